@@ -1,0 +1,262 @@
+"""Release files: safetensors with a JSON manifest, identified by their content's hash.
+
+Specified in docs/release-format.md. Reading is strict and trusts nothing: sizes are bounded before
+anything is allocated, every field and every number is checked, the hash must fit, and the guarantee
+is computed again from the parameters and compared with the claim.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import safetensors
+from safetensors.numpy import save as serialize
+
+from offaxis.decoding import Decoder, IdentityDecoder, LinearDecoder
+from offaxis.encoding import AffineEncoder, Encoder, IdentityEncoder
+from offaxis.errors import InvalidInput, InvalidRelease
+from offaxis.geometry.models import ModelIdentity
+from offaxis.geometry.public import PublicIdentity
+from offaxis.manifest import (
+    FORMAT,
+    VERSION,
+    GuaranteePart,
+    Manifest,
+    MapPart,
+    ModelPart,
+    ProvenancePart,
+    PublicPart,
+    RandomizerPart,
+    parse,
+    parse_json,
+)
+from offaxis.privacy.guarantee import RELATION, Guarantee
+from offaxis.provenance import Provenance
+from offaxis.randomizers import parameters, rebuild
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+LARGEST_FILE: Final = 1 << 30
+LARGEST_HEADER: Final = 1 << 20
+Tensors = dict[str, Vectors]
+
+
+def _tensors(release: Release) -> Tensors:
+    parts: dict[str, Encoder | Decoder | None] = {
+        "encoder": release.encoder,
+        "decoder": release.decoder,
+        "mean_decoder": release.mean_decoder,
+    }
+    return {
+        f"{name}.{key}": np.ascontiguousarray(array, dtype="<f8")
+        for name, part in parts.items()
+        if part is not None
+        for key, array in part.tensors().items()
+    }
+
+
+def _map_part(part: Encoder | Decoder) -> MapPart:
+    return MapPart(kind=part.kind, input_dim=part.input_dim, output_dim=part.output_dim)
+
+
+def _claim(guarantee: Guarantee) -> GuaranteePart:
+    return GuaranteePart(
+        epsilon=str(guarantee.epsilon),
+        delta=str(guarantee.delta),
+        unit=guarantee.unit,
+        relation=RELATION,
+    )
+
+
+def manifest_of(release: Release) -> Manifest:
+    """Describe a release."""
+    origin = release.provenance
+    model, public = origin.model, origin.public
+    return Manifest(
+        format=FORMAT,
+        version=VERSION,
+        encoder=_map_part(release.encoder),
+        randomizer=RandomizerPart(
+            kind=release.randomizer.kind, parameters=parameters(release.randomizer)
+        ),
+        decoder=_map_part(release.decoder),
+        mean_decoder=_map_part(release.mean_decoder) if release.mean_decoder else None,
+        guarantee=_claim(release.guarantee),
+        provenance=ProvenancePart(
+            model=ModelPart(**vars(model)) if model else None,
+            public=PublicPart(**vars(public)),
+            settings=origin.settings,
+            statement=origin.statement,
+        ),
+    )
+
+
+def _hash(manifest: str, tensors: Tensors) -> str:
+    """Hash the canonical manifest and every tensor, each preceded by its length."""
+    digest = hashlib.sha256(b"offaxis-release-1\n")
+    for name, blob in [
+        ("manifest", manifest.encode()),
+        *((f"{n}:{tensors[n].shape}", tensors[n].tobytes()) for n in sorted(tensors)),
+    ]:
+        digest.update(f"{name}:{len(blob)}\n".encode())
+        digest.update(blob)
+    return digest.hexdigest()
+
+
+def content_hash(release: Release) -> str:
+    """Return the identity of a release, the same for every file that holds it."""
+    return _hash(manifest_of(release).canonical(), _tensors(release))
+
+
+def to_bytes(release: Release) -> bytes:
+    """Return the release as the content of a file."""
+    metadata = {"manifest": manifest_of(release).canonical(), "sha256": release.hash}
+    blob: bytes = serialize(_tensors(release), metadata=metadata)
+    return blob
+
+
+def write(release: Release, path: str | Path) -> None:
+    """Write a release file; a crash leaves the old file or the new one, never a part."""
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise InvalidInput(f"cannot write {target}: {error.strerror or error}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(to_bytes(release))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | Path, *, expect: str | None = None) -> Release:
+    """Read a release file."""
+    try:
+        if Path(path).stat().st_size > LARGEST_FILE:
+            raise InvalidRelease(f"{path} is larger than a release may be ({LARGEST_FILE} bytes)")
+        blob = Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidRelease(f"cannot read {path}: {error.strerror or error}") from error
+    return from_bytes(blob, expect=expect)
+
+
+def from_bytes(blob: bytes, *, expect: str | None = None) -> Release:
+    """Read a release from untrusted bytes.
+
+    Raises
+    ------
+    InvalidRelease
+        If anything at all is not as a writer of this version makes it, or if the guarantee that
+        follows from the parameters is not the one the manifest claims.
+    """
+    text, claimed_hash = _metadata(blob)
+    manifest = parse(text)
+    tensors = _read_tensors(blob)
+    found = _hash(text, tensors)
+    if found != claimed_hash:
+        raise InvalidRelease("the release was altered or damaged: its hash does not fit its content")
+    if expect is not None and found != expect.lower().removeprefix("sha256:"):
+        raise InvalidRelease(f"this is release {found}, expected {expect}")
+    try:
+        release = _build(manifest, tensors)
+    except InvalidInput as error:
+        raise InvalidRelease(f"the release cannot be used: {error}") from None
+    if _claim(release.guarantee) != manifest.guarantee:
+        claim = manifest.guarantee
+        raise InvalidRelease(
+            f"the manifest promises ε={claim.epsilon}, δ={claim.delta} under {claim.relation!r}, "
+            f"but its parameters give {release.guarantee}"
+        )
+    return release
+
+
+def _metadata(blob: bytes) -> tuple[str, str]:
+    if len(blob) < 8:
+        raise InvalidRelease("the file is too short to be a release")
+    (size,) = struct.unpack_from("<Q", blob)
+    if size > min(LARGEST_HEADER, len(blob) - 8):
+        raise InvalidRelease("the file is truncated or not a release: its header does not fit")
+    try:
+        metadata = parse_json(blob[8 : 8 + size]).get("__metadata__")
+    except (ValueError, AttributeError, RecursionError):
+        raise InvalidRelease("the file is not a release: its header is not JSON") from None
+    if not isinstance(metadata, dict) or set(metadata) != {"manifest", "sha256"}:
+        raise InvalidRelease("this is not an offaxis release: it has no manifest")
+    if not all(isinstance(value, str) for value in metadata.values()):
+        raise InvalidRelease("the manifest is not a text")
+    return metadata["manifest"], metadata["sha256"]
+
+
+def _read_tensors(blob: bytes) -> Tensors:
+    try:
+        entries = safetensors.deserialize(blob)
+    except safetensors.SafetensorError as error:
+        raise InvalidRelease(f"the file is truncated or damaged: {error}") from None
+    tensors: Tensors = {}
+    for name, entry in entries:
+        if entry["dtype"] != "F64":
+            raise InvalidRelease(f"tensor {name!r} has type {entry['dtype']}, not F64")
+        tensors[name] = np.frombuffer(entry["data"], dtype="<f8").reshape(entry["shape"])
+    return tensors
+
+
+def _take(tensors: Tensors, prefix: str, *names: str) -> list[Vectors]:
+    try:
+        return [tensors.pop(f"{prefix}.{name}") for name in names]
+    except KeyError as error:
+        raise InvalidRelease(f"the file lacks the tensor {error.args[0]!r}") from None
+
+
+def _encoder(part: MapPart, tensors: Tensors) -> Encoder:
+    if part.kind == AffineEncoder.kind:
+        return AffineEncoder(*_take(tensors, "encoder", "matrix", "centre"))
+    if part.kind == IdentityEncoder.kind:
+        return IdentityEncoder(part.input_dim)
+    raise InvalidRelease(f"unknown encoder {part.kind!r}")
+
+
+def _decoder(part: MapPart, tensors: Tensors, prefix: str) -> Decoder:
+    if part.kind == LinearDecoder.kind:
+        return LinearDecoder(*_take(tensors, prefix, "matrix", "offset"))
+    if part.kind == IdentityDecoder.kind:
+        return IdentityDecoder(part.input_dim)
+    raise InvalidRelease(f"unknown decoder {part.kind!r}")
+
+
+def _build(manifest: Manifest, tensors: Tensors) -> Release:
+    left = dict(tensors)
+    encoder = _encoder(manifest.encoder, left)
+    decoder = _decoder(manifest.decoder, left, "decoder")
+    mean = manifest.mean_decoder
+    mean_decoder = _decoder(mean, left, "mean_decoder") if mean else None
+    for part, built in ((manifest.encoder, encoder), (manifest.decoder, decoder), (mean, mean_decoder)):
+        if part is not None and built is not None and _map_part(built) != part:
+            raise InvalidRelease(f"a {part.kind} map has other sizes than the manifest says")
+    if left:
+        raise InvalidRelease(f"the file holds unknown tensors: {sorted(left)}")
+    values: dict[str, Any] = dict(manifest.randomizer.parameters)
+    origin = manifest.provenance
+    return Release(
+        encoder=encoder,
+        randomizer=rebuild(manifest.randomizer.kind, values),
+        decoder=decoder,
+        mean_decoder=mean_decoder,
+        unit=manifest.guarantee.unit,
+        provenance=Provenance(
+            model=ModelIdentity(**origin.model.model_dump()) if origin.model else None,
+            public=PublicIdentity(**origin.public.model_dump()),
+            settings=dict(origin.settings),
+            statement=origin.statement,
+        ),
+    )

@@ -1,0 +1,121 @@
+"""Decoders: public maps from what a report says to a vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
+
+from offaxis.encoding.encoder import frozen
+from offaxis.errors import InvalidInput
+from offaxis.vectors import Vectors
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """A public map applied by whoever receives reports."""
+
+    kind: ClassVar[str]
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the mean of decoded reports estimates the mean of the vectors.
+
+        True for a map that passes expectations through (an affine one); False for shrinkage,
+        posterior means and other decoders that trade bias for error in a single report.
+        """
+        ...
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension r of an observation, or the number of symbols."""
+        ...
+
+    @property
+    def output_dim(self) -> int:
+        """Dimension m of a decoded vector."""
+        ...
+
+    def decode(self, observations: NDArray[Any]) -> Vectors:
+        """Map observations, (n, r) or (n,) symbols, to vectors (n, m)."""
+        ...
+
+    def tensors(self) -> dict[str, Vectors]:
+        """Return the arrays that define the map, by name."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class LinearDecoder:
+    """z = B v + c, with B of shape (m, r)."""
+
+    kind: ClassVar[str] = "linear"
+
+    matrix: Vectors
+    offset: Vectors
+
+    def __post_init__(self) -> None:
+        """Check shapes and sizes, and freeze the arrays."""
+        matrix, offset = frozen(self.matrix, "map"), frozen(self.offset, "offset")
+        if matrix.ndim != 2 or offset.shape != (matrix.shape[0],) or 0 in matrix.shape:
+            raise InvalidInput(f"got a map {matrix.shape} with an offset {offset.shape}")
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "offset", offset)
+
+    @property
+    def unbiased(self) -> bool:
+        """True: an affine map passes expectations through."""
+        return True
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension r of an observation."""
+        return int(self.matrix.shape[1])
+
+    @property
+    def output_dim(self) -> int:
+        """Dimension m of a decoded vector."""
+        return int(self.matrix.shape[0])
+
+    def decode(self, observations: Vectors) -> Vectors:
+        """Map (n, r) to (n, m)."""
+        decoded = observations @ self.matrix.T
+        decoded += self.offset
+        return decoded
+
+    def tensors(self) -> dict[str, Vectors]:
+        """Return the map and its offset."""
+        return {"matrix": self.matrix, "offset": self.offset}
+
+
+@dataclass(frozen=True)
+class IdentityDecoder:
+    """z = v: the plain use of a randomizer, without any reshaping."""
+
+    kind: ClassVar[str] = "identity"
+
+    dim: int
+
+    @property
+    def unbiased(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension of an observation."""
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        """Dimension of a decoded vector, the same."""
+        return self.dim
+
+    def decode(self, observations: Vectors) -> Vectors:
+        """Return the observations themselves."""
+        return observations
+
+    def tensors(self) -> dict[str, Vectors]:
+        """There is nothing to store but the dimension."""
+        return {}

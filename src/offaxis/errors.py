@@ -1,0 +1,37 @@
+"""Every error a user can meet. Messages name the value that was wrong and say the fix."""
+
+
+class OffaxisError(Exception):
+    """Base of all errors raised by offaxis on purpose."""
+
+
+class InvalidInput(OffaxisError, ValueError):
+    """A vector, an array or a parameter cannot be used; nothing was released."""
+
+
+class UnsupportedModel(OffaxisError, TypeError):
+    """No adapter knows how to differentiate this model."""
+
+
+class ExactFormUnavailable(OffaxisError, RuntimeError):
+    """The randomizer can be simulated but has no exact form yet, so nothing may be released."""
+
+
+class BiasedDecoder(OffaxisError, RuntimeError):
+    """A mean over people was asked of a release that has no unbiased decoder."""
+
+
+class InvalidRelease(OffaxisError, ValueError):
+    """A release file is truncated, altered, of another version, or promises what it does not keep."""
+
+
+class InvalidReport(OffaxisError, ValueError):
+    """Bytes that are not a report of this release."""
+
+
+class EntropyFailure(OffaxisError, RuntimeError):
+    """The operating system gave no randomness; nothing was released and nothing falls back."""
+
+
+class MissingExtra(OffaxisError, ImportError):
+    """An optional dependency is needed for this and is not installed."""

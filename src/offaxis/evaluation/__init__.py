@@ -1,0 +1,6 @@
+"""What a release keeps of the task, measured on vectors whose answers are known."""
+
+from offaxis.evaluation.metrics import Evaluation, evaluate
+from offaxis.evaluation.sweep import BUDGETS, Row, sweep
+
+__all__ = ["BUDGETS", "Evaluation", "Row", "evaluate", "sweep"]

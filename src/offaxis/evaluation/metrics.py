@@ -1,0 +1,128 @@
+"""Utility of a release on given vectors: with labels, with targets, or against the clean answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput
+from offaxis.geometry import TaskModel, as_task_model
+from offaxis.release import Release
+from offaxis.vectors import Vectors, as_batch
+
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of a release over several independent repetitions.
+
+    Attributes
+    ----------
+    clean : dict
+        The scores without any privacy.
+    runs : dict
+        Metric → one score a repetition.
+    """
+
+    clean: Scores
+    runs: dict[str, NDArray[np.float64]]
+
+    def mean(self, metric: str) -> float:
+        """Return the mean over repetitions."""
+        return float(self.runs[metric].mean())
+
+    def std(self, metric: str) -> float:
+        """Return the standard deviation over repetitions (0 for a single one)."""
+        values = self.runs[metric]
+        return float(values.std(ddof=1)) if values.size > 1 else 0.0
+
+
+def scores(outputs: Vectors, clean: Vectors, targets: NDArray[Any] | None) -> Scores:
+    """Score outputs against the clean outputs, and against labels or targets if there are any.
+
+    accuracy : share of vectors whose largest output is their label (integer targets)
+    agreement : share of vectors with the same answer as without privacy (several outputs)
+    rmse : root mean squared error against the targets (real targets)
+    output_rmse : root mean squared change of the outputs caused by the release
+    """
+    result = {"output_rmse": float(np.sqrt(np.mean((outputs - clean) ** 2)))}
+    if clean.shape[1] > 1:
+        result["agreement"] = float((outputs.argmax(1) == clean.argmax(1)).mean())
+    if targets is None:
+        return result
+    if targets.dtype.kind in "iu":
+        answer = outputs.argmax(1) if outputs.shape[1] > 1 else (outputs[:, 0] > 0).astype(int)
+        result["accuracy"] = float((answer == targets).mean())
+    else:
+        wanted = targets.reshape(outputs.shape)
+        result["rmse"] = float(np.sqrt(np.mean((outputs - wanted) ** 2)))
+    return result
+
+
+def _check_targets(targets: Any, clean: Vectors) -> NDArray[Any] | None:
+    if targets is None:
+        return None
+    array = np.asarray(targets)
+    if array.dtype.kind not in "iuf" or len(array) != len(clean):
+        raise InvalidInput(
+            f"targets must be {len(clean)} class numbers or real values, one a vector, "
+            f"got {array.shape} of dtype {array.dtype}"
+        )
+    if array.dtype.kind in "iu":
+        classes = max(clean.shape[1], 2)
+        if array.ndim != 1 or array.min() < 0 or array.max() >= classes:
+            raise InvalidInput(f"labels must be integers 0 … {classes - 1}, one a vector")
+    elif array.size != clean.size:
+        raise InvalidInput(f"targets have {array.size} values, the model answers {clean.size}")
+    return array
+
+
+def evaluate(
+    release: Release,
+    model: Any,
+    vectors: Any,
+    targets: Any = None,
+    *,
+    seeds: int = 20,
+    seed: int = 0,
+    exact: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """Measure what the task keeps when vectors pass through a release.
+
+    Parameters
+    ----------
+    vectors : array (n, m)
+        Vectors with known answers, public ones: nothing here protects them.
+    targets : integer labels (n,), or real targets (n,) or (n, k), optional
+    seeds : int
+        Independent repetitions.
+    seed : int
+        Of the simulation. It does not reach the exact path, which takes none.
+    exact : bool
+        Draw real reports and decode them instead of simulating.
+    """
+    if seeds < 1:
+        raise InvalidInput(f"seeds must be at least 1, got {seeds}")
+    task: TaskModel = as_task_model(model)
+    batch, _ = as_batch(vectors, release.input_dim)
+    clean = task.outputs(batch)
+    wanted = _check_targets(targets, clean)
+    runs = []
+    for index in range(seeds):
+        if exact:
+            decoded = release.decode(release.privatize(batch))
+        else:
+            decoded = release.simulate(batch, np.random.default_rng([seed, index]))
+        runs.append(scores(task.outputs(decoded), clean, wanted))
+        if progress:
+            progress(1)
+    return Evaluation(
+        scores(clean, clean, wanted),
+        {metric: np.array([run[metric] for run in runs]) for metric in runs[0]},
+    )

@@ -1,0 +1,113 @@
+"""Fit a release: public model and public vectors in, frozen release out. No private data here."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from offaxis import randomizers
+from offaxis.decoding import IdentityDecoder, LinearDecoder
+from offaxis.encoding import Encoder, IdentityEncoder, public_radius, reshape
+from offaxis.encoding.reshaping import Rank
+from offaxis.errors import InvalidInput
+from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
+from offaxis.geometry.jacobian import Progress
+from offaxis.geometry.public import PublicDigest
+from offaxis.privacy.guarantee import Unit, exact_epsilon
+from offaxis.provenance import Provenance
+from offaxis.release import Release
+
+Shape = Literal["jacobian", "none"]
+
+
+def fit(
+    model: Any,
+    public: Any,
+    *,
+    epsilon: Any,
+    randomizer: str = "laplace",
+    delta: Any = None,
+    unit: Unit = "item",
+    reshaping: Shape = "jacobian",
+    percentile: float = 90.0,
+    lambda_max: float = 1000.0,
+    gauge: float | None = None,
+    rank: Rank = "capped",
+    statement: str = "",
+    progress: Progress | None = None,
+) -> Release:
+    """Fit a release to a public task.
+
+    Everything is learnt from the public model and the public vectors; the result is frozen and can
+    be published. No private vector may be among ``public``.
+
+    Parameters
+    ----------
+    model : torch module, scikit-learn estimator, weight matrix, Layers, TaskModel, or Geometry
+        The public task. A :class:`~offaxis.geometry.Geometry` measured before on the same public
+        vectors saves measuring it again for another budget. With ``reshaping="none"`` it may be
+        None.
+    public : array (n, m), or callable returning an iterator of batches
+        Public vectors.
+    epsilon : number
+        Budget of one report, read exactly: 0.1 means 1/10.
+    randomizer : {"laplace", "gaussian", "privunit2", "privunitg", "privunitg-sphere"}
+        Only "laplace" has an exact form and can release; the others can be simulated.
+    delta : number, optional
+        For the Gaussian only.
+    unit : {"item", "user"}
+        What one report stands for.
+    reshaping : {"jacobian", "none"}
+        Shape the space to the task, or use the randomizer plainly (no map, no centring).
+    percentile : float
+        Public percentile of the encoded norms that becomes the radius ρ.
+    lambda_max : float
+        Largest stretch of a direction the task ignores.
+    gauge : float, optional
+        p of the volume constraint; by default the randomizer's own norm. The published tables use
+        1 throughout.
+    rank : {"capped", "gap"}
+        Water-filling under the cap, or the threshold rule of the paper's public code.
+    statement : str
+        Where the public data came from, in your words; kept in the release.
+    progress : callable, optional
+        Called with the number of vectors just measured.
+
+    Returns
+    -------
+    Release
+    """
+    epsilon = exact_epsilon(epsilon)
+    order = randomizers.norm(randomizer)
+    vectors = PublicVectors(public)
+    settings: dict[str, str | float] = {"reshaping": reshaping, "percentile": float(percentile)}
+    encoder: Encoder
+    if reshaping == "none":
+        identity = _digest(vectors)
+        encoder, decoder = IdentityEncoder(identity.dim), IdentityDecoder(identity.dim)
+        provenance = Provenance(None, identity, settings, statement)
+    elif reshaping == "jacobian":
+        geometry = (
+            model
+            if isinstance(model, Geometry)
+            else measure(as_task_model(model), vectors, progress)
+        )
+        p = float(order if gauge is None else gauge)
+        shape = reshape(geometry, gauge=p, lambda_max=lambda_max, rank=rank)
+        encoder = shape.encoder
+        decoder = LinearDecoder(shape.inverse, shape.centre)
+        settings |= {"gauge": p, "lambda_max": float(lambda_max), "rank": rank}
+        provenance = Provenance(geometry.model, geometry.public, settings, statement)
+    else:
+        raise InvalidInput(f"reshaping must be 'jacobian' or 'none', got {reshaping!r}")
+    radius = public_radius(encoder, vectors, order=order, percentile=percentile)
+    mechanism = randomizers.make(
+        randomizer, dim=encoder.output_dim, radius=radius, epsilon=epsilon, delta=delta
+    )
+    return Release(encoder, mechanism, decoder, provenance, unit)
+
+
+def _digest(vectors: PublicVectors) -> Any:
+    digest = PublicDigest()
+    for batch in vectors.batches(8192):
+        digest.add(batch)
+    return digest.identity()

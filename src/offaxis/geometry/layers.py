@@ -1,0 +1,165 @@
+"""Plain weights: affine layers with a pointwise activation between them, in NumPy.
+
+The Jacobian of such a network is a product of its weights with the activations' slopes between
+them, so it needs no automatic differentiation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr
+
+from offaxis.errors import InvalidInput
+from offaxis.geometry.models import ModelIdentity, gram_of
+from offaxis.vectors import Vectors, as_array, check_finite
+
+_Pointwise = Callable[[Vectors], Vectors]
+
+
+def _normal_density(x: Vectors) -> Vectors:
+    density: Vectors = np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+    return density
+
+
+ACTIVATIONS: Final[dict[str, tuple[_Pointwise, _Pointwise]]] = {
+    "identity": (lambda x: x, np.ones_like),
+    "relu": (lambda x: np.maximum(x, 0.0), lambda x: (x > 0).astype(np.float64)),
+    "tanh": (np.tanh, lambda x: 1 - np.tanh(x) ** 2),
+    "logistic": (expit, lambda x: expit(x) * expit(-x)),
+    "gelu": (lambda x: x * ndtr(x), lambda x: ndtr(x) + x * _normal_density(x)),
+}
+"""Name → (function, slope). GELU is the exact one, x Φ(x)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """A fully connected network given by its weights.
+
+    Parameters
+    ----------
+    weights : sequence of (out, in) arrays
+    biases : sequence of (out,) arrays
+    activation : {"relu", "gelu", "tanh", "logistic", "identity"}
+        Applied after every layer but the last: the outputs are logits or predictions.
+    name : str
+        How the release file calls the model.
+    """
+
+    weights: Sequence[Vectors]
+    biases: Sequence[Vectors]
+    activation: str = "relu"
+    name: str = "layers"
+
+    def __post_init__(self) -> None:
+        """Check that the layers fit each other."""
+        if self.activation not in ACTIVATIONS:
+            raise InvalidInput(
+                f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}"
+            )
+        weights = tuple(as_array(w, "weights") for w in self.weights)
+        biases = tuple(as_array(b, "biases") for b in self.biases)
+        if not weights or len(weights) != len(biases):
+            raise InvalidInput(f"got {len(weights)} weight matrices and {len(biases)} biases")
+        for index, (w, b) in enumerate(zip(weights, biases, strict=True)):
+            check_finite(w, f"weights[{index}]")
+            check_finite(b, f"biases[{index}]")
+            wanted = weights[index - 1].shape[0] if index else w.shape[-1]
+            if w.ndim != 2 or b.shape != (w.shape[0],) or w.shape[1] != wanted:
+                raise InvalidInput(f"layer {index} has weights {w.shape} and bias {b.shape}")
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "biases", biases)
+
+    @classmethod
+    def linear(cls, weight: NDArray[Any], bias: NDArray[Any] | None = None) -> Layers:
+        """Return the linear task z ↦ weight z + bias, weight of shape (k, m)."""
+        matrix = np.atleast_2d(as_array(weight, "weight"))
+        return cls([matrix], [np.zeros(matrix.shape[0]) if bias is None else bias], name="linear")
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension m of the vectors."""
+        return int(self.weights[0].shape[1])
+
+    @cached_property
+    def identity(self) -> ModelIdentity:
+        """Hash of activation, shapes and float64 weights."""
+        digest = hashlib.sha256(self.activation.encode())
+        for array in (*self.weights, *self.biases):
+            digest.update(repr(array.shape).encode())
+            digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+        return ModelIdentity("layers", self.name, digest.hexdigest())
+
+    def _forward(self, Z: Vectors) -> tuple[Vectors, list[Vectors]]:
+        """Return the outputs and the slope of every activation on the way."""
+        function, slope = ACTIVATIONS[self.activation]
+        slopes = []
+        hidden = Z
+        for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            before = hidden @ w.T + b
+            slopes.append(slope(before))
+            hidden = function(before)
+        return hidden @ self.weights[-1].T + self.biases[-1], slopes
+
+    def outputs(self, Z: Vectors) -> Vectors:
+        """Return the logits or predictions, (n, k)."""
+        return self._forward(Z)[0]
+
+    def _jacobians_at_first_layer(self, Z: Vectors) -> Vectors:
+        """Return the Jacobians with respect to the first layer's output, (n, k, h)."""
+        _, slopes = self._forward(Z)
+        if not slopes:
+            return np.broadcast_to(np.eye(self.weights[0].shape[0]), (len(Z), *[self.biases[0].size] * 2))
+        jacobian = self.weights[-1][None] * slopes[-1][:, None, :]
+        for w, s in zip(self.weights[-2:0:-1], slopes[-2::-1], strict=True):
+            jacobian = (jacobian @ w) * s[:, None, :]
+        return jacobian
+
+    def jacobians(self, Z: Vectors) -> Vectors:
+        """Return the Jacobian of the outputs at every vector, (n, k, m)."""
+        result: Vectors = self._jacobians_at_first_layer(Z) @ self.weights[0]
+        return result
+
+    def gram(self, Z: Vectors) -> Vectors:
+        """Return Σ JᵀJ; the first layer is constant, so the sum is taken behind it."""
+        inner = gram_of(self._jacobians_at_first_layer(Z))
+        first = self.weights[0]
+        return first.T @ inner @ first
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights to a safetensors file that :meth:`load` and the CLI read."""
+        from safetensors.numpy import save_file
+
+        tensors = {f"weight.{i}": np.ascontiguousarray(w) for i, w in enumerate(self.weights)}
+        tensors |= {f"bias.{i}": np.ascontiguousarray(b) for i, b in enumerate(self.biases)}
+        metadata = {"format": "offaxis-layers", "activation": self.activation, "name": self.name}
+        save_file(tensors, str(path), metadata=metadata)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Layers:
+        """Read a file written by :meth:`save`."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(str(path), framework="numpy") as file:
+                metadata = file.metadata() or {}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise InvalidInput(f"{path} is not a readable weights file: {error}") from error
+        depth = len(tensors) // 2
+        names = {f"{part}.{i}" for part in ("weight", "bias") for i in range(depth)}
+        if metadata.get("format") != "offaxis-layers" or set(tensors) != names:
+            raise InvalidInput(f"{path} is not a weights file written by Layers.save")
+        return cls(
+            [tensors[f"weight.{i}"] for i in range(depth)],
+            [tensors[f"bias.{i}"] for i in range(depth)],
+            activation=metadata.get("activation", ""),
+            name=metadata.get("name", Path(path).stem),
+        )

@@ -1,0 +1,88 @@
+"""One view of every public model: outputs, Jacobians, and who it is."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import UnsupportedModel
+from offaxis.vectors import Vectors
+
+
+@dataclass(frozen=True)
+class ModelIdentity:
+    """Which public model a release was fitted to."""
+
+    kind: str
+    name: str
+    sha256: str
+
+
+@runtime_checkable
+class TaskModel(Protocol):
+    """A public task model T: R^m → R^k, seen row by row."""
+
+    @property
+    def input_dim(self) -> int | None:
+        """m, or None when the model accepts any dimension until it is first called."""
+        ...
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Who the model is."""
+        ...
+
+    def outputs(self, Z: Vectors) -> Vectors:
+        """Return the logits or predictions, (n, k)."""
+        ...
+
+    def jacobians(self, Z: Vectors) -> Vectors:
+        """Return the Jacobian of the outputs at every vector, (n, k, m)."""
+        ...
+
+    def gram(self, Z: Vectors) -> Vectors:
+        """Return Σ_i J_iᵀ J_i over the batch, (m, m), float64."""
+        ...
+
+
+def gram_of(jacobians: NDArray[Any]) -> Vectors:
+    """Return Σ_i J_iᵀ J_i for stacked Jacobians (n, k, m), in float64."""
+    rows = jacobians.reshape(-1, jacobians.shape[-1]).astype(np.float64, copy=False)
+    return rows.T @ rows
+
+
+def as_task_model(model: Any) -> TaskModel:
+    """Find the adapter for a model.
+
+    Accepts a torch module, a fitted scikit-learn linear or MLP estimator, a weight matrix (k, m),
+    :class:`~offaxis.geometry.Layers`, or anything that already is a :class:`TaskModel`.
+    """
+    from offaxis.geometry.layers import Layers
+
+    if isinstance(model, TaskModel):
+        return model
+    if isinstance(model, np.ndarray):
+        return Layers.linear(model)
+    if "torch" in sys.modules:
+        import torch
+
+        if isinstance(model, torch.nn.Module):
+            from offaxis.geometry.torch_model import TorchModel
+
+            return TorchModel(model)
+    if "sklearn" in sys.modules:
+        import sklearn.base
+
+        if isinstance(model, sklearn.base.BaseEstimator):
+            from offaxis.geometry.sklearn_model import layers_of
+
+            return layers_of(model)
+    raise UnsupportedModel(
+        f"no adapter for a model of type {type(model).__name__}: pass a torch module, a fitted "
+        f"scikit-learn linear or MLP estimator, a weight matrix (k, m), or wrap a function of a "
+        f"batch as offaxis.geometry.FiniteDifferences(function)"
+    )

@@ -1,0 +1,40 @@
+"""Directions of the space, ordered by how much the task looks at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from offaxis.errors import InvalidInput
+from offaxis.vectors import Vectors
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigen-decomposition Ω̂ = U diag(γ) Uᵀ, γ descending.
+
+    Attributes
+    ----------
+    values : (m,) array
+        γ; tiny negative values from rounding are set to zero.
+    basis : (m, m) array
+        U; column i is the direction that belongs to values[i].
+    """
+
+    values: Vectors
+    basis: Vectors
+
+
+def spectrum(gram: Vectors) -> Spectrum:
+    """Diagonalise a Gram matrix; an all-zero one is an error, since no direction stands out."""
+    values, basis = np.linalg.eigh(gram)
+    values, basis = np.maximum(values[::-1], 0.0), basis[:, ::-1]
+    if values[0] <= 0:
+        raise InvalidInput(
+            "the model's Jacobian is zero at every public vector, so there is nothing to reshape "
+            "for; check that the model depends on its input, or use reshaping='none'"
+        )
+    # Eigenvectors are known up to sign: make the largest entry positive, so that fits repeat.
+    peaks = np.take_along_axis(basis, np.abs(basis).argmax(axis=0)[None], axis=0)
+    return Spectrum(values, np.ascontiguousarray(basis * np.where(peaks < 0, -1.0, 1.0)))

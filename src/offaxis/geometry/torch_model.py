@@ -1,0 +1,149 @@
+"""torch modules as public tasks: Jacobians of a whole batch in a few vectorised calls.
+
+The module is put into eval mode for every call and given back exactly as it was. Reverse mode
+pulls all k outputs back at once, forward mode pushes all m directions; which one is faster depends
+on the model, so the first batch measures both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch.func import jvp, vjp, vmap
+
+from offaxis.errors import InvalidInput, UnsupportedModel
+from offaxis.geometry.models import ModelIdentity
+from offaxis.vectors import Vectors
+
+Mode = Literal["reverse", "forward"]
+_TRIAL_ROWS = 64
+
+
+class TorchModel:
+    """Adapter of a ``torch.nn.Module`` that maps (n, m) to (n, k)."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        reference = next(iter([*module.parameters(), *module.buffers()]), torch.zeros(0))
+        self._device = reference.device
+        self._dtype = reference.dtype if reference.dtype.is_floating_point else torch.float32
+        self._mode: Mode | None = None
+
+    @property
+    def input_dim(self) -> None:
+        """Unknown until called."""
+        return
+
+    @property
+    def mode(self) -> Mode | None:
+        """The differentiation mode that was measured to be faster, once known."""
+        return self._mode
+
+    @property
+    def identity(self) -> ModelIdentity:
+        """Hash of the names, shapes and values of all parameters and buffers."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self._module.state_dict().items()):
+            array = tensor.detach().cpu().to(torch.float64).numpy()
+            digest.update(f"{name}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+        return ModelIdentity("torch", type(self._module).__name__, digest.hexdigest())
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        training = [(part, part.training) for part in self._module.modules()]
+        self._module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for part, flag in training:
+                part.training = flag
+
+    def _tensor(self, Z: Vectors) -> torch.Tensor:
+        return torch.as_tensor(Z, dtype=self._dtype, device=self._device)
+
+    def _call(self, z: torch.Tensor) -> torch.Tensor:
+        out = self._module(z)
+        if not isinstance(out, torch.Tensor) or out.ndim not in (1, 2) or len(out) != len(z):
+            shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
+            raise InvalidInput(
+                f"the model must return one row a vector, (n, k) for an input (n, m); "
+                f"for {len(z)} vectors it returned {shape}"
+            )
+        return out[:, None] if out.ndim == 1 else out
+
+    def outputs(self, Z: Vectors) -> Vectors:
+        """Return the module's outputs, (n, k)."""
+        with self._evaluating():
+            result: Vectors = self._call(self._tensor(Z)).cpu().to(torch.float64).numpy()
+        return result
+
+    def _reverse(self, z: torch.Tensor) -> torch.Tensor:
+        """Return all Jacobians as (k, n, m): one pull-back a output, vectorised."""
+        out, pull = vjp(self._call, z)
+        k = out.shape[1]
+        seeds = torch.eye(k, dtype=out.dtype, device=out.device)[:, None, :].expand(k, *out.shape)
+        jacobians: torch.Tensor = vmap(lambda seed: pull(seed)[0])(seeds)
+        return jacobians
+
+    def _forward(self, z: torch.Tensor) -> torch.Tensor:
+        """Return all Jacobians as (k, n, m): one push-forward an input direction, vectorised."""
+        m = z.shape[1]
+        seeds = torch.eye(m, dtype=z.dtype, device=z.device)[:, None, :].expand(m, *z.shape)
+        columns: torch.Tensor = vmap(lambda seed: jvp(self._call, (z,), (seed,))[1])(seeds)
+        return columns.permute(2, 1, 0)
+
+    def _differentiate(self, z: torch.Tensor) -> torch.Tensor:
+        if self._mode is None:
+            self._mode = self._faster_mode(z[:_TRIAL_ROWS])
+        return self._reverse(z) if self._mode == "reverse" else self._forward(z)
+
+    def _faster_mode(self, z: torch.Tensor) -> Mode:
+        costs: dict[Mode, float] = {}
+        failures: list[str] = []
+        ways: dict[Mode, Callable[[torch.Tensor], torch.Tensor]] = {
+            "reverse": self._reverse,
+            "forward": self._forward,
+        }
+        for mode, way in ways.items():
+            try:
+                way(z)  # warm up
+                costs[mode] = min(self._seconds(way, z) for _ in range(3))
+            except InvalidInput:
+                raise
+            except (RuntimeError, NotImplementedError) as error:
+                failures.append(f"{mode}: {error}".splitlines()[0])
+        if not costs:
+            raise UnsupportedModel(
+                f"torch cannot differentiate {type(self._module).__name__} over a batch "
+                f"({'; '.join(failures)}); wrap it as offaxis.geometry.FiniteDifferences(function)"
+            )
+        return min(costs, key=lambda mode: costs[mode])
+
+    def _seconds(self, way: Callable[[torch.Tensor], Any], z: torch.Tensor) -> float:
+        start = time.perf_counter()
+        way(z)
+        if z.is_cuda:
+            torch.cuda.synchronize(z.device)
+        return time.perf_counter() - start
+
+    def jacobians(self, Z: Vectors) -> Vectors:
+        """Return the Jacobian of the outputs at every vector, (n, k, m)."""
+        with self._evaluating():
+            stacked = self._differentiate(self._tensor(Z)).permute(1, 0, 2)
+            result: Vectors = stacked.cpu().to(torch.float64).numpy()
+        return result
+
+    def gram(self, Z: Vectors) -> Vectors:
+        """Return Σ JᵀJ over the batch, accumulated in float64 on the model's device."""
+        with self._evaluating():
+            rows = self._differentiate(self._tensor(Z)).reshape(-1, Z.shape[1]).to(torch.float64)
+            result: Vectors = (rows.T @ rows).cpu().numpy()
+        return result

@@ -1,0 +1,132 @@
+"""The manifest of a release file: a strict schema, nothing optional, nothing unknown."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from offaxis.errors import InvalidRelease
+
+FORMAT: Final = "offaxis-release"
+VERSION: Final = 1
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+Dim = Annotated[int, Field(ge=1, le=1 << 20)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class MapPart(_Strict):
+    """An encoder or a decoder: its kind and size; its numbers are tensors of the file."""
+
+    kind: Word
+    input_dim: Dim
+    output_dim: Dim
+
+
+class RandomizerPart(_Strict):
+    """A randomizer: everything that decides its guarantee."""
+
+    kind: Word
+    parameters: dict[Word, int | float | Word]
+
+
+class GuaranteePart(_Strict):
+    """What the file claims; the loader believes only what it recomputes."""
+
+    epsilon: Word
+    delta: Word
+    unit: Literal["item", "user"]
+    relation: Word
+
+
+class ModelPart(_Strict):
+    """The public model."""
+
+    kind: Word
+    name: Word
+    sha256: Sha256
+
+
+class PublicPart(_Strict):
+    """The public vectors."""
+
+    count: Annotated[int, Field(ge=1)]
+    dim: Dim
+    sha256: Sha256
+
+
+class ProvenancePart(_Strict):
+    """Where the release came from."""
+
+    model: ModelPart | None
+    public: PublicPart
+    settings: dict[Word, float | Word]
+    statement: Annotated[str, Field(max_length=10_000)]
+
+
+class Manifest(_Strict):
+    """Everything of a release but its arrays."""
+
+    format: Literal["offaxis-release"]
+    version: Literal[1]
+    encoder: MapPart
+    randomizer: RandomizerPart
+    decoder: MapPart
+    mean_decoder: MapPart | None
+    guarantee: GuaranteePart
+    provenance: ProvenancePart
+
+    def canonical(self) -> str:
+        """Return the one JSON text that stands for this manifest."""
+        return canonical_json(self.model_dump())
+
+
+def canonical_json(value: Any) -> str:
+    """Write JSON in the one form that is hashed: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key stands twice")
+    return result
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read JSON, refusing duplicate keys and what only Python would accept."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not a number")
+
+    return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=refuse)
+
+
+def parse(text: str) -> Manifest:
+    """Read a manifest from an untrusted text."""
+    try:
+        raw = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRelease(f"the manifest is not valid JSON: {error}") from None
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        raise InvalidRelease("this is not an offaxis release")
+    if raw.get("version") != VERSION:
+        raise InvalidRelease(
+            f"the release has format version {raw.get('version')!r}; this offaxis reads version "
+            f"{VERSION}: upgrade offaxis, or publish the release again"
+        )
+    try:
+        manifest = Manifest.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidRelease(f"the manifest is wrong at {place}: {first['msg']}") from None
+    if manifest.canonical() != text:
+        raise InvalidRelease("the manifest is not in canonical form")
+    return manifest

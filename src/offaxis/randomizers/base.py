@@ -1,0 +1,102 @@
+"""The two faces every randomizer has, and what it declares about itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import ExactFormUnavailable
+from offaxis.privacy.guarantee import Guarantee
+from offaxis.randomizers.domain import Domain
+from offaxis.sampling.entropy import Entropy
+
+Observations = NDArray[Any]
+"""What the server reads off payloads: one row of numbers, or one symbol, a report."""
+
+
+@runtime_checkable
+class Randomizer(Protocol):
+    """A local randomizer: a small frozen object that carries its own guarantee.
+
+    The guarantee belongs to the randomizer alone. It accepts any finite input, brings it into its
+    domain itself, and holds whatever public map stands before or after it.
+    """
+
+    kind: ClassVar[str]
+    wire_id: ClassVar[int]
+
+    @property
+    def domain(self) -> Domain:
+        """The set between any two elements of which the guarantee holds."""
+        ...
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What one report promises, computed from the parameters."""
+        ...
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether E[observation | w] is w for every w in the ball of the domain's radius."""
+        ...
+
+    @property
+    def payload_size(self) -> int:
+        """Bytes of one payload, the same for every input."""
+        ...
+
+    def simulate(self, W: NDArray[Any], rng: np.random.Generator) -> Observations:
+        """Draw observations in fast floating point, for research; never a report."""
+        ...
+
+    def report(self, W: NDArray[Any], entropy: Entropy) -> list[bytes]:
+        """Draw one exact payload a row, from the operating system's randomness."""
+        ...
+
+    def read(self, payloads: list[bytes]) -> Observations:
+        """Turn payloads into observations, strictly: anything malformed is an error."""
+        ...
+
+    def log_density(self, V: Observations, W: NDArray[Any]) -> NDArray[np.float64]:
+        """Return log Pr[observation V_i | input W_i], up to a constant independent of W."""
+        ...
+
+    def expected_squared_error(self) -> float:
+        """Return E‖observation − w‖² for w on the boundary of the domain, analytically."""
+        ...
+
+
+def require_entropy(entropy: Entropy) -> None:
+    """Refuse any stand-in for the operating system's randomness on the release path."""
+    if type(entropy) is not Entropy:
+        raise TypeError(
+            f"a report is drawn from offaxis.sampling.entropy.Entropy only, got "
+            f"{type(entropy).__name__}; for seeded research use simulate()"
+        )
+
+
+class SimulatedOnly:
+    """The real face of a randomizer whose exact form does not exist yet: it always refuses."""
+
+    kind: ClassVar[str]
+
+    def _refuse(self) -> NoReturn:
+        raise ExactFormUnavailable(
+            f"exact form not available yet for {self.kind!r}: floating-point noise is never "
+            f"released. Use simulate() for research, or randomizer='laplace' to release"
+        )
+
+    @property
+    def payload_size(self) -> int:
+        """Refuse: there is no payload."""
+        self._refuse()
+
+    def report(self, W: NDArray[Any], entropy: Entropy) -> list[bytes]:
+        """Refuse: nothing may be released."""
+        self._refuse()
+
+    def read(self, payloads: list[bytes]) -> Observations:
+        """Refuse: there is no payload to read."""
+        self._refuse()

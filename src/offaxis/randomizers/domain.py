@@ -1,0 +1,126 @@
+"""The sets on which randomizers give their guarantee, and how a vector is brought into them.
+
+A domain is what privacy rests on: the guarantee holds between any two *elements of the domain*, so
+a randomizer brings every vector it is given into its domain itself and trusts nobody to have done
+it before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput
+
+Vectors = NDArray[np.float64]
+
+RADIUS_RANGE = (1e-100, 1e100)
+"""Radii outside this range could overflow float64 inside an encoder; none is ever useful."""
+
+
+def check_radius(radius: float) -> float:
+    """Return the radius as a float, or say what is wrong with it."""
+    low, high = RADIUS_RANGE
+    if not low <= radius <= high:
+        raise InvalidInput(f"radius must lie between {low} and {high}, got radius={radius!r}")
+    return float(radius)
+
+
+def check_dim(dim: int) -> int:
+    """Return the dimension as an int, or say what is wrong with it."""
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
+        raise InvalidInput(f"dim must be a positive integer, got dim={dim!r}")
+    return int(dim)
+
+
+def row_norms(W: Vectors, order: Literal[1, 2]) -> Vectors:
+    """Return the ℓ1 or ℓ2 norm of every row."""
+    if order == 1:
+        return np.abs(W).sum(axis=1)
+    return np.sqrt(np.einsum("ij,ij->i", W, W))
+
+
+def _safe_rescale(W: Vectors) -> tuple[Vectors, Vectors]:
+    """Divide each row by its largest magnitude so that its norm cannot over- or underflow."""
+    peak = np.abs(W).max(axis=1, keepdims=True)
+    positive = peak > 0
+    # Two steps: 1 / peak itself overflows for subnormal rows.
+    _, exponent = np.frexp(np.where(positive, peak, 1.0))
+    unit = np.ldexp(W, -exponent)
+    scale = np.where(positive, np.abs(unit).max(axis=1, keepdims=True), 1.0)
+    return unit / scale, peak
+
+
+@dataclass(frozen=True)
+class Ball:
+    """The ℓp ball ``{w in R^dim : ‖w‖_p <= radius}``, p = 1 or 2; diameter 2·radius."""
+
+    dim: int
+    radius: float
+    order: Literal[1, 2]
+
+    def project(self, W: Vectors) -> Vectors:
+        """Shrink every row radially onto the ball; rows inside it stay as they are."""
+        norms = row_norms(W, self.order)
+        if np.all(norms <= self.radius):
+            return W
+        if np.isfinite(norms).all():
+            return W * np.minimum(1.0, self.radius / np.maximum(norms, self.radius))[:, None]
+        unit, peak = _safe_rescale(W)
+        unit_norms = row_norms(unit, self.order)[:, None]
+        outside = unit_norms > self.radius / np.maximum(peak, np.finfo(float).tiny)
+        return np.where(outside, unit * (self.radius / np.maximum(unit_norms, 1.0)), W)
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """The directions of R^dim; ``radius`` is only the scale of the output."""
+
+    dim: int
+    radius: float
+
+    def project(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+        """Return unit directions; a zero row gets a uniformly random one.
+
+        A tiny row is rescaled before its norm is taken, never divided by a floor: otherwise the
+        length of the result would give it away.
+        """
+        norms = row_norms(W, 2)
+        # Squares are exact enough in this range; outside it they may over- or underflow.
+        if np.all((norms > 1e-140) & (norms < 1e140)):
+            return W / norms[:, None]
+        unit, peak = _safe_rescale(W)
+        zero = peak[:, 0] == 0
+        if zero.any():
+            unit = np.where(zero[:, None], rng.standard_normal(W.shape), unit)
+        return unit / row_norms(unit, 2)[:, None]
+
+
+@dataclass(frozen=True)
+class Box:
+    """The box ``{w : |w_i| <= half_widths_i}``."""
+
+    half_widths: tuple[float, ...]
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.half_widths)
+
+    def project(self, W: Vectors) -> Vectors:
+        """Clip every coordinate on its own."""
+        bound = np.asarray(self.half_widths)
+        return np.clip(W, -bound, bound)
+
+
+@dataclass(frozen=True)
+class FiniteSet:
+    """The symbols 0 … size-1."""
+
+    size: int
+
+
+Domain = Ball | Sphere | Box | FiniteSet

@@ -1,0 +1,180 @@
+"""Laplace noise on the ℓ1 ball: pure ε.
+
+Contract: for every two inputs, ``Pr[report = y | w] <= exp(ε) Pr[report = y | w']``.
+
+The exact form works on integers. With t = 2**b a public noise scale and R = floor(ε t / 2), the
+ball of radius ρ is laid on the lattice of step g = ρ / R: the input is clipped, truncated toward
+zero to integers n with Σ|n_i| <= R (checked in integers), and every coordinate gets independent
+discrete Laplace noise of scale t. Two inputs differ by at most 2R in ℓ1, so the loss is at most
+2R / t <= ε, as an exact rational. Rounding costs no sensitivity because in the local model the
+sensitivity is the diameter of the encoded set. Clamping to 24 bits happens after the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
+from offaxis.randomizers.base import require_entropy
+from offaxis.randomizers.domain import Ball, Vectors, check_dim, check_radius
+from offaxis.randomizers.lattice import onto_l1_lattice
+from offaxis.sampling.discrete_laplace import DiscreteLaplace
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.simulation import add_laplace
+
+BYTES_PER_COORDINATE: Final = 3
+LARGEST: Final = (1 << 23) - 1
+_OFFSET: Final = 1 << 23
+_TAIL: Final = 44
+"""Noise scales kept free above the bound: a coordinate is clamped with probability e**-44."""
+
+_sampler = lru_cache(maxsize=32)(DiscreteLaplace)
+
+
+def choose_log2_scale(epsilon: Fraction) -> int:
+    """Return the largest b with bound and tails inside 24 bits: (ε/2 + 44) 2**b <= 2**23 - 1."""
+    room = LARGEST / (epsilon / 2 + _TAIL)
+    b = math.floor(room).bit_length() - 1
+    if b < 0 or epsilon * 2**b / 2 < 1:
+        raise InvalidInput(
+            f"epsilon={decimal(epsilon)} is outside what a 24-bit Laplace lattice can carry; "
+            f"use an epsilon between 0.0001 and 1000"
+        )
+    return b
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Laplace randomizer on the ℓ1 ball of ``radius`` in R^dim.
+
+    Parameters
+    ----------
+    dim : int
+    radius : float
+        ρ; inputs outside the ball are clipped onto it.
+    epsilon : number
+        Promised ε, read exactly.
+    log2_scale : int, optional
+        b of the lattice; chosen from epsilon when not given.
+    """
+
+    kind: ClassVar[str] = "laplace"
+    wire_id: ClassVar[int] = 1
+
+    dim: int
+    radius: float
+    epsilon: Fraction
+    log2_scale: int = -1
+
+    def __post_init__(self) -> None:
+        """Fix the lattice and check, exactly, that it keeps the promise."""
+        object.__setattr__(self, "dim", check_dim(self.dim))
+        object.__setattr__(self, "radius", check_radius(self.radius))
+        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        widest = choose_log2_scale(self.epsilon)
+        if self.log2_scale == -1:
+            object.__setattr__(self, "log2_scale", widest)
+        if not 0 <= self.log2_scale <= widest or self.bound < 1:
+            raise InvalidInput(
+                f"log2_scale must lie in 0..{widest} and leave a bound of at least 1, "
+                f"got log2_scale={self.log2_scale}"
+            )
+        if self.realised_epsilon > self.epsilon:
+            raise InvalidInput(f"the lattice gives ε={self.realised_epsilon} > {self.epsilon}")
+
+    @cached_property
+    def bound(self) -> int:
+        """R: the largest Σ|n_i| of an encoded vector, in lattice steps."""
+        return math.floor(self.epsilon * (1 << self.log2_scale) / 2)
+
+    @property
+    def step(self) -> float:
+        """g: the length of one lattice step."""
+        return self.radius / self.bound
+
+    @property
+    def scale(self) -> float:
+        """b: the scale of the noise in the units of the input, at least 2ρ/ε."""
+        return self.step * (1 << self.log2_scale)
+
+    @property
+    def realised_epsilon(self) -> Fraction:
+        """2R/t: the exact privacy loss of the integer mechanism, at most ``epsilon``."""
+        return Fraction(2 * self.bound, 1 << self.log2_scale)
+
+    @property
+    def domain(self) -> Ball:
+        """The ℓ1 ball."""
+        return Ball(self.dim, self.radius, 1)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure ε."""
+        return Guarantee(self.epsilon)
+
+    @property
+    def unbiased(self) -> bool:
+        """True: the noise has mean zero (truncation to the lattice moves less than one step)."""
+        return True
+
+    @property
+    def payload_size(self) -> int:
+        """Three bytes a coordinate."""
+        return BYTES_PER_COORDINATE * self.dim
+
+    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+        """Clip and add continuous Laplace noise, in floating point; never a report."""
+        return add_laplace(self.domain.project(W), self.scale, rng)
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        """Return one exact payload a row of W."""
+        require_entropy(entropy)
+        sampler = _sampler(self.log2_scale)
+        # The noise is drawn before the input is looked at: its timing cannot depend on it.
+        noise = sampler.draw(W.shape[0] * self.dim, entropy).reshape(W.shape[0], self.dim)
+        return pack(onto_l1_lattice(W, self.radius, self.bound) + noise)
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return the noisy lattice points, in the units of the input."""
+        return unpack(payloads, self.dim) * self.step
+
+    def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
+        """Return −‖v − clip(w)‖₁ / b, the log density up to a constant independent of w."""
+        return -np.abs(V - self.domain.project(W)).sum(axis=1) / self.scale
+
+    def expected_squared_error(self) -> float:
+        """Return dim times the variance of the discrete Laplace law, in the input's units."""
+        inverse_scale = math.ldexp(1.0, -self.log2_scale)
+        return self.dim * self.step**2 / (2 * math.sinh(inverse_scale / 2) ** 2)
+
+
+
+def pack(values: NDArray[np.int32]) -> list[bytes]:
+    """Clamp to 24 bits and write each coordinate as offset binary, three bytes, low byte first."""
+    clamped = np.clip(values, -LARGEST, LARGEST).astype("<u4") + np.uint32(_OFFSET)
+    octets = clamped.view(np.uint8).reshape(*values.shape, 4)[..., :BYTES_PER_COORDINATE]
+    blob = octets.tobytes()
+    size = values.shape[1] * BYTES_PER_COORDINATE
+    return [blob[i : i + size] for i in range(0, len(blob), size)]
+
+
+def unpack(payloads: list[bytes], dim: int) -> NDArray[np.int32]:
+    """Undo :func:`pack`; a length or a value that pack never writes is an error."""
+    size = dim * BYTES_PER_COORDINATE
+    if any(len(payload) != size for payload in payloads):
+        raise InvalidReport(f"a Laplace payload of {dim} coordinates has {size} bytes")
+    octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(-1, dim, 3)
+    padded = np.zeros((*octets.shape[:2], 4), dtype=np.uint8)
+    padded[..., :BYTES_PER_COORDINATE] = octets
+    values = padded.view("<u4")[..., 0].astype(np.int32) - np.int32(_OFFSET)
+    if values.size and values.min() < -LARGEST:
+        raise InvalidReport("a Laplace payload holds a value that no client writes")
+    return values

@@ -1,0 +1,201 @@
+"""A release: the frozen, published recipe by which private vectors become reports.
+
+    encoder  →  randomizer  →  report (bytes)  →  decoder
+
+The first two run on the device that holds the vector, the last one anywhere. The guarantee comes
+from the randomizer alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis import reports as wire
+from offaxis.decoding import Decoder
+from offaxis.encoding import Encoder
+from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
+from offaxis.privacy.guarantee import Guarantee, Unit
+from offaxis.provenance import Provenance
+from offaxis.randomizers import Randomizer
+from offaxis.randomizers.domain import FiniteSet
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.parallel import simulate_in_chunks
+from offaxis.vectors import Vectors, as_batch
+
+_PRIVATIZE_ROWS = 4096
+
+ASSUMPTIONS = (
+    "encoding and randomizing happen on the device that holds the vector, and nothing but the "
+    "report leaves it",
+    "the map, the radius and the decoder were fitted on public data only, before any private "
+    "vector was seen",
+    "the operating system's randomness is secret, and AES-256 in counter mode stretches it "
+    "without a visible pattern",
+)
+PER_UNIT: dict[Unit, str] = {
+    "item": "one vector is protected at a time: n reports about the same person cost n times ε",
+    "user": "a person sends one report in total, ever",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A frozen release; make one with :func:`offaxis.fit` or :meth:`load`.
+
+    Two releases are equal exactly when their hashes are.
+    """
+
+    encoder: Encoder
+    randomizer: Randomizer
+    decoder: Decoder
+    provenance: Provenance
+    unit: Unit = "item"
+    mean_decoder: Decoder | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit each other."""
+        domain = self.randomizer.domain
+        inner = domain.size if isinstance(domain, FiniteSet) else domain.dim
+        sizes = [self.encoder.output_dim, self.decoder.input_dim]
+        if self.mean_decoder is not None:
+            sizes.append(self.mean_decoder.input_dim)
+        if any(size != inner for size in sizes):
+            raise InvalidInput(
+                f"the parts do not fit: the encoder gives {sizes[0]} numbers, the randomizer takes "
+                f"{inner}, the decoder {sizes[1]}"
+            )
+        _ = self.guarantee
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What one report promises, computed from the randomizer's parameters."""
+        return replace(
+            self.randomizer.guarantee, unit=self.unit, assumptions=(*ASSUMPTIONS, PER_UNIT[self.unit])
+        )
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the release's content, in hexadecimal: its identity."""
+        from offaxis.artifact import content_hash
+
+        return content_hash(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by content."""
+        return isinstance(other, Release) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        """Hash by content."""
+        return hash(self.hash)
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension m of the vectors this release takes."""
+        return self.encoder.input_dim
+
+    @property
+    def report_size(self) -> int:
+        """Bytes of one report, the same for every vector."""
+        return wire.HEADER_SIZE + self.randomizer.payload_size
+
+    def privatize(self, vectors: Any) -> Any:
+        """Turn private vectors into reports that may leave the device.
+
+        Every call draws fresh randomness from the operating system and spends the budget again:
+        call it once a vector.
+
+        Parameters
+        ----------
+        vectors : array (m,) or (n, m)
+            Any finite vectors; zero, tiny and huge ones are valid.
+
+        Returns
+        -------
+        bytes, or list of bytes for a batch
+
+        Raises
+        ------
+        InvalidInput
+            If the input is not finite, empty or of another dimension. Nothing is released then.
+        ExactFormUnavailable
+            If the randomizer has no exact form: floating-point noise is never released.
+        """
+        batch, single = as_batch(vectors, self.input_dim)
+        entropy = Entropy()
+        payloads: list[bytes] = []
+        for start in range(0, len(batch), _PRIVATIZE_ROWS):
+            encoded = self.encoder.encode(batch[start : start + _PRIVATIZE_ROWS])
+            payloads += self.randomizer.report(encoded, entropy)
+        framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
+        return framed[0] if single else framed
+
+    def observe(self, reports: Iterable[bytes]) -> NDArray[Any]:
+        """Read reports strictly and return what the randomizer let through, undecoded."""
+        size = self.randomizer.payload_size
+        payloads = wire.unframe(reports, self.randomizer.wire_id, self.hash, size)
+        return self.randomizer.read(payloads)
+
+    def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
+        """Turn one report into a vector (m,), or several into vectors (n, m)."""
+        if isinstance(reports, bytes):
+            return self.decoder.decode(self.observe([reports]))[0]
+        return self.decoder.decode(self.observe(_iterable(reports)))
+
+    def decode_mean(self, reports: Iterable[bytes]) -> Vectors:
+        """Estimate the mean of the reporting people's vectors, (m,).
+
+        Uses the release's mean decoder, or its decoder if that is unbiased; refuses otherwise.
+        What clipping and the lattice take away is not given back.
+        """
+        decoder = self.mean_decoder or self.decoder
+        if not (decoder.unbiased and self.randomizer.unbiased):
+            part = "decoder" if self.randomizer.unbiased else f"{self.randomizer.kind} randomizer"
+            raise BiasedDecoder(
+                f"the {part} of this release is biased, so a mean of its reports would not tend to "
+                f"the mean of the vectors; decode single reports, or fit a release for means with "
+                f"randomizer='laplace'"
+            )
+        return decoder.decode(self.observe(_iterable(reports))).mean(axis=0)
+
+    def simulate(self, vectors: Any, rng: np.random.Generator) -> Vectors:
+        """Return decoded vectors as reports would give them, in fast seeded floating point.
+
+        For research and utility estimates only: the result protects nobody and is not a report.
+        """
+        batch, single = as_batch(vectors, self.input_dim)
+
+        def once(part: Vectors, child: np.random.Generator) -> Vectors:
+            observed = self.randomizer.simulate(self.encoder.encode(part), child)
+            return self.decoder.decode(observed)
+
+        decoded = simulate_in_chunks(once, batch, rng, self.decoder.output_dim)
+        return decoded[0] if single else decoded
+
+    def save(self, path: str | Path) -> None:
+        """Write the release to one file, atomically."""
+        from offaxis.artifact import write
+
+        write(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path, *, expect: str | None = None) -> Release:
+        """Read a release file strictly; ``expect`` pins the hash it must have."""
+        from offaxis.artifact import read
+
+        return read(path, expect=expect)
+
+
+def _iterable(reports: Any) -> Iterable[bytes]:
+    if isinstance(reports, np.ndarray) or not isinstance(reports, Iterable):
+        raise InvalidReport(
+            f"reports must be bytes or a list of bytes, got {type(reports).__name__}; simulated "
+            f"arrays are not reports, only privatize() makes them"
+        )
+    return reports

@@ -1,0 +1,86 @@
+"""Reports: the bytes that leave a device. Specified in docs/report-format.md.
+
+A report is a 12-byte header and a payload whose size is constant for a release:
+
+    offset  size  content
+    0       2     magic, ASCII "OX"
+    2       1     format version, 1
+    3       1     wire id of the randomizer
+    4       8     first 8 bytes of the release's SHA-256
+    12      …     payload, written and read by the randomizer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from offaxis.errors import InvalidReport
+
+MAGIC: Final = b"OX"
+VERSION: Final = 1
+HEADER_SIZE: Final = 12
+
+
+def header(wire_id: int, release_hash: str) -> bytes:
+    """Return the header of every report of a release."""
+    return MAGIC + bytes([VERSION, wire_id]) + bytes.fromhex(release_hash)[:8]
+
+
+def frame(payloads: list[bytes], wire_id: int, release_hash: str) -> list[bytes]:
+    """Put the header before every payload."""
+    head = header(wire_id, release_hash)
+    return [head + payload for payload in payloads]
+
+
+def unframe(
+    reports: Iterable[bytes], wire_id: int, release_hash: str, payload_size: int
+) -> list[bytes]:
+    """Check every report strictly and return the payloads."""
+    expected = header(wire_id, release_hash)
+    size = HEADER_SIZE + payload_size
+    payloads = []
+    for index, report in enumerate(reports):
+        if not isinstance(report, bytes):
+            raise InvalidReport(
+                f"report {index} is a {type(report).__name__}, not bytes; simulated arrays are "
+                f"not reports, only privatize() makes them"
+            )
+        if report[:HEADER_SIZE] != expected or len(report) != size:
+            raise InvalidReport(f"report {index} {_fault(report, expected, size)}")
+        payloads.append(report[HEADER_SIZE:])
+    if not payloads:
+        raise InvalidReport("there are no reports to decode")
+    return payloads
+
+
+def _fault(report: bytes, expected: bytes, size: int) -> str:
+    if len(report) < HEADER_SIZE or report[:2] != MAGIC:
+        return "is not an offaxis report (it does not start with the magic bytes 'OX')"
+    if report[2] != VERSION:
+        return f"has format version {report[2]}; this offaxis reads version {VERSION}"
+    if report[4:HEADER_SIZE] != expected[4:]:
+        return (
+            f"belongs to release {report[4:HEADER_SIZE].hex()}…, "
+            f"not to {expected[4:].hex()}…; decode it with its own release"
+        )
+    if report[3] != expected[3]:
+        return f"has randomizer id {report[3]}, this release writes {expected[3]}"
+    return f"has {len(report)} bytes, a report of this release has {size}"
+
+
+def write_reports(path: str | Path, reports: Iterable[bytes]) -> None:
+    """Write reports one after the other; their constant size separates them."""
+    Path(path).write_bytes(b"".join(reports))
+
+
+def read_reports(path: str | Path, report_size: int) -> list[bytes]:
+    """Read a file of reports of constant size."""
+    blob = Path(path).read_bytes()
+    if not blob or len(blob) % report_size:
+        raise InvalidReport(
+            f"{path} holds {len(blob)} bytes, which is no whole number of {report_size}-byte "
+            f"reports; is it a file of reports of this release?"
+        )
+    return [blob[i : i + report_size] for i in range(0, len(blob), report_size)]

@@ -1,0 +1,1 @@
+"""Randomness: the operating system's for releases, a seeded generator's for simulation only."""

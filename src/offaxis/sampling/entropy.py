@@ -1,0 +1,80 @@
+"""The only place where a real release gets its randomness.
+
+``Entropy`` is an AES-256-CTR key stream under a key drawn from the operating system. It takes no
+argument: there is no way to give it a seed, so no seed can reach a report. A copy that wakes up in
+a forked process draws a new key before its first byte. If the operating system has no randomness
+to give, the call fails; nothing falls back to anything weaker.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from offaxis.errors import EntropyFailure
+
+_KEY_BYTES = 32
+_ZEROS = memoryview(bytes(1 << 17))
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
+class RandomBits(Protocol):
+    """What a sampler draws from: independent uniform bits."""
+
+    def words(self, count: int) -> NDArray[np.uint16]:
+        """Return ``count`` independent uniform 16-bit integers."""
+        ...
+
+    def integer(self, bits: int) -> int:
+        """Return one uniform integer in [0, 2**bits)."""
+        ...
+
+
+class Entropy:
+    """Uniform random bits from the operating system, stretched by AES-256 in counter mode."""
+
+    __slots__ = ("_forks_seen", "_stream")
+
+    def __init__(self) -> None:
+        self._rekey()
+
+    def _rekey(self) -> None:
+        try:
+            key = os.urandom(_KEY_BYTES)
+        except (NotImplementedError, OSError) as error:
+            raise EntropyFailure(f"the operating system gave no randomness: {error}") from error
+        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._forks_seen = _forks
+
+    def _take(self, count: int) -> bytearray:
+        if self._forks_seen != _forks:
+            self._rekey()
+        out = bytearray(count)
+        plain = _ZEROS[:count] if count <= len(_ZEROS) else memoryview(bytes(count))
+        self._stream.update_into(plain, out)
+        return out
+
+    def words(self, count: int) -> NDArray[np.uint16]:
+        """Return ``count`` independent uniform 16-bit integers."""
+        return np.frombuffer(self._take(2 * count), dtype="<u2")
+
+    def integer(self, bits: int) -> int:
+        """Return one uniform integer in [0, 2**bits)."""
+        size = (bits + 7) // 8
+        return int.from_bytes(self._take(size), "little") >> (8 * size - bits)
+
+    def __reduce__(self) -> str:
+        """Refuse to be copied or sent elsewhere: two copies would repeat each other's bits."""
+        raise EntropyFailure("an Entropy cannot be pickled or copied; create one where it is used")

@@ -1,0 +1,59 @@
+"""Checking vectors at the door: what comes in is finite, of the right shape, and float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput
+
+Vectors = NDArray[np.float64]
+
+
+def as_array(value: Any, name: str = "vectors") -> Vectors:
+    """Return a float64 array of real numbers, copying only when the dtype asks for it."""
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    if array.dtype.kind not in "fiu":
+        raise InvalidInput(
+            f"{name} must hold real numbers, got dtype {array.dtype}; "
+            f"convert them to float32 or float64 first"
+        )
+    return np.asarray(array, dtype=np.float64)
+
+
+def check_finite(array: Vectors, name: str = "vectors") -> None:
+    """Refuse NaN and infinity, naming the first place."""
+    # The sum of absolute values is not finite exactly when an entry is not, or when it overflows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.abs(array).sum()):
+            return
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        where = tuple(int(i) for i in bad[0])
+        raise InvalidInput(
+            f"{name} must be finite, got {array[where]} at index {where}; "
+            f"remove or replace such entries before they reach a release"
+        )
+
+
+def as_batch(value: Any, dim: int | None, name: str = "vectors") -> tuple[Vectors, bool]:
+    """Return (n, m) float64 vectors and whether a single vector was given.
+
+    Raises
+    ------
+    InvalidInput
+        If the input is empty, not numeric, not finite, or of another dimension than ``dim``.
+    """
+    array = as_array(value, name)
+    if array.ndim not in (1, 2):
+        raise InvalidInput(f"{name} must be one vector or a batch (n, m), got shape {array.shape}")
+    single = array.ndim == 1
+    batch = array[None, :] if single else array
+    if dim is not None and batch.shape[1] != dim:
+        raise InvalidInput(f"{name} must have dimension {dim}, got {batch.shape[1]}")
+    if batch.shape[0] == 0 or batch.shape[1] == 0:
+        raise InvalidInput(f"{name} must not be empty, got shape {array.shape}")
+    check_finite(batch, name)
+    return batch, single
