@@ -165,7 +165,7 @@ def from_bytes(blob: bytes, *, expect: str | None = None) -> Release:
     tensors = _read_tensors(blob)
     found = _hash(text, tensors)
     if found != claimed_hash:
-        raise InvalidRelease("the release was altered or damaged: its hash does not fit its content")
+        raise InvalidRelease("the release was altered or damaged: its hash does not fit it")
     if expect is not None and found != expect.lower().removeprefix("sha256:"):
         raise InvalidRelease(f"this is release {found}, expected {expect}")
     try:
@@ -240,7 +240,8 @@ def _build(manifest: Manifest, tensors: Tensors) -> Release:
     decoder = _decoder(manifest.decoder, left, "decoder")
     mean = manifest.mean_decoder
     mean_decoder = _decoder(mean, left, "mean_decoder") if mean else None
-    for part, built in ((manifest.encoder, encoder), (manifest.decoder, decoder), (mean, mean_decoder)):
+    pairs = ((manifest.encoder, encoder), (manifest.decoder, decoder), (mean, mean_decoder))
+    for part, built in pairs:
         if part is not None and built is not None and _map_part(built) != part:
             raise InvalidRelease(f"a {part.kind} map has other sizes than the manifest says")
     if left:

@@ -22,7 +22,7 @@ class BiasedDecoder(OffaxisError, RuntimeError):
 
 
 class InvalidRelease(OffaxisError, ValueError):
-    """A release file is truncated, altered, of another version, or promises what it does not keep."""
+    """A release file is damaged, of another version, or promises what it does not keep."""
 
 
 class InvalidReport(OffaxisError, ValueError):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from offaxis import randomizers
-from offaxis.decoding import IdentityDecoder, LinearDecoder
+from offaxis.decoding import Decoder, IdentityDecoder, LinearDecoder
 from offaxis.encoding import Encoder, IdentityEncoder, public_radius, reshape
 from offaxis.encoding.reshaping import Rank
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
 from offaxis.geometry.jacobian import Progress
-from offaxis.geometry.public import PublicDigest
+from offaxis.geometry.public import identify
 from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.provenance import Provenance
 from offaxis.release import Release
@@ -81,10 +81,10 @@ def fit(
     vectors = PublicVectors(public)
     settings: dict[str, str | float] = {"reshaping": reshaping, "percentile": float(percentile)}
     encoder: Encoder
+    decoder: Decoder
     if reshaping == "none":
-        identity = _digest(vectors)
-        encoder, decoder = IdentityEncoder(identity.dim), IdentityDecoder(identity.dim)
-        provenance = Provenance(None, identity, settings, statement)
+        origin = Provenance(None, identify(vectors), settings, statement)
+        encoder, decoder = IdentityEncoder(origin.public.dim), IdentityDecoder(origin.public.dim)
     elif reshaping == "jacobian":
         geometry = (
             model
@@ -93,21 +93,13 @@ def fit(
         )
         p = float(order if gauge is None else gauge)
         shape = reshape(geometry, gauge=p, lambda_max=lambda_max, rank=rank)
-        encoder = shape.encoder
-        decoder = LinearDecoder(shape.inverse, shape.centre)
+        encoder, decoder = shape.encoder, LinearDecoder(shape.inverse, shape.centre)
         settings |= {"gauge": p, "lambda_max": float(lambda_max), "rank": rank}
-        provenance = Provenance(geometry.model, geometry.public, settings, statement)
+        origin = Provenance(geometry.model, geometry.public, settings, statement)
     else:
         raise InvalidInput(f"reshaping must be 'jacobian' or 'none', got {reshaping!r}")
     radius = public_radius(encoder, vectors, order=order, percentile=percentile)
     mechanism = randomizers.make(
         randomizer, dim=encoder.output_dim, radius=radius, epsilon=epsilon, delta=delta
     )
-    return Release(encoder, mechanism, decoder, provenance, unit)
-
-
-def _digest(vectors: PublicVectors) -> Any:
-    digest = PublicDigest()
-    for batch in vectors.batches(8192):
-        digest.add(batch)
-    return digest.identity()
+    return Release(encoder, mechanism, decoder, origin, unit)

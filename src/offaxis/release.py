@@ -76,9 +76,8 @@ class Release:
     @cached_property
     def guarantee(self) -> Guarantee:
         """What one report promises, computed from the randomizer's parameters."""
-        return replace(
-            self.randomizer.guarantee, unit=self.unit, assumptions=(*ASSUMPTIONS, PER_UNIT[self.unit])
-        )
+        promised = replace(self.randomizer.guarantee, unit=self.unit)
+        return replace(promised, assumptions=(*ASSUMPTIONS, PER_UNIT[promised.unit]))
 
     @cached_property
     def hash(self) -> str:
@@ -145,7 +144,7 @@ class Release:
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
         """Turn one report into a vector (m,), or several into vectors (n, m)."""
         if isinstance(reports, bytes):
-            return self.decoder.decode(self.observe([reports]))[0]
+            return self.decoder.decode(self.observe([reports])).reshape(-1)
         return self.decoder.decode(self.observe(_iterable(reports)))
 
     def decode_mean(self, reports: Iterable[bytes]) -> Vectors:
@@ -162,7 +161,7 @@ class Release:
                 f"the mean of the vectors; decode single reports, or fit a release for means with "
                 f"randomizer='laplace'"
             )
-        return decoder.decode(self.observe(_iterable(reports))).mean(axis=0)
+        return np.asarray(decoder.decode(self.observe(_iterable(reports))).mean(axis=0))
 
     def simulate(self, vectors: Any, rng: np.random.Generator) -> Vectors:
         """Return decoded vectors as reports would give them, in fast seeded floating point.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
@@ -12,7 +12,6 @@ from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors
 
 
-@runtime_checkable
 class Decoder(Protocol):
     """A public map applied by whoever receives reports."""
 

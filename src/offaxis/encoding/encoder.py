@@ -7,7 +7,7 @@ only be total: any finite vector, tiny or huge, gets an encoding.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ LARGEST_ENTRY = 1e100
 _LARGEST_INPUT = 2.0**500
 
 
-@runtime_checkable
 class Encoder(Protocol):
     """A public map applied on the device before the randomizer."""
 
@@ -52,9 +51,9 @@ def tame(Z: Vectors) -> Vectors:
     Such a row lies outside every ball a release can have, so only its direction matters, and that
     is kept. Everything below stays untouched, bit by bit.
     """
-    peak = np.abs(Z).max(axis=1, keepdims=True)
-    if peak.max() <= _LARGEST_INPUT:
+    if max(Z.max(), -Z.min()) <= _LARGEST_INPUT:
         return Z
+    peak = np.abs(Z).max(axis=1, keepdims=True)
     return np.where(peak > _LARGEST_INPUT, Z / peak.clip(min=1.0) * _LARGEST_INPUT, Z)
 
 

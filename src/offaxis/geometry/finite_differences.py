@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,6 @@ class FiniteDifferences:
         """Unknown until called."""
         return
 
-    @cached_property
     def identity(self) -> ModelIdentity:
         """A function has no weights to hash; its name stands for it."""
         return ModelIdentity("function", self.name, hashlib.sha256(self.name.encode()).hexdigest())

@@ -98,9 +98,7 @@ def _check_rows(model: TaskModel, Z: Vectors) -> int:
     return int(together.shape[1])
 
 
-def measure(
-    model: TaskModel, public: PublicVectors, progress: Progress | None = None
-) -> Geometry:
+def measure(model: TaskModel, public: PublicVectors, progress: Progress | None = None) -> Geometry:
     """Walk once through the public vectors and return the geometry of the task.
 
     Memory does not grow with the number of vectors: one batch of Jacobians and two m×m matrices.
@@ -122,4 +120,4 @@ def measure(
     gram = total.mean()
     if not np.isfinite(gram).all():
         raise InvalidInput("the model's Jacobian is not finite on the public vectors")
-    return Geometry(gram, digest.mean, outputs, model.identity, digest.identity())
+    return Geometry(gram, digest.mean, outputs, model.identity(), digest.identity())

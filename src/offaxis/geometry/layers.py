@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,9 +87,8 @@ class Layers:
         """Dimension m of the vectors."""
         return int(self.weights[0].shape[1])
 
-    @cached_property
     def identity(self) -> ModelIdentity:
-        """Hash of activation, shapes and float64 weights."""
+        """Hash activation, shapes and float64 weights."""
         digest = hashlib.sha256(self.activation.encode())
         for array in (*self.weights, *self.biases):
             digest.update(repr(array.shape).encode())
@@ -116,7 +114,8 @@ class Layers:
         """Return the Jacobians with respect to the first layer's output, (n, k, h)."""
         _, slopes = self._forward(Z)
         if not slopes:
-            return np.broadcast_to(np.eye(self.weights[0].shape[0]), (len(Z), *[self.biases[0].size] * 2))
+            k = self.biases[0].size
+            return np.broadcast_to(np.eye(k), (len(Z), k, k))
         jacobian = self.weights[-1][None] * slopes[-1][:, None, :]
         for w, s in zip(self.weights[-2:0:-1], slopes[-2::-1], strict=True):
             jacobian = (jacobian @ w) * s[:, None, :]

@@ -31,9 +31,8 @@ class TaskModel(Protocol):
         """m, or None when the model accepts any dimension until it is first called."""
         ...
 
-    @property
     def identity(self) -> ModelIdentity:
-        """Who the model is."""
+        """Say who the model is."""
         ...
 
     def outputs(self, Z: Vectors) -> Vectors:

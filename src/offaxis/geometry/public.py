@@ -97,3 +97,11 @@ class PublicDigest:
                 f"collect more public (not private) vectors"
             )
         return PublicIdentity(self._count, self.mean.size, self._sha.hexdigest())
+
+
+def identify(vectors: PublicVectors) -> PublicIdentity:
+    """Walk through the vectors only to say who they are."""
+    digest = PublicDigest()
+    for batch in vectors.batches(8192):
+        digest.add(batch)
+    return digest.identity()

@@ -22,7 +22,7 @@ def layers_of(estimator: Any) -> Layers:
     try:
         check_is_fitted(estimator)
     except NotFittedError:
-        raise InvalidInput(f"the {name} is not fitted; call its fit() on public data first") from None
+        raise InvalidInput(f"the {name} is not fitted; fit it on public data first") from None
     if hasattr(estimator, "coefs_") and hasattr(estimator, "intercepts_"):
         return Layers(
             [np.asarray(w).T for w in estimator.coefs_],

@@ -45,9 +45,8 @@ class TorchModel:
         """The differentiation mode that was measured to be faster, once known."""
         return self._mode
 
-    @property
     def identity(self) -> ModelIdentity:
-        """Hash of the names, shapes and values of all parameters and buffers."""
+        """Hash the names, shapes and values of all parameters and buffers."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self._module.state_dict().items()):
             array = tensor.detach().cpu().to(torch.float64).numpy()
@@ -87,7 +86,7 @@ class TorchModel:
 
     def _reverse(self, z: torch.Tensor) -> torch.Tensor:
         """Return all Jacobians as (k, n, m): one pull-back a output, vectorised."""
-        out, pull = vjp(self._call, z)
+        out, pull = vjp(self._call, z)[:2]
         k = out.shape[1]
         seeds = torch.eye(k, dtype=out.dtype, device=out.device)[:, None, :].expand(k, *out.shape)
         jacobians: torch.Tensor = vmap(lambda seed: pull(seed)[0])(seeds)

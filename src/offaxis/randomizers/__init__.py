@@ -84,7 +84,7 @@ def rebuild(kind: str, values: dict[str, int | float | str]) -> Randomizer:
     wanted = {"int": int, "float": float}
     for name, value in values.items():
         if type(value) is not wanted.get(str(fields[name]), str):
-            raise InvalidInput(f"parameter {name} of a {kind} randomizer has a wrong type: {value!r}")
+            raise InvalidInput(f"parameter {name} of a {kind} has a wrong type: {value!r}")
     randomizer: Randomizer = KINDS[kind](**values)
     if parameters(randomizer) != values:
         raise InvalidInput(f"the parameters of the {kind} randomizer are not in canonical form")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn, Protocol, runtime_checkable
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ Observations = NDArray[Any]
 """What the server reads off payloads: one row of numbers, or one symbol, a report."""
 
 
-@runtime_checkable
 class Randomizer(Protocol):
     """A local randomizer: a small frozen object that carries its own guarantee.
 
@@ -26,6 +25,7 @@ class Randomizer(Protocol):
 
     kind: ClassVar[str]
     wire_id: ClassVar[int]
+    has_exact_form: ClassVar[bool]
 
     @property
     def domain(self) -> Domain:
@@ -81,6 +81,7 @@ class SimulatedOnly:
     """The real face of a randomizer whose exact form does not exist yet: it always refuses."""
 
     kind: ClassVar[str]
+    has_exact_form: ClassVar[bool] = False
 
     def _refuse(self) -> NoReturn:
         raise ExactFormUnavailable(

@@ -36,11 +36,17 @@ def check_dim(dim: int) -> int:
     return int(dim)
 
 
+def row_dots(A: Vectors, B: Vectors) -> Vectors:
+    """Return ⟨A_i, B_i⟩ for every row i."""
+    dots: Vectors = np.einsum("ij,ij->i", A, B)
+    return dots
+
+
 def row_norms(W: Vectors, order: Literal[1, 2]) -> Vectors:
     """Return the ℓ1 or ℓ2 norm of every row."""
-    if order == 1:
-        return np.abs(W).sum(axis=1)
-    return np.sqrt(np.einsum("ij,ij->i", W, W))
+    with np.errstate(over="ignore"):
+        norms: Vectors = np.abs(W).sum(axis=1) if order == 1 else np.sqrt(row_dots(W, W))
+    return norms
 
 
 def _safe_rescale(W: Vectors) -> tuple[Vectors, Vectors]:
@@ -71,7 +77,8 @@ class Ball:
             return W * np.minimum(1.0, self.radius / np.maximum(norms, self.radius))[:, None]
         unit, peak = _safe_rescale(W)
         unit_norms = row_norms(unit, self.order)[:, None]
-        outside = unit_norms > self.radius / np.maximum(peak, np.finfo(float).tiny)
+        with np.errstate(over="ignore"):
+            outside = unit_norms > self.radius / np.maximum(peak, np.finfo(float).tiny)
         return np.where(outside, unit * (self.radius / np.maximum(unit_norms, 1.0)), W)
 
 

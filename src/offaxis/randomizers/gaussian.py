@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from offaxis.privacy.guarantee import Guarantee, exact_delta, exact_epsilon
 from offaxis.randomizers.base import SimulatedOnly
-from offaxis.randomizers.domain import Ball, Vectors, check_dim, check_radius
+from offaxis.randomizers.domain import Ball, Vectors, check_dim, check_radius, row_dots
 from offaxis.randomizers.gaussian_calibration import noise_scale
 
 
@@ -68,7 +68,7 @@ class Gaussian(SimulatedOnly):
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return −‖v − clip(w)‖² / 2σ², the log density up to a constant independent of w."""
         gap = V - self.domain.project(W)
-        return -np.einsum("ij,ij->i", gap, gap) / (2 * self.scale**2)
+        return -row_dots(gap, gap) / (2 * self.scale**2)
 
     def expected_squared_error(self) -> float:
         """Return dim · σ²."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
 from offaxis.randomizers.base import require_entropy
-from offaxis.randomizers.domain import Ball, Vectors, check_dim, check_radius
+from offaxis.randomizers.domain import Ball, Vectors, check_dim, check_radius, row_norms
 from offaxis.randomizers.lattice import onto_l1_lattice
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
@@ -43,10 +43,10 @@ def choose_log2_scale(epsilon: Fraction) -> int:
     """Return the largest b with bound and tails inside 24 bits: (ε/2 + 44) 2**b <= 2**23 - 1."""
     room = LARGEST / (epsilon / 2 + _TAIL)
     b = math.floor(room).bit_length() - 1
-    if b < 0 or epsilon * 2**b / 2 < 1:
+    if epsilon * 2**b < 2:
         raise InvalidInput(
-            f"epsilon={decimal(epsilon)} is outside what a 24-bit Laplace lattice can carry; "
-            f"use an epsilon between 0.0001 and 1000"
+            f"epsilon={decimal(epsilon)} leaves no room on a 24-bit Laplace lattice; "
+            f"use an epsilon of at least 0.0001"
         )
     return b
 
@@ -68,6 +68,7 @@ class Laplace:
 
     kind: ClassVar[str] = "laplace"
     wire_id: ClassVar[int] = 1
+    has_exact_form: ClassVar[bool] = True
 
     dim: int
     radius: float
@@ -144,17 +145,16 @@ class Laplace:
 
     def read(self, payloads: list[bytes]) -> Vectors:
         """Return the noisy lattice points, in the units of the input."""
-        return unpack(payloads, self.dim) * self.step
+        return unpack(payloads, self.dim).astype(np.float64) * self.step
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return −‖v − clip(w)‖₁ / b, the log density up to a constant independent of w."""
-        return -np.abs(V - self.domain.project(W)).sum(axis=1) / self.scale
+        return -row_norms(V - self.domain.project(W), 1) / self.scale
 
     def expected_squared_error(self) -> float:
         """Return dim times the variance of the discrete Laplace law, in the input's units."""
         inverse_scale = math.ldexp(1.0, -self.log2_scale)
         return self.dim * self.step**2 / (2 * math.sinh(inverse_scale / 2) ** 2)
-
 
 
 def pack(values: NDArray[np.int32]) -> list[bytes]:

@@ -15,12 +15,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, gammaincc, ndtri
 
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee, exact_epsilon
 from offaxis.randomizers.base import SimulatedOnly
-from offaxis.randomizers.domain import Sphere, Vectors, check_dim, check_radius
+from offaxis.randomizers.domain import Sphere, Vectors, check_dim, check_radius, row_dots, row_norms
 from offaxis.randomizers.privunit_calibration import (
     Cap,
     gaussian_cap,
@@ -78,13 +78,11 @@ class PrivUnit2(_DirectionRandomizer):
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw reports in floating point, already scaled to be unbiased for ρ·w/‖w‖."""
         u = self.domain.project(W, rng)
-        near = rng.random(W.shape[0]) < self.cap.probability
+        near = np.less(rng.random(W.shape[0]), self.cap.probability)
+        length = self.radius / self.cap.mean
         if self.dim == 1:
-            v = np.where(near[:, None], u, -u)
-        else:
-            v = towards(u, self._components(near, rng), rng)
-        v *= self.radius / self.cap.mean
-        return v
+            return np.where(near[:, None], length * u, -length * u)
+        return towards(u, self._components(near, rng), length, rng)
 
     def _components(self, near: NDArray[np.bool_], rng: np.random.Generator) -> Vectors:
         """Draw ⟨v, u⟩ given on which side of γ it lies, by inversion of the lower tail."""
@@ -98,8 +96,8 @@ class PrivUnit2(_DirectionRandomizer):
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return ε in the cap around w and 0 outside (W must hold no zero row)."""
-        u = W / np.linalg.norm(W, axis=1, keepdims=True)
-        component = np.einsum("ij,ij->i", V, u) * (self.cap.mean / self.radius)
+        u = W / row_norms(W, 2)[:, None]
+        component = row_dots(V, u) * (self.cap.mean / self.radius)
         # In one dimension the cap is the single point u.
         threshold = self.cap.threshold if self.dim > 1 else 0.0
         return np.where(component >= threshold, float(self.epsilon), 0.0)
@@ -146,12 +144,12 @@ class PrivUnitG(_DirectionRandomizer):
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw reports in floating point, already scaled to be unbiased for ρ·w/‖w‖."""
         u = self.domain.project(W, rng)
-        near = rng.random(W.shape[0]) < self.cap.probability
+        near = np.less(rng.random(W.shape[0]), self.cap.probability)
         uniform = rng.random(near.size)
         quantile = ndtri(uniform * np.where(near, self.cap.mass, self.cap.tail_mass))
         v = gaussian_towards(u, np.where(near, -quantile, quantile), rng)
         if self.output == "sphere":
-            v /= np.sqrt(np.einsum("ij,ij->i", v, v))[:, None]
+            v /= row_norms(v, 2)[:, None]
         v *= self.radius / self.mean
         return v
 
@@ -161,18 +159,16 @@ class PrivUnitG(_DirectionRandomizer):
         The Gaussian form is reported unnormalised, so its density ratio is read off directly. The
         direction form is post-processing of it: its ratio lies between the two.
         """
-        u = W / np.linalg.norm(W, axis=1, keepdims=True)
-        component = np.einsum("ij,ij->i", V, u)
+        u = W / row_norms(W, 2)[:, None]
+        component = row_dots(V, u)
         if self.output == "gaussian":
             component = component * (self.mean / self.radius)
             return np.where(component >= self.cap.threshold, float(self.epsilon), 0.0)
-        cosine = component / np.linalg.norm(V, axis=1)
+        cosine = component / row_norms(V, 2)
         return self._direction_log_density(cosine)
 
     def _direction_log_density(self, cosine: Vectors) -> Vectors:
         """Integrate the Gaussian form over the length r ~ χ_dim: 1 + (e^ε − 1) Pr[r cos >= γ]."""
-        from scipy.special import gammaincc
-
         reach = self.cap.threshold / np.maximum(cosine, 1e-300)
         far = gammaincc(self.dim / 2, np.minimum(reach, 1e150) ** 2 / 2)
         probability = np.where(cosine > 0, far, 0.0)

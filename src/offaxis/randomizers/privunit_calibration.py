@@ -149,5 +149,6 @@ def _chi_expectation(threshold: float, dim: int) -> float:
     edges = np.union1d(np.linspace(low, high, 30), doubling[doubling > low])
     middle, half = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
     s = middle[:, None] + half[:, None] * _NODES
-    weight = half[:, None] * _WEIGHTS * np.exp((dim - 1) * np.log(s / centre) + (centre**2 - s**2) / 2)
+    log_density = (dim - 1) * np.log(s / centre) + (centre**2 - s**2) / 2
+    weight = half[:, None] * _WEIGHTS * np.exp(log_density)
     return float((weight * s / np.hypot(s, threshold)).sum() / weight.sum())

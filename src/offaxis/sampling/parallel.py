@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 Vectors = NDArray[np.float64]
 
-_CHUNK_NUMBERS = 1 << 17
-"""A chunk holds about this many numbers (1 MiB), so that its work stays in the cache."""
+_CHUNK_NUMBERS = 1 << 16
+"""A chunk holds about this many numbers (512 KiB), so that its work stays in the cache."""
+
+_turn = threading.Lock()
+"""One simulation at a time: each uses every core and sets BLAS's thread count meanwhile."""
+
+_threadpools = cache(ThreadpoolController)
 
 
 def simulate_in_chunks(
@@ -41,6 +49,11 @@ def simulate_in_chunks(
         for job in jobs:
             run(job)
     else:
-        with ThreadPoolExecutor(workers) as pool:
+        # Chunks run in parallel, so each matrix product must stay on its own core.
+        with (
+            _turn,
+            _threadpools().limit(limits=1, user_api="blas"),
+            ThreadPoolExecutor(workers) as pool,
+        ):
             list(pool.map(run, jobs))
     return out

@@ -1,0 +1,83 @@
+"""The commands by name, and the one place where errors become messages and exit codes.
+
+0 all went well · 2 the command was not used as its help says · 3 an input, a release or a report
+is not valid, nothing was written · 4 an optional dependency is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from offaxis.cli.decode import decode
+from offaxis.cli.demo import demo
+from offaxis.cli.evaluate import evaluate
+from offaxis.cli.fit import fit
+from offaxis.cli.inspect import inspect
+from offaxis.cli.privatize import privatize
+from offaxis.cli.terminal import one_line
+from offaxis.errors import MissingExtra, OffaxisError
+
+INVALID: Final = 3
+MISSING_EXTRA: Final = 4
+
+
+def _fail(message: str, code: int) -> typer.Exit:
+    typer.secho("error: ", nl=False, err=True, fg="red", bold=True)
+    typer.echo(one_line(message), err=True)
+    return typer.Exit(code)
+
+
+class Commands(TyperGroup):
+    """A group whose commands fail with one clear line instead of a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; errors raised on purpose become a message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except MissingExtra as error:
+            raise _fail(str(error), MISSING_EXTRA) from None
+        except OffaxisError as error:
+            raise _fail(str(error), INVALID) from None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise _fail(f"{where}{error.strerror or error}", INVALID) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Release vectors under local differential privacy, with the noise off-axis.",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    # A decorated traceback may print local variables, and those may hold private vectors.
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from offaxis import __version__
+
+        typer.echo(f"offaxis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+for _command in (fit, privatize, decode, evaluate, inspect, demo):
+    app.command()(_command)

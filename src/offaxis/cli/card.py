@@ -1,0 +1,138 @@
+"""The privacy card: a release on one page, for people who have to decide whether to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from offaxis.cli import wording
+from offaxis.cli.facts import gives_means, report_size
+from offaxis.cli.terminal import fields, plain
+
+if TYPE_CHECKING:
+    from offaxis.release import Release
+
+_COLOURS = {"strong": "green", "moderate": "cyan", "weak": "yellow", "very weak": "red"}
+_INDENT = 2
+
+
+def print_card(release: Release, console: Console) -> None:
+    """Print the card of a release."""
+    _title(release, console)
+    _section(console, "What is promised", _promised(release))
+    _section(console, "To whom", map(Text, wording.protected(release.guarantee)))
+    _section(
+        console, "Under which assumptions", _bullets(map(_sentence, release.guarantee.assumptions))
+    )
+    _section(console, "What is not promised", _bullets(wording.not_promised(release.guarantee)))
+    _section(console, "Reports", [fields(_report_rows(release))])
+    _section(console, "Where it came from", [fields(_origin_rows(release))])
+    _section(console, "Identity", [fields([("release", release.hash)])])
+    console.print()
+    note = "Percentages and factors are rounded against the promise, never in its favour."
+    console.print(Padding(Text(note, style="dim italic"), (0, 0, 0, _INDENT)))
+
+
+def _title(release: Release, console: Console) -> None:
+    word, _ = wording.strength(release.guarantee)
+    console.print()
+    title = Text("Privacy card", style="bold")
+    title.append(f"   {release.guarantee}, per {release.guarantee.unit}   ")
+    if report_size(release) is not None:
+        title.append(f"{word} protection".upper(), style=f"bold {_COLOURS[word]}")
+        console.print(Padding(title, (0, 0, 0, _INDENT)))
+    else:
+        title.append("SIMULATION ONLY", style="bold red")
+        console.print(Padding(title, (0, 0, 1, _INDENT)))
+        warning = Text("This release cannot make reports. ", style="bold red")
+        warning.append(
+            f"Its randomizer, {release.randomizer.kind}, has no exact form in this version of "
+            f"offaxis and can only be simulated, which protects nobody. The card describes what a "
+            f"report would promise if it could be made.",
+            style="red",
+        )
+        console.print(Padding(warning, (0, 0, 0, _INDENT)))
+
+
+def _section(console: Console, heading: str, parts: Iterable[RenderableType]) -> None:
+    console.print()
+    console.print(Padding(Text(heading.upper(), style="bold"), (0, 0, 0, _INDENT)))
+    for index, part in enumerate(parts):
+        # Paragraphs are set apart; the rows of a list are one part each and stay together.
+        space = 1 if index and isinstance(part, Text) else 0
+        console.print(Padding(part, (space, 0, 0, 2 * _INDENT)))
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+def _bullets(lines: Iterable[str]) -> list[RenderableType]:
+    rows: list[RenderableType] = []
+    for line in lines:
+        row = Table.grid(padding=(0, 1))
+        row.add_column(width=1)
+        row.add_column()
+        row.add_row(Text("•", style="dim"), Text(plain(line)))
+        rows.append(row)
+    return rows
+
+
+def _promised(release: Release) -> list[RenderableType]:
+    word, meaning = wording.strength(release.guarantee)
+    parts: list[RenderableType] = [Text(line) for line in wording.promise(release.guarantee)]
+    if rows := wording.beliefs(release.guarantee):
+        parts.append(
+            Text("How sure somebody is of a guess about the vector, before and after one report:")
+        )
+        table = Table(box=None, pad_edge=False, padding=(0, 4, 0, 0), header_style="dim")
+        for name in ("before", "after, at least", "after, at most"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in rows:
+            table.add_row(*row)
+        parts.append(Padding(table, (0, 0, 0, _INDENT)))
+    verdict = Text(f"In plain words: {word}. ", style=f"bold {_COLOURS[word]}")
+    verdict.append(meaning, style="not bold default")
+    parts.append(verdict)
+    return parts
+
+
+def _report_rows(release: Release) -> list[tuple[str, str]]:
+    size = report_size(release)
+    made_of = f"{release.input_dim} numbers"
+    if release.encoder.output_dim != release.input_dim:
+        made_of += f", encoded to {release.encoder.output_dim}"
+    can = f"yes, {size:,} bytes each, the same for every vector" if size else "no, simulation only"
+    rows = [("can be made", can), ("a vector is", made_of)]
+    rows.append(("randomizer", release.randomizer.kind))
+    if size:
+        means = "yes" if gives_means(release) else "no, they would be off"
+        rows.append(("averages over people", means))
+    return rows
+
+
+def _origin_rows(release: Release) -> list[tuple[str, str]]:
+    origin = release.provenance
+    rows = [
+        ("vectors", f"{origin.public.count:,} public vectors of dimension {origin.public.dim}"),
+        ("sha256", origin.public.sha256),
+    ]
+    if origin.model:
+        rows += [
+            ("model", f"{origin.model.name} ({origin.model.kind})"),
+            ("sha256", origin.model.sha256),
+        ]
+    else:
+        rows.append(("model", "none was used"))
+    shown = (
+        f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in origin.settings.items()
+    )
+    rows.append(("settings", ", ".join(shown)))
+    rows.append(("statement", origin.statement or "none was given"))
+    return rows

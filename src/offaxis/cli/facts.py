@@ -1,0 +1,76 @@
+"""A release as plain facts, the same for people's cards and for ``--json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offaxis.errors import ExactFormUnavailable, InvalidRelease
+
+if TYPE_CHECKING:
+    from offaxis.release import Release
+
+
+def load_release(path: Path) -> Release:
+    """Read a release file strictly."""
+    from offaxis.release import Release
+
+    if not path.is_file():
+        raise InvalidRelease(f"there is no release file {path}; make one with: offaxis fit")
+    return Release.load(path)
+
+
+def report_size(release: Release) -> int | None:
+    """Return the bytes of one report, or None if the release can only be simulated."""
+    try:
+        return release.report_size
+    except ExactFormUnavailable:
+        return None
+
+
+def gives_means(release: Release) -> bool:
+    """Tell whether a mean over people can be decoded without bias."""
+    decoder = release.mean_decoder or release.decoder
+    return decoder.unbiased and release.randomizer.unbiased
+
+
+def guarantee_facts(release: Release) -> dict[str, Any]:
+    """Describe the promise in numbers; ε and δ as exact text, p/q or a decimal."""
+    from offaxis.privacy.guarantee import RELATION, decimal
+
+    guarantee = release.guarantee
+    return {
+        "epsilon": decimal(guarantee.epsilon),
+        "delta": decimal(guarantee.delta),
+        "pure": guarantee.pure,
+        "unit": guarantee.unit,
+        "relation": RELATION,
+        "assumptions": list(guarantee.assumptions),
+    }
+
+
+def describe(release: Release) -> dict[str, Any]:
+    """Describe a release."""
+    from offaxis.randomizers import parameters
+
+    origin = release.provenance
+    return {
+        "release": release.hash,
+        "guarantee": guarantee_facts(release),
+        "can_report": report_size(release) is not None,
+        "report_bytes": report_size(release),
+        "can_decode_mean": gives_means(release),
+        "input_dim": release.input_dim,
+        "encoder": {"kind": release.encoder.kind, "output_dim": release.encoder.output_dim},
+        "randomizer": {
+            "kind": release.randomizer.kind,
+            "parameters": parameters(release.randomizer),
+        },
+        "decoder": {"kind": release.decoder.kind, "output_dim": release.decoder.output_dim},
+        "provenance": {
+            "model": vars(origin.model) if origin.model else None,
+            "public": vars(origin.public),
+            "settings": dict(origin.settings),
+            "statement": origin.statement,
+        },
+    }

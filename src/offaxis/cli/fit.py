@@ -1,0 +1,126 @@
+"""``offaxis fit``: a release from a public model and public vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from offaxis.cli.options import ARRAY, MODEL, AsJson
+from offaxis.cli.terminal import fields, print_json, screen
+
+if TYPE_CHECKING:
+    from offaxis.release import Release
+
+RandomizerName = Literal["laplace", "gaussian", "privunit2", "privunitg", "privunitg-sphere"]
+
+
+def fit(
+    public: Annotated[
+        str, typer.Option(metavar="FILE", help=f"Public vectors, never private ones: {ARRAY}.")
+    ],
+    epsilon: Annotated[
+        str,
+        typer.Option(metavar="NUMBER", help="Budget of one report, read exactly: 0.1 or 1/3."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="RELEASE", help="The release file to write.")],
+    model: Annotated[str | None, MODEL] = None,
+    randomizer: Annotated[
+        RandomizerName,
+        typer.Option(
+            metavar="NAME",
+            help="laplace, gaussian, privunit2, privunitg or privunitg-sphere. Only laplace can "
+            "make reports yet; the others can be simulated.",
+        ),
+    ] = "laplace",
+    delta: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="For the gaussian only, such as 1e-5.")
+    ] = None,
+    unit: Annotated[
+        Literal["item", "user"],
+        typer.Option(help="What one report stands for: one vector, or all of a person's."),
+    ] = "item",
+    reshaping: Annotated[
+        Literal["jacobian", "none"],
+        typer.Option(help="Shape the noise to the model, or not at all (no model needed)."),
+    ] = "jacobian",
+    percentile: Annotated[
+        float, typer.Option(help="Percentile of the public vectors' lengths kept unclipped.")
+    ] = 90.0,
+    lambda_max: Annotated[
+        float, typer.Option(help="Largest stretch of a direction the model ignores.")
+    ] = 1000.0,
+    gauge: Annotated[
+        float | None,
+        typer.Option(help="p of the volume constraint; by default the randomizer's own norm."),
+    ] = None,
+    rank: Annotated[
+        Literal["capped", "gap"],
+        typer.Option(help="How directions share the noise: under a cap, or by threshold."),
+    ] = "capped",
+    statement: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT", help="Where the public data came from, in your words; kept in the file."
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Fit a release to a public model and public vectors.
+
+    Everything is learnt from public data. The release file can be published.
+    """
+    if model is None and reshaping == "jacobian":
+        raise typer.BadParameter(
+            "is needed to shape the noise to it; use --reshaping none to go without one",
+            param_hint="'--model'",
+        )
+    from offaxis.cli.arrays import locate, read_array
+    from offaxis.cli.files import check_output
+    from offaxis.cli.models import load_model
+    from offaxis.cli.progress import counting
+    from offaxis.fitting import fit as fit_release
+
+    check_output(out, locate(public)[0], *([Path(model)] if model else []))
+    task = load_model(model) if model and reshaping == "jacobian" else None
+    vectors = read_array(public)
+    with counting("measuring the public vectors", len(vectors)) as advance:
+        release = fit_release(
+            task,
+            vectors,
+            epsilon=epsilon,
+            randomizer=randomizer,
+            delta=delta,
+            unit=unit,
+            reshaping=reshaping,
+            percentile=percentile,
+            lambda_max=lambda_max,
+            gauge=gauge,
+            rank=rank,
+            statement=statement,
+            progress=advance,
+        )
+    release.save(out)
+    _tell(release, out, as_json)
+
+
+def _tell(release: Release, out: Path, as_json: bool) -> None:
+    from offaxis.cli.facts import describe, report_size
+
+    if as_json:
+        print_json({"out": str(out), **describe(release)})
+        return
+    size = report_size(release)
+    rows = [
+        ("wrote", str(out)),
+        ("promise", f"{release.guarantee}, per {release.guarantee.unit}"),
+        ("randomizer", release.randomizer.kind),
+        ("vectors", f"of dimension {release.input_dim}"),
+        ("reports", f"{size:,} bytes each" if size else "none yet, simulation only"),
+        ("fitted to", f"{release.provenance.public.count:,} public vectors"),
+        ("release", release.hash),
+        ("next", f"offaxis inspect {out}"),
+    ]
+    with screen() as console:
+        console.print(fields(rows))

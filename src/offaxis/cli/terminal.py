@@ -1,0 +1,76 @@
+"""What the commands print: text for people, or one JSON object for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+WIDEST = 92
+"""Prose wider than this is hard to read, however wide the terminal."""
+
+
+def plain(text: str) -> str:
+    """Return text from a file without anything that could steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def one_line(text: str) -> str:
+    """Return text as one harmless line."""
+    return plain(" ".join(text.split()))
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number of things: 1 report, 1,000 reports."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+@contextmanager
+def screen() -> Iterator[Console]:
+    """Open a console for people; what it was given is printed at the end, on standard output."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = min(console.width, WIDEST)
+    with console.capture() as captured:
+        yield console
+    # Layout fills lines with blanks, which are a nuisance in a file.
+    lines = (line.rstrip(" ") for line in captured.get().split("\n"))
+    typer.echo("\n".join(lines), nl=False)
+
+
+def fields(rows: Iterable[tuple[str, str]]) -> Table:
+    """Lay out labels and values in two columns, without lines that a pipe would garble."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(Text(label), Text(plain(value)))
+    return table
+
+
+def _finite(value: Any) -> Any:
+    """Replace what JSON has no word for, infinity and NaN, by null."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_json(facts: dict[str, Any]) -> None:
+    """Print one JSON object on standard output."""
+    typer.echo(json.dumps(_finite(facts), indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,114 @@
+"""The promise of a release in words that need no mathematics, and what it does not promise.
+
+Every sentence here is a claim about the guarantee; none may say more than the definition gives.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+from offaxis.cli.numbers import belief_after, guess_rate, odds_factor, one_in
+from offaxis.privacy.guarantee import Guarantee, decimal
+
+PRIORS: Final = (Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2))
+"""Beliefs before the report, for the table of a pure guarantee."""
+
+STRENGTHS: Final = ("strong", "moderate", "weak", "very weak")
+_EPSILON_LIMITS: Final = (1, 3, 7)
+_DELTA_LIMITS: Final = (Fraction(1, 10**4), Fraction(1, 10**3), Fraction(1, 10**2))
+"""Up to where a promise is strong, moderate, weak. There are no official limits; these are ours."""
+
+_MEANINGS: Final = (
+    "one report by itself tells little about its vector.",
+    "one report tells something about its vector, but leaves real doubt.",
+    "one report may tell a great deal about its vector. Treat it as sensitive.",
+    "one report may all but give its vector away. Treat it as if it were the vector itself.",
+)
+
+
+def strength(guarantee: Guarantee) -> tuple[str, str]:
+    """Return a word for the strength of the promise, and what it means."""
+    by_epsilon = sum(guarantee.epsilon > limit for limit in _EPSILON_LIMITS)
+    by_delta = sum(guarantee.delta > limit for limit in _DELTA_LIMITS)
+    level = max(by_epsilon, by_delta)
+    reason = f"With odds that can move by a factor of {odds_factor(guarantee.epsilon)}"
+    if by_delta > by_epsilon:
+        reason = f"With failures allowed once in {one_in(guarantee.delta)} reports"
+    return STRENGTHS[level], f"{reason}, {_MEANINGS[level]}"
+
+
+def promise(guarantee: Guarantee) -> list[str]:
+    """Say what is promised about one report."""
+    factor = odds_factor(guarantee.epsilon)
+    rate = guess_rate(guarantee.epsilon, guarantee.delta)
+    contest = (
+        f"Someone who must guess which of two equally likely vectors a report came from is right "
+        f"at most {rate} of the time. Tossing a coin is right 50 % of the time."
+    )
+    if guarantee.pure:
+        return [
+            f"A report is made from one vector by adding chance to it. Any other vector could have "
+            f"given the same report, and what can be learnt from it has a hard limit without "
+            f"exceptions: whoever sees the report, whatever else they know, the odds of any guess "
+            f"about the vector grow or shrink by a factor of at most {factor}. That is e^ε for "
+            f"ε = {decimal(guarantee.epsilon)}; a larger ε protects less.",
+            contest,
+        ]
+    return [
+        f"A report is made from one vector by adding chance to it. What can be learnt from it is "
+        f"limited for nearly every report, but not for every one. Usually the odds of a guess "
+        f"about the vector grow or shrink by a factor of at most about {factor}, e^ε for "
+        f"ε = {decimal(guarantee.epsilon)}; a larger ε protects less. The promise allows for "
+        f"failures of probability δ = {decimal(guarantee.delta)}, about 1 in "
+        f"{one_in(guarantee.delta)}: then a report may tell more, and the promise by itself does "
+        f"not rule out that it tells everything.",
+        contest,
+    ]
+
+
+def beliefs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
+    """Return rows (before, at least, at most) for a pure guarantee; there are none otherwise."""
+    if not guarantee.pure:
+        return []
+    return [
+        (f"{decimal(100 * prior)} %", *belief_after(prior, guarantee.epsilon)) for prior in PRIORS
+    ]
+
+
+def protected(guarantee: Guarantee) -> list[str]:
+    """Say to whom the promise is made."""
+    if guarantee.unit == "user":
+        return [
+            "Each person, for everything about them that goes into their one report. The promise "
+            "counts on every person sending one report in total, ever. This file cannot enforce "
+            "that: whoever runs the collection must."
+        ]
+    return [
+        "Each single vector, whoever it is about. The promise is made to a vector, not to a "
+        "person: a person who sends several vectors gets the promise once for each, and together "
+        "it is weaker (see below)."
+    ]
+
+
+def not_promised(guarantee: Guarantee) -> list[str]:
+    """Say what nobody should read into the promise."""
+    twice, often = (odds_factor(k * guarantee.epsilon) for k in (2, 10))
+    failures = "" if guarantee.pure else ", and the chances of failure δ add up as well"
+    return [
+        f"Reports about the same person add up. Two of them can move the odds by a factor of "
+        f"{twice}, ten of them by {often}{failures}. Making a second report of the same "
+        f"vector costs as much as the first.",
+        "It does not hide that somebody took part, when, from where, or how often, nor anything "
+        "sent alongside a report, such as a name, an address or a label.",
+        "It does not keep secret what many reports say together. Learning about a group, and so "
+        "about what is likely for its members, is what reports are for.",
+        "It does not protect against a device that is compromised or software that sends the "
+        "vector elsewhere, nor against what is measured from outside while a report is made: "
+        "time, power, memory.",
+        "It does not protect the public data and the public model this release was fitted to.",
+        "It does not say that a decoded vector is right: chance was added, and it may be far off. "
+        "It does not stop anybody from sending invented reports.",
+        "It is a mathematical statement, not a legal one. Whether reports count as anonymous or "
+        "as personal data is for the law to say; this card does not say it.",
+    ]

@@ -1,0 +1,75 @@
+"""CIFAR-10 features of a ResNet-20 with a small head: the demo's public and private side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.geometry import Layers
+from offaxis.vectors import Vectors
+
+FILE: Final = "cifar10_features.npz"
+SHA256: Final = "d4f724f280022ce3c61a2de3ed44760e0e59757676e884d3e3663bc35f3b8ec9"
+"""Of the bundled file; the README beside it says which rows were taken from where."""
+
+CLASS_NAMES: Final = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+
+_DEPTH = 3
+
+
+@dataclass(frozen=True, eq=False)
+class DemoData:
+    """A public side, a private side, and the public task between them.
+
+    Attributes
+    ----------
+    public : (n, m) float64 array
+        Features of training images; all that fitting may see.
+    vectors : (q, m) float64 array
+        Features of test images under a corruption; they stand for what people hold.
+    labels : (q,) int64 array
+        True classes of ``vectors``.
+    head : Layers
+        The public model from features to ten logits.
+    class_names : tuple of str
+        What the classes are called.
+    """
+
+    public: Vectors
+    vectors: Vectors
+    labels: NDArray[np.int64]
+    head: Layers
+    class_names: tuple[str, ...] = CLASS_NAMES
+
+
+def load_cifar10_features() -> DemoData:
+    """Read the bundled slice: 8,000 public and 5,000 test vectors of dimension 64, and the head."""
+    resource = files("offaxis.data").joinpath(FILE)
+    with resource.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        head = Layers(
+            [arrays[f"weight{i}"] for i in range(_DEPTH)],
+            [arrays[f"bias{i}"] for i in range(_DEPTH)],
+            activation="relu",
+            name="cifar10-mlp-relu",
+        )
+        return DemoData(
+            public=arrays["public"].astype(np.float64),
+            vectors=arrays["vectors"].astype(np.float64),
+            labels=arrays["labels"].astype(np.int64),
+            head=head,
+        )

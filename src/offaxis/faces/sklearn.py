@@ -1,0 +1,213 @@
+"""A scikit-learn transformer that replaces vectors by what their private reports say.
+
+``fit`` sees public data only; ``transform`` is a real release of whatever it is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+import offaxis
+from offaxis.errors import MissingExtra
+from offaxis.faces.linear_task import identity_task, linear_geometry, linear_task
+from offaxis.geometry.public import MINIMUM
+from offaxis.vectors import as_batch
+
+try:
+    from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+    from sklearn.exceptions import NotFittedError
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise MissingExtra(
+        "offaxis.faces.sklearn needs scikit-learn 1.6 or newer: pip install 'offaxis[sklearn]'"
+    ) from error
+
+_DTYPES = (np.float64, np.float32)
+
+
+class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Vectors as a collector sees them who only ever receives private reports.
+
+    **Whatever you fit on is public**: the map and the radius learnt from it are published with the
+    release, without any noise. In a pipeline that means the training set.
+
+    **Every call of ``transform`` is a new release and spends the budget again.** Transforming the
+    same private vectors n times costs n·ε. Call it once, keep the result.
+
+    There is no ``random_state``, on purpose: noise that can be repeated can be subtracted. For
+    seeded research use ``release_.simulate``.
+
+    Parameters
+    ----------
+    epsilon : number, default=1.0
+        Budget of one vector in one call of ``transform``, read exactly: 0.1 means 1/10.
+    randomizer : str, default="laplace"
+        As in :func:`offaxis.fit`. One without an exact form can be fitted and simulated, but
+        ``transform`` refuses.
+    model : optional
+        The public task, anything :func:`offaxis.fit` takes. A scikit-learn estimator that is not
+        fitted is cloned and fitted to (X, y). Note that ``clone``, and so every grid search,
+        forgets the weights of a fitted one: wrap it in ``sklearn.frozen.FrozenEstimator`` to keep
+        them. None fits a linear task to y; without y, every direction matters alike.
+    delta : number, optional
+        For the Gaussian only.
+    unit : {"item", "user"}, default="item"
+        What one report stands for.
+    reshaping : {"jacobian", "none"}, default="jacobian"
+        Shape the space to the task, or use the randomizer plainly.
+    percentile : float, default=90.0
+        Public percentile of the encoded norms that becomes the radius.
+    lambda_max : float, default=1000.0
+        Largest stretch of a direction the task ignores.
+    gauge : float, optional
+        p of the volume constraint; by default the randomizer's own norm.
+    rank : {"capped", "gap"}, default="capped"
+        Rule of the stretches.
+    statement : str, default=""
+        Where the public data came from, in your words; kept in the release.
+
+    Attributes
+    ----------
+    release_ : offaxis.Release
+        The frozen release; save it, publish it, read its guarantee.
+    n_features_in_ : int
+        Dimension m of the vectors.
+    feature_names_in_ : array of str
+        Names of the columns, if ``fit`` was given a data frame.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: Any = 1.0,
+        randomizer: str = "laplace",
+        model: Any = None,
+        delta: Any = None,
+        unit: Any = "item",
+        reshaping: Any = "jacobian",
+        percentile: float = 90.0,
+        lambda_max: float = 1000.0,
+        gauge: float | None = None,
+        rank: Any = "capped",
+        statement: str = "",
+    ) -> None:
+        self.epsilon = epsilon
+        self.randomizer = randomizer
+        self.model = model
+        self.delta = delta
+        self.unit = unit
+        self.reshaping = reshaping
+        self.percentile = percentile
+        self.lambda_max = lambda_max
+        self.gauge = gauge
+        self.rank = rank
+        self.statement = statement
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that the output is random, keeps its precision, and that y may be left out."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.target_tags.required = False
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = False
+        tags.input_tags.allow_nan = False
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> PrivateVectors:
+        """Fit the release to public vectors.
+
+        Parameters
+        ----------
+        X : array (n, m)
+            PUBLIC vectors, at least 10. Nothing here protects them.
+        y : array (n,) or (n, k), optional
+            Public targets, used when the task still has to be fitted. With ``model=None``,
+            integers, booleans and strings of shape (n,) are classes; floats, and anything of
+            shape (n, k), are quantities, whose columns count by their scale.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If the vectors are too few, not finite or all the same, y is constant, or a parameter
+            is out of range.
+        """
+        checks = {"dtype": _DTYPES, "ensure_min_samples": MINIMUM}
+        if y is None:
+            public, targets = validate_data(self, X, **checks), None
+        else:
+            public, targets = validate_data(self, X, y, multi_output=True, **checks)
+            targets = targets.toarray() if issparse(targets) else targets
+        self.release_ = offaxis.fit(
+            self._task(public, targets),
+            public,
+            epsilon=self.epsilon,
+            randomizer=self.randomizer,
+            delta=self.delta,
+            unit=self.unit,
+            reshaping=self.reshaping,
+            percentile=self.percentile,
+            lambda_max=self.lambda_max,
+            gauge=self.gauge,
+            rank=self.rank,
+            statement=self.statement,
+        )
+        return self
+
+    def _task(self, public: NDArray[Any], targets: NDArray[Any] | None) -> Any:
+        """Return what :func:`offaxis.fit` shall shape the space for."""
+        if self.reshaping == "none":
+            return None
+        if self.model is None:
+            # Checked once more: sklearn.config_context(assume_finite=True) skips the check above.
+            X, _ = as_batch(public, None, "public vectors")
+            task = identity_task(X.shape[1]) if targets is None else linear_task(X, targets)
+            return linear_geometry(task, X)
+        model = self.model.estimator if isinstance(self.model, FrozenEstimator) else self.model
+        if isinstance(model, BaseEstimator) and targets is not None and not _is_fitted(model):
+            return clone(model).fit(public, targets)
+        return model
+
+    def transform(self, X: Any) -> Any:
+        """Release vectors: draw an exact report of each, and return what the reports decode to.
+
+        **Every call spends the budget again**, for every vector in X.
+
+        Parameters
+        ----------
+        X : array (n, m)
+            Private vectors; any finite ones, zero, tiny and huge ones included.
+
+        Returns
+        -------
+        array (n, m)
+            float32 for float32, float64 otherwise; or as ``set_output`` says.
+
+        Raises
+        ------
+        ValueError
+            If the vectors are not finite or of another dimension. Nothing is released then.
+        offaxis.errors.ExactFormUnavailable
+            If the randomizer can only be simulated. Nothing is released then.
+        """
+        check_is_fitted(self)
+        vectors = validate_data(self, X, reset=False, dtype=_DTYPES)
+        decoded = self.release_.decode(self.release_.privatize(vectors))
+        return decoded.astype(vectors.dtype, copy=False)
+
+
+def _is_fitted(model: Any) -> bool:
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True

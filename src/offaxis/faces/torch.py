@@ -1,0 +1,119 @@
+"""A torch module that replaces vectors by what their private reports say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from offaxis.artifact import from_bytes, to_bytes
+from offaxis.decoding import LinearDecoder
+from offaxis.errors import InvalidInput, InvalidRelease, MissingExtra
+from offaxis.release import Release
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingExtra("offaxis.faces.torch needs torch: pip install 'offaxis[torch]'") from error
+
+
+class PrivateLayer(torch.nn.Module):
+    """The cut between a device and a collector, as a layer.
+
+    **Every forward is a new release and spends the budget again**, training or not. Reports are
+    drawn on the CPU, exactly, from the operating system's randomness; no torch seed reaches them.
+    Only decoding runs on the layer's device.
+
+    No gradient passes a report. An input that wants one is refused, because a silent cut would
+    leave everything before the layer untrained without a word.
+
+    The ``state_dict`` carries the release as the bytes of its file, read back as strictly. Loading
+    never exchanges a release the layer already has: the promise given at construction stands.
+
+    Parameters
+    ----------
+    release : Release, optional
+        ``PrivateLayer()`` is an empty layer that takes the release it is loaded with.
+    device, dtype : optional
+        Of the decoder's map, as in ``torch.nn.Linear``; decoding works in this dtype.
+    """
+
+    matrix: torch.Tensor | None
+    offset: torch.Tensor
+
+    def __init__(
+        self, release: Release | None = None, *, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self._release: Release | None = None
+        # Not persistent: both follow from the release, which the state carries whole.
+        self.register_buffer("matrix", None, persistent=False)
+        self.register_buffer("offset", torch.zeros(0, device=device, dtype=dtype), persistent=False)
+        if release is not None:
+            self._take(release)
+
+    def _take(self, release: Release) -> None:
+        if isinstance(release.decoder, LinearDecoder):
+            self.matrix = self.offset.new_tensor(release.decoder.matrix)
+            self.offset = self.offset.new_tensor(release.decoder.offset)
+        self._release = release
+
+    @property
+    def release(self) -> Release:
+        """The release; an empty layer has none."""
+        if self._release is None:
+            raise InvalidInput("this layer is empty; use PrivateLayer(release), or load a state")
+        return self._release
+
+    # torch.compile would trace the sampler itself and could replay its noise: keep it out.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        """Release vectors (n, m) or (m,); return the decoded ones, same device and dtype."""
+        return self.decode(self.privatize(z), device=z.device, dtype=z.dtype)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def privatize(self, z: torch.Tensor) -> Any:
+        """Turn one private vector (m,) into bytes, or a batch (n, m) into a list of bytes."""
+        if not isinstance(z, torch.Tensor) or not z.is_floating_point():
+            kind = getattr(z, "dtype", type(z).__name__)
+            raise InvalidInput(f"vectors must be a floating-point tensor, got {kind}")
+        if z.requires_grad and torch.is_grad_enabled():
+            raise InvalidInput("no gradient passes a report: pass z.detach(), or use no_grad()")
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            raise InvalidInput("a traced layer would repeat one report forever; do not trace it")
+        return self.release.privatize(z.detach().cpu().double())
+
+    def decode(
+        self, reports: bytes | Iterable[bytes], *, device: Any = None, dtype: Any = None
+    ) -> torch.Tensor:
+        """Turn reports into vectors, on the layer's device and in its dtype unless told."""
+        batch = [reports] if isinstance(reports, bytes) else reports
+        if self.matrix is None:
+            decoded = self.offset.new_tensor(self.release.decode(batch))
+        else:
+            rows = self.offset.new_tensor(self.release.observe(batch))
+            decoded = torch.nn.functional.linear(rows, self.matrix, self.offset)
+        decoded = decoded.to(device=device, dtype=dtype)
+        return decoded[0] if isinstance(reports, bytes) else decoded
+
+    def extra_repr(self) -> str:
+        """Show the promise and which release makes it."""
+        if self._release is None:
+            return "empty"
+        promise = self._release.guarantee
+        return f"{promise}, unit={promise.unit!r}, release={self._release.hash[:16]}"
+
+    def get_extra_state(self) -> torch.Tensor:
+        """Return the release file's bytes; a tensor, so that any checkpoint format holds it."""
+        return torch.frombuffer(bytearray(to_bytes(self.release)), dtype=torch.uint8)
+
+    def set_extra_state(self, state: torch.Tensor) -> None:
+        """Read the release strictly; refuse another one than the layer already has."""
+        if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+            raise InvalidRelease("the state holds no release: it is not a tensor of bytes")
+        loaded = from_bytes(state.cpu().numpy().tobytes())
+        if self._release is not None and loaded != self._release:
+            raise InvalidRelease(
+                f"the state holds release {loaded.hash[:16]} ({loaded.guarantee}), the layer has "
+                f"{self._release.hash[:16]} ({self._release.guarantee}); PrivateLayer() takes any"
+            )
+        self._take(loaded)

@@ -1,0 +1,184 @@
+"""The demo: four randomizers, plain and reshaped, on real features, ending in one HTML file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from offaxis.data import DemoData, load_cifar10_features
+from offaxis.errors import InvalidInput
+from offaxis.evaluation import BUDGETS, Row, evaluate, sweep
+from offaxis.evaluation.sweep import SHAPES
+from offaxis.fitting import Shape, fit
+from offaxis.geometry import Geometry, PublicVectors, measure
+from offaxis.release import Release
+from offaxis.reporting.figures import Releases, draw
+from offaxis.reporting.html import render
+from offaxis.reporting.result import METRIC, DemoResult, ExactCheck, find
+from offaxis.reporting.svg import require_report_extra
+
+Progress = Callable[[str, int, int], None]
+"""Called with the name of the stage, how much of it is done, and how much there is."""
+
+RANDOMIZERS: Final = ("laplace", "gaussian", "privunit2", "privunitg-sphere")
+DELTA: Final = 1e-5
+HEADLINE_EPSILON: Final = 7.5
+"""The budget of the headline and of the noise figure; the largest one if it is not swept."""
+EXACT_EPSILONS: Final = (1.0, 5.0, 10.0)
+"""Budgets at which real reports are drawn as well."""
+STATEMENT: Final = "bundled demo data: features of CIFAR-10 training images"
+
+
+def run_demo(
+    out: Path,
+    *,
+    seeds: int = 20,
+    epsilons: Sequence[float] = BUDGETS,
+    progress: Progress | None = None,
+) -> DemoResult:
+    """Run the demo on the bundled features and write its page.
+
+    Parameters
+    ----------
+    out : Path
+        The HTML file to write; in a directory, ``offaxis-demo.html``.
+    seeds : int
+        Repetitions behind every number. Simulations repeat from run to run; real reports do not.
+    epsilons : sequence of float
+        Budgets of the sweep.
+    progress : callable, optional
+        Called with a stage's name, what is done of it and its total.
+
+    Raises
+    ------
+    MissingExtra
+        If matplotlib or jinja2 is not installed; nothing has been computed then.
+    """
+    require_report_extra()
+    if not epsilons:
+        raise InvalidInput("the demo needs at least one budget, got epsilons=()")
+    started = time.perf_counter()
+    target = Path(out)
+    target = target / "offaxis-demo.html" if target.is_dir() else target
+    data = load_cifar10_features()
+    geometry = measure(data.head, PublicVectors(data.public))
+    headline = HEADLINE_EPSILON if HEADLINE_EPSILON in epsilons else max(epsilons)
+    rows = _sweep(data, epsilons, seeds, _stage(progress, "simulating releases"))
+    exact = _exact(data, geometry, rows, seeds, _stage(progress, "drawing real reports"))
+    published = _published(data, headline, seeds, _stage(progress, "the paper's gauge"))
+    releases: Releases = {
+        (name, shape): _release(data, geometry, headline, name, shape)
+        for name in RANDOMIZERS
+        for shape in SHAPES
+    }
+    result = DemoResult(
+        rows=tuple(rows),
+        exact=tuple(exact),
+        published=tuple(published),
+        release=releases["laplace", "jacobian"],
+        clean=rows[0].evaluation.clean[METRIC],
+        chance=1 / len(data.class_names),
+        seeds=seeds,
+        html=target,
+    )
+    report = _stage(progress, "drawing the page")(2)
+    figures = draw(result, data, geometry, releases, headline)
+    report(1)
+    elapsed = time.perf_counter() - started
+    page = render(result, data, releases, figures, headline=headline, elapsed=elapsed)
+    target.write_text(page, encoding="utf-8")
+    report(1)
+    return result
+
+
+def _release(
+    data: DemoData, geometry: Geometry, epsilon: float, name: str, shape: Shape
+) -> Release:
+    return fit(
+        geometry,
+        data.public,
+        epsilon=epsilon,
+        randomizer=name,
+        delta=DELTA if name == "gaussian" else None,
+        reshaping=shape,
+        statement=STATEMENT,
+    )
+
+
+def _sweep(data: DemoData, epsilons: Sequence[float], seeds: int, stage: _Stage) -> list[Row]:
+    return sweep(
+        data.head,
+        data.public,
+        data.vectors,
+        data.labels,
+        randomizers=RANDOMIZERS,
+        epsilons=epsilons,
+        delta=DELTA,
+        seeds=seeds,
+        progress=stage(len(RANDOMIZERS) * len(SHAPES) * len(epsilons) * seeds),
+    )
+
+
+def _exact(
+    data: DemoData, geometry: Geometry, rows: Sequence[Row], seeds: int, stage: _Stage
+) -> list[ExactCheck]:
+    """Draw real Laplace reports, decode them, and put them beside the simulated rows."""
+    swept = {row.epsilon for row in rows}
+    epsilons = [epsilon for epsilon in EXACT_EPSILONS if epsilon in swept] or [max(swept)]
+    report = stage(len(epsilons) * len(SHAPES) * seeds)
+    checks = []
+    for shape in SHAPES:
+        for epsilon in epsilons:
+            release = _release(data, geometry, epsilon, "laplace", shape)
+            real = evaluate(
+                release,
+                data.head,
+                data.vectors,
+                data.labels,
+                seeds=seeds,
+                exact=True,
+                progress=report,
+            )
+            checks.append(ExactCheck(shape, epsilon, find(rows, "laplace", shape, epsilon), real))
+    return checks
+
+
+def _published(data: DemoData, epsilon: float, seeds: int, stage: _Stage) -> list[Row]:
+    """Evaluate the reshaped releases once more in the gauge of the published tables."""
+    names = [name for name in RANDOMIZERS if name != "laplace"]
+    rows = sweep(
+        data.head,
+        data.public,
+        data.vectors,
+        data.labels,
+        randomizers=names,
+        epsilons=[epsilon],
+        delta=DELTA,
+        seeds=seeds,
+        progress=stage(len(names) * len(SHAPES) * seeds),
+        gauge=1,
+    )
+    return [row for row in rows if row.reshaping == "jacobian"]
+
+
+_Stage = Callable[[int], Callable[[int], None]]
+
+
+def _stage(progress: Progress | None, name: str) -> _Stage:
+    """Return a function that opens a stage of a given size and counts it up."""
+
+    def open_stage(total: int) -> Callable[[int], None]:
+        done = 0
+
+        def advance(amount: int) -> None:
+            nonlocal done
+            done += amount
+            if progress:
+                progress(name, done, total)
+
+        advance(0)
+        return advance
+
+    return open_stage

@@ -1,0 +1,174 @@
+"""The demo's page: one HTML file with everything inside, readable without any script."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+
+import offaxis
+from offaxis.data import DemoData
+from offaxis.errors import ExactFormUnavailable
+from offaxis.release import Release
+from offaxis.reporting.figures import Figures, Releases
+from offaxis.reporting.names import SHAPE_TITLES, TITLES
+from offaxis.reporting.result import METRIC, DemoResult, find
+
+HEADLINE_RANDOMIZER = "privunit2"
+AGREE = 3.0
+"""Standard errors beyond which real reports and their simulation count as different."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of the table."""
+
+    mean: str
+    std: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """One randomizer of the table: a plain row, a reshaped row, and what was gained."""
+
+    title: str
+    pure: bool
+    lines: list[tuple[str, str, list[Cell]]]
+    gains: list[str]
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """Write a share as a percentage, for example ``46.7 %`` with a thin no-break space."""
+    return f"{100 * value:.{digits}f}\N{NARROW NO-BREAK SPACE}%"
+
+
+def points(value: float) -> str:
+    """Write a difference of shares in percentage points, signed."""
+    return f"{100 * value:+.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def can_release(release: Release) -> bool:
+    """Whether the randomizer of a release has an exact form, so that reports can be drawn."""
+    try:
+        _ = release.randomizer.payload_size
+    except ExactFormUnavailable:
+        return False
+    return True
+
+
+def table_groups(result: DemoResult, releases: Releases) -> list[Group]:
+    """Return the table's content; the best mean of every column is marked."""
+    means = {
+        (row.randomizer, row.reshaping, row.epsilon): row.evaluation.mean(METRIC)
+        for row in result.rows
+    }
+    best = {
+        epsilon: max(mean for (_, _, e), mean in means.items() if e == epsilon)
+        for epsilon in result.epsilons
+    }
+    groups = []
+    for name in result.randomizers:
+        lines = []
+        for shape, title in SHAPE_TITLES.items():
+            cells = []
+            for epsilon in result.epsilons:
+                cell = result.cell(name, shape, epsilon)
+                mean, std = cell.mean(METRIC), cell.std(METRIC)
+                cells.append(Cell(f"{100 * mean:.1f}", f"{100 * std:.1f}", mean == best[epsilon]))
+            lines.append((shape, title, cells))
+        gains = [
+            points(means[name, "jacobian", epsilon] - means[name, "none", epsilon])
+            for epsilon in result.epsilons
+        ]
+        groups.append(Group(TITLES[name], releases[name, "none"].guarantee.pure, lines, gains))
+    return groups
+
+
+def _headline(result: DemoResult, epsilon: float) -> dict[str, Any]:
+    plain = result.cell(HEADLINE_RANDOMIZER, "none", epsilon).mean(METRIC)
+    reshaped = result.cell(HEADLINE_RANDOMIZER, "jacobian", epsilon).mean(METRIC)
+    return {
+        "title": TITLES[HEADLINE_RANDOMIZER],
+        "epsilon": epsilon,
+        "plain": plain,
+        "reshaped": reshaped,
+        "recovered": (reshaped - plain) / (result.clean - plain),
+        "published": find(result.published, HEADLINE_RANDOMIZER, "jacobian", epsilon).mean(METRIC),
+    }
+
+
+def _checks(result: DemoResult) -> dict[str, Any]:
+    gaps = [check.gap for check in result.exact if check.gap is not None]
+    lines = [
+        {
+            "title": SHAPE_TITLES[check.reshaping],
+            "epsilon": check.epsilon,
+            "simulated": (check.simulated.mean(METRIC), check.simulated.std(METRIC)),
+            "exact": (check.exact.mean(METRIC), check.exact.std(METRIC)),
+            "gap": "–" if check.gap is None else f"{check.gap:+.1f}".replace("-", "−"),
+        }
+        for check in result.exact
+    ]
+    largest = max((abs(gap) for gap in gaps), default=None)
+    return {"lines": lines, "largest": largest, "agree": largest is not None and largest <= AGREE}
+
+
+def _promises(releases: Releases) -> list[dict[str, Any]]:
+    return [
+        {
+            "title": TITLES[name],
+            "guarantee": str(release.guarantee),
+            "pure": release.guarantee.pure,
+            "real": can_release(release),
+        }
+        for (name, shape), release in releases.items()
+        if shape == "jacobian"
+    ]
+
+
+def render(
+    result: DemoResult,
+    data: DemoData,
+    releases: Releases,
+    figures: Figures,
+    *,
+    headline: float,
+    elapsed: float,
+) -> str:
+    """Return the page as text; it refers to nothing outside itself."""
+    import jinja2
+    import matplotlib as mpl
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("offaxis.reporting"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent}
+    versions = {
+        "offaxis": offaxis.__version__,
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "SciPy": scipy.__version__,
+        "Matplotlib": mpl.__version__,
+    }
+    return environment.get_template("demo.html.j2").render(
+        result=result,
+        data=data,
+        figures=figures,
+        headline=_headline(result, headline),
+        groups=table_groups(result, releases),
+        checks=_checks(result),
+        promises=_promises(releases),
+        release=result.release,
+        titles=TITLES,
+        versions=versions,
+        elapsed=elapsed,
+        agree=AGREE,
+    )

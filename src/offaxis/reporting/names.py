@@ -1,0 +1,14 @@
+"""How randomizers and reshapings are called where people read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TITLES: Final = {
+    "laplace": "Laplace",
+    "gaussian": "Gaussian",
+    "privunit2": "PrivUnit2",
+    "privunitg": "PrivUnitG",
+    "privunitg-sphere": "PrivUnitG (sphere)",
+}
+SHAPE_TITLES: Final = {"none": "plain", "jacobian": "reshaped"}

@@ -1,0 +1,129 @@
+"""From a matplotlib figure to inline SVG whose colours and fonts belong to the page.
+
+Figures are drawn in stand-in colours; each becomes a CSS variable, so that a page can be light or
+dark without drawing anything twice.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from offaxis.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK: Final = "#010201"
+MUTED: Final = "#010202"
+GRID: Final = "#010203"
+PLAIN: Final = "#010204"
+RESHAPED: Final = "#010205"
+POINT: Final = "#010206"
+SAME: Final = "#010207"
+CARD: Final = "#010208"
+
+_VARIABLES: Final = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--line)",
+    PLAIN: "var(--plain)",
+    RESHAPED: "var(--reshaped)",
+    POINT: "var(--point)",
+    SAME: "var(--same)",
+    CARD: "var(--card)",
+}
+
+# Any: newer matplotlib types the keys as literals, older ones as str.
+_STYLE: Final[Any] = {
+    "svg.fonttype": "none",
+    "path.simplify": False,
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9.5,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.color": GRID,
+    "ytick.labelcolor": MUTED,
+    "lines.solid_capstyle": "round",
+}
+
+
+def require_report_extra() -> None:
+    """Fail early, and say the fix, if matplotlib or jinja2 is not installed."""
+    try:
+        import jinja2
+        import matplotlib.figure
+    except ImportError as error:
+        raise MissingExtra(
+            f"the demo's page needs {error.name or 'matplotlib and jinja2'}, which is not "
+            f"installed; run: pip install 'offaxis[report]'"
+        ) from error
+    del jinja2, matplotlib
+
+
+@contextmanager
+def canvas(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
+    """Yield a figure and its axes, in inches, in the page's style; nothing global is changed."""
+    require_report_extra()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots()
+
+
+def inline(figure: Figure, name: str, label: str) -> str:
+    """Return the figure as one ``<svg>`` element.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the page; ids inside the figure are made from it.
+    label : str
+        What the figure shows, for those who cannot see it.
+    """
+    import matplotlib as mpl
+
+    stream = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with mpl.rc_context({"svg.hashsalt": name, **_STYLE}):
+        figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
+    return _adopt(stream.getvalue(), name, label)
+
+
+def _adopt(text: str, name: str, label: str) -> str:
+    """Make a stand-alone SVG document part of a page."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<style.*?</style>|<metadata.*?</metadata>", "", text, flags=re.DOTALL)
+    text = text.replace("xlink:href", "href")
+    used = set(re.findall(r'(?:href="|url\()#([\w.-]+)', text))
+    text = re.sub(
+        r' id="([\w.-]+)"',
+        lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "",
+        text,
+    )
+    text = re.sub(r'(href="|url\()#([\w.-]+)', rf"\g<1>#{name}-\g<2>", text)
+    text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
+    text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", text)
+    text = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
+    text = re.sub(r"\s*\n\s*", " ", text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    box = re.search(r'viewBox="[^"]*"', text)
+    assert box is not None
+    head = f'<svg {box[0]} role="img" aria-label="{escape(label)}">'
+    return head + text[text.index(">") + 1 :].strip()

@@ -1,0 +1,34 @@
+"""Small public tasks that many tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import offaxis
+from offaxis.geometry import Layers
+
+settings.register_profile("offaxis", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("offaxis")
+
+DIM = 6
+
+
+@pytest.fixture(scope="session")
+def public() -> np.ndarray:
+    rng = np.random.default_rng(11)
+    return rng.standard_normal((500, DIM)) @ rng.standard_normal((DIM, DIM)) + 0.5
+
+
+@pytest.fixture(scope="session")
+def head() -> Layers:
+    rng = np.random.default_rng(12)
+    sizes = [DIM, 5, 4, 3]
+    weights = [rng.standard_normal((o, i)) for i, o in zip(sizes[:-1], sizes[1:], strict=True)]
+    return Layers(weights, [rng.standard_normal(o) for o in sizes[1:]])
+
+
+@pytest.fixture(scope="session")
+def release(head: Layers, public: np.ndarray) -> offaxis.Release:
+    return offaxis.fit(head, public, epsilon=3)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from offaxis.encoding import AffineEncoder, IdentityEncoder
+from offaxis.encoding.encoder import LARGEST_ENTRY
+from offaxis.errors import InvalidInput
+
+any_float = st.floats(allow_nan=False, allow_infinity=False, width=64)
+
+
+@given(arrays(np.float64, (3, 4), elements=any_float), st.sampled_from([1.0, LARGEST_ENTRY]))
+def test_every_finite_vector_has_a_finite_encoding(Z, size):
+    """Otherwise whether a client fails to answer would tell something about its vector."""
+    rng = np.random.default_rng(0)
+    encoder = AffineEncoder(
+        rng.uniform(-1, 1, (2, 4)) * size, np.array([size, -size, 0.0, 1.0])
+    )
+    assert np.isfinite(encoder.encode(Z)).all()
+    assert np.isfinite(IdentityEncoder(4).encode(Z)).all()
+
+
+def test_a_map_need_not_be_square():
+    encoder = AffineEncoder(np.ones((2, 5)), np.zeros(5))
+    assert (encoder.input_dim, encoder.output_dim) == (5, 2)
+    assert encoder.encode(np.ones((3, 5))).shape == (3, 2)
+
+
+def test_huge_vectors_keep_their_direction():
+    encoder = AffineEncoder(np.eye(2), np.array([1.0, 2.0]))
+    encoded = encoder.encode(np.array([[1.5e308, -0.75e308]]))
+    assert encoded[0, 0] / encoded[0, 1] == pytest.approx(-2.0)
+
+
+def test_ordinary_vectors_are_untouched():
+    Z = np.random.default_rng(1).standard_normal((5, 3))
+    assert np.array_equal(IdentityEncoder(3).encode(Z), Z)
+
+
+def test_a_frozen_map_cannot_be_changed():
+    encoder = AffineEncoder(np.eye(2), np.zeros(2))
+    with pytest.raises(ValueError, match="read-only"):
+        encoder.matrix[0, 0] = 5
+
+
+@pytest.mark.parametrize(
+    ("matrix", "centre"),
+    [
+        (np.eye(2), np.zeros(3)),
+        (np.ones(2), np.zeros(2)),
+        (np.full((1, 2), np.nan), np.zeros(2)),
+        (np.full((1, 2), 1e200), np.zeros(2)),
+        (np.ones((1, 2)), np.array([np.inf, 0])),
+        (np.ones((0, 2)), np.zeros(2)),
+    ],
+)
+def test_a_map_that_could_fail_on_some_vector_is_refused(matrix, centre):
+    with pytest.raises(InvalidInput):
+        AffineEncoder(matrix, centre)

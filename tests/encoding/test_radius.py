@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from offaxis.encoding import IdentityEncoder, public_radius
+from offaxis.encoding import radius as module
+from offaxis.encoding.radius import StreamingQuantile
+from offaxis.errors import InvalidInput
+from offaxis.geometry import PublicVectors
+
+
+@pytest.mark.parametrize("percentile", [10, 50, 90, 100])
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_radius_is_the_percentile_of_the_norms(public, percentile, order):
+    radius = public_radius(
+        IdentityEncoder(6), PublicVectors(public), order=order, percentile=percentile
+    )
+    norms = np.linalg.norm(public, ord=order, axis=1)
+    assert radius == pytest.approx(np.percentile(norms, percentile), rel=1e-14)
+
+
+@pytest.mark.parametrize("fraction", [0.001, 0.1, 0.5, 0.9, 0.999, 1.0])
+def test_long_streams_are_counted_within_their_stated_error(monkeypatch, fraction):
+    monkeypatch.setattr(module, "_KEPT", 1000)
+    values = np.random.default_rng(0).lognormal(0, 2, 50_000)
+    stream = StreamingQuantile()
+    for part in np.array_split(values, 37):
+        stream.add(part)
+    assert stream._kept == []
+    low, high = np.quantile(values, [fraction], method="lower"), np.quantile(
+        values, [fraction], method="higher"
+    )
+    found = stream.quantile(fraction)
+    assert low[0] * (1 - 2**-12) <= found <= high[0] * (1 + 2**-12)
+
+
+def test_memory_of_a_long_stream_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "_KEPT", 1000)
+    stream = StreamingQuantile()
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        stream.add(rng.uniform(1, 2, 10_000))
+    assert len(stream._bins) <= 1 << 12
+
+
+@pytest.mark.parametrize("percentile", [0, -1, 101, float("nan")])
+def test_a_bad_percentile_is_named(public, percentile):
+    with pytest.raises(InvalidInput, match="percentile"):
+        public_radius(IdentityEncoder(6), PublicVectors(public), order=1, percentile=percentile)
+
+
+def test_public_vectors_without_spread_are_refused():
+    with pytest.raises(InvalidInput, match="zero"):
+        public_radius(
+            IdentityEncoder(2), PublicVectors(np.zeros((20, 2))), order=1, percentile=90
+        )

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from offaxis.encoding import reshape
+from offaxis.errors import InvalidInput
+from offaxis.geometry import PublicVectors, measure
+
+
+@pytest.fixture(scope="module")
+def geometry(head, public):
+    return measure(head, PublicVectors(public))
+
+
+@pytest.mark.parametrize("gauge", [1, 2])
+@pytest.mark.parametrize("rank", ["capped", "gap"])
+def test_decoding_undoes_encoding(geometry, public, gauge, rank):
+    shape = reshape(geometry, gauge=gauge, rank=rank)
+    back = shape.encoder.encode(public) @ shape.inverse.T + shape.centre
+    assert np.allclose(back, public)
+
+
+def test_noise_comes_out_small_where_the_task_looks(geometry):
+    shape = reshape(geometry, gauge=1)
+    covariance = shape.inverse @ shape.inverse.T
+    along = [u @ covariance @ u for u in shape.basis.T]
+    assert np.all(np.diff(along) >= -1e-9)
+    reshaped = np.trace(covariance @ geometry.gram)
+    assert reshaped < np.trace(geometry.gram)
+
+
+def test_the_rule_of_the_public_code_is_offered_by_name(geometry):
+    gap, capped = (
+        reshape(geometry, gauge=1, lambda_max=1.2, rank=rank).stretch for rank in ("gap", "capped")
+    )
+    assert capped.max() <= 1.2 * (1 + 1e-12)
+    assert not np.allclose(gap, capped)
+    with pytest.raises(InvalidInput, match="gap"):
+        reshape(geometry, gauge=1, rank="half")

@@ -1,0 +1,137 @@
+"""Propositions 1 and 2: no feasible allocation and no rotation does better than water-filling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ortho_group
+
+from offaxis.errors import InvalidInput
+from offaxis.geometry import gap_rank, spectrum, water_filling
+
+seeds = st.integers(0, 2**32 - 1)
+orders = st.sampled_from([1, 1.5, 2, 3])
+caps = st.floats(1.01, 1e5)
+sizes = st.integers(1, 12)
+
+
+def random_spectrum(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Spectra of every kind: spread over decades, with ties, with zeros."""
+    values = 10.0 ** rng.uniform(-6, 4, m)
+    values[rng.random(m) < 0.3] = 0.0
+    if rng.random() < 0.3:
+        values[:] = values[0]
+    if not values.any():
+        values[0] = 1.0
+    return values
+
+
+def random_feasible(rng: np.random.Generator, m: int, cap: float, order: float, n: int):
+    """n allocations with Σ t^p = m and t >= t_min, from many corners of the feasible set."""
+    t_min = cap**-0.5
+    share = rng.dirichlet(np.full(m, 10.0 ** rng.uniform(-1.5, 1)), size=n)
+    return (t_min**order + share * m * (1 - t_min**order)) ** (1 / order)
+
+
+@given(seeds, sizes, caps, orders)
+def test_water_filling_meets_its_constraints(seed, m, cap, order):
+    values = random_spectrum(np.random.default_rng(seed), m)
+    stretch = water_filling(values, lambda_max=cap, order=order)
+    assert (stretch <= cap * (1 + 1e-12)).all()
+    assert (stretch ** (-order / 2)).sum() == pytest.approx(m, rel=1e-12)
+
+
+@given(seeds, sizes, caps, orders)
+def test_no_random_allocation_does_better(seed, m, cap, order):
+    rng = np.random.default_rng(seed)
+    values = random_spectrum(rng, m)
+    best = values @ water_filling(values, lambda_max=cap, order=order)
+    others = random_feasible(rng, m, cap, order, 1000) ** -2.0 @ values
+    assert best <= others.min() * (1 + 1e-12)
+
+
+@given(seeds, st.integers(2, 8), caps)
+def test_no_random_rotation_does_better(seed, m, cap):
+    """Tr(Λ Uᵀ Ω U) over rotations U and allocations Λ is smallest in the eigenbasis."""
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((m, m)) * 10.0 ** rng.uniform(-2, 1, m)
+    gram = root @ root.T
+    found = spectrum(gram)
+    stretch = water_filling(found.values, lambda_max=cap)
+    best = float(np.trace((found.basis * stretch).T @ gram @ found.basis))
+    assert best == pytest.approx(found.values @ stretch, rel=1e-9)
+    rotations = ortho_group.rvs(m, size=1000, random_state=rng)
+    seen = np.einsum("nji,jk,nki->ni", rotations, gram, rotations)
+    same_stretch = (seen * stretch).sum(axis=1)
+    own_stretch = (seen * random_feasible(rng, m, cap, 1, 1000) ** -2.0).sum(axis=1)
+    assert best <= min(same_stretch.min(), own_stretch.min()) * (1 + 1e-9)
+    for rotated in seen[:20]:
+        assert best <= rotated @ water_filling(rotated, lambda_max=cap) * (1 + 1e-9)
+
+
+def test_a_wrong_exponent_is_beaten():
+    """The twin: t ∝ γ^{1/2} meets the gauge but is not optimal."""
+    values = np.array([100.0, 1.0, 0.01])
+    t = values**0.5
+    t *= 3 / t.sum()
+    assert values @ water_filling(values, lambda_max=1e9) < values @ t**-2.0 * 0.99
+
+
+def test_equal_directions_are_left_alone():
+    assert np.allclose(water_filling(np.full(5, 3.0)), 1.0)
+
+
+def test_ignored_directions_get_the_cap_exactly():
+    stretch = water_filling(np.array([1.0, 0.0, 0.0]), lambda_max=100.0)
+    assert np.allclose(stretch[1:], 100.0)
+    assert stretch[0] == pytest.approx((3 - 0.2) ** -2)
+
+
+@given(seeds, sizes)
+def test_scaling_the_spectrum_changes_nothing(seed, m):
+    values = random_spectrum(np.random.default_rng(seed), m)
+    assert np.allclose(water_filling(values), water_filling(values * 1e-150), rtol=1e-12)
+
+
+def test_gap_rank_splits_at_one_percent_of_the_largest_singular_value():
+    values = np.array([1.0, 0.25, 2e-4, 0.5e-4, 0.0])
+    stretch = gap_rank(values, lambda_max=1000.0)
+    t = stretch**-0.5
+    assert np.allclose(stretch[3:], 1000.0)
+    assert t.sum() == pytest.approx(5)
+    assert np.allclose(t[:3] / t[0], values[:3] ** (1 / 3))
+
+
+@pytest.mark.parametrize("rule", [water_filling, gap_rank])
+@pytest.mark.parametrize(
+    ("values", "settings"),
+    [
+        (np.zeros(3), {}),
+        (np.array([1.0, -1.0]), {}),
+        (np.array([1.0, np.nan]), {}),
+        (np.ones(3), {"lambda_max": 1.0}),
+        (np.ones(3), {"lambda_max": np.inf}),
+        (np.ones(3), {"lambda_max": np.nan}),
+        (np.ones(3), {"order": 0.0}),
+    ],
+)
+def test_bad_settings_are_refused(rule, values, settings):
+    with pytest.raises(InvalidInput):
+        rule(values, **settings)
+
+
+def test_an_all_zero_jacobian_says_what_to_do():
+    with pytest.raises(InvalidInput, match="reshaping='none'"):
+        spectrum(np.zeros((3, 3)))
+
+
+def test_the_spectrum_is_sorted_and_repeats():
+    root = np.random.default_rng(0).standard_normal((6, 3))
+    gram = root @ root.T
+    found = spectrum(gram)
+    assert (np.diff(found.values) <= 0).all()
+    assert (found.values >= 0).all()
+    assert np.allclose(found.basis * found.values @ found.basis.T, gram)
+    assert np.array_equal(found.basis, spectrum(gram.copy()).basis)

@@ -1,0 +1,63 @@
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offaxis.errors import InvalidInput
+from offaxis.privacy import Guarantee, exact_delta, exact_epsilon
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.1, Fraction(1, 10)),
+        (np.float64(0.1), Fraction(1, 10)),
+        (np.float32(0.1), Fraction(1, 10)),
+        (7.5, Fraction(15, 2)),
+        (5, Fraction(5)),
+        (np.int64(5), Fraction(5)),
+        ("1/3", Fraction(1, 3)),
+        (Decimal("0.30"), Fraction(3, 10)),
+        (1e-3, Fraction(1, 1000)),
+        (Fraction(2, 7), Fraction(2, 7)),
+    ],
+)
+def test_a_number_is_read_as_its_shortest_decimal(value, expected):
+    assert exact_epsilon(value) == expected
+
+
+@given(st.floats(min_value=1e-6, max_value=1e4))
+def test_every_float_reads_back_as_itself(value):
+    assert float(exact_epsilon(value)) == value
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, 0.0, float("nan"), float("inf"), "five", None, True, 1 + 0j, "1/0", 1e9]
+)
+def test_a_bad_epsilon_is_named(value):
+    with pytest.raises(InvalidInput, match="epsilon"):
+        exact_epsilon(value)
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, 2, float("nan"), "x"])
+def test_a_bad_delta_is_named(value):
+    with pytest.raises(InvalidInput, match="delta"):
+        exact_delta(value)
+
+
+def test_pure_means_delta_is_exactly_zero():
+    assert Guarantee(Fraction(1)).pure
+    assert not Guarantee(Fraction(1), Fraction(1, 10**12)).pure
+
+
+def test_a_guarantee_refuses_an_unknown_unit():
+    with pytest.raises(InvalidInput, match="unit"):
+        Guarantee(Fraction(1), unit="household")
+
+
+def test_it_prints_what_it_promises():
+    assert str(Guarantee(exact_epsilon(7.5))) == "ε = 7.5, pure"
+    assert str(Guarantee(exact_epsilon("1/3"), exact_delta(1e-5))) == "ε = 1/3, δ = 1e-05"

@@ -1,0 +1,105 @@
+"""Gaussian: calibrated by the exact profile, to rounding, and never the classical rule."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from offaxis.errors import ExactFormUnavailable, InvalidInput
+from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.gaussian_calibration import log_delta, noise_scale
+from offaxis.sampling.entropy import Entropy
+from tests.statistics import ALPHA, law_p_value, mean_p_value
+
+GRID = [
+    (epsilon, delta)
+    for epsilon in ("0.001", "0.05", "1", "5", "8.4", "10", "50")
+    for delta in ("0.3", "1e-5", "1e-12", "1e-60")
+]
+
+
+def exact_delta(sigma: float, epsilon: str) -> mpmath.mpf:
+    """Hockey-stick divergence of the worst pair ±ρu, sensitivity 1, in high precision."""
+    s, e = mpmath.mpf(sigma), mpmath.mpf(epsilon)
+    a, b = 1 / (2 * s) - e * s, -1 / (2 * s) - e * s
+    return mpmath.ncdf(a) - mpmath.exp(e) * mpmath.ncdf(b)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), GRID)
+def test_the_promise_is_kept_and_nothing_is_wasted(epsilon, delta):
+    with mpmath.workdps(150):
+        sigma = noise_scale(1.0, float(epsilon), float(delta))
+        assert exact_delta(sigma, epsilon) <= mpmath.mpf(delta)
+        assert exact_delta(sigma * (1 - 2e-12), epsilon) > mpmath.mpf(delta)
+
+
+def test_the_classical_rule_would_promise_too_much():
+    """The twin: √(2 ln(1.25/δ))/ε at ε = 10 exceeds δ = 1e-5."""
+    classical = math.sqrt(2 * math.log(1.25 / 1e-5)) / 10
+    assert log_delta(1 / classical, 10.0) > math.log(1e-5)
+    assert noise_scale(1.0, 10.0, 1e-5) > classical
+
+
+def test_the_sensitivity_is_the_diameter():
+    assert Gaussian(3, 2.0, 1, 1e-5).scale == pytest.approx(noise_scale(4.0, 1.0, 1e-5))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_sampled_losses_exceed_epsilon_no_more_often_than_delta_allows(epsilon):
+    """Monte Carlo of the hockey-stick divergence at the worst pair, with a twin of 0.8 σ."""
+    delta, count = 0.01, 400_000
+    randomizer = Gaussian(2, 1.0, epsilon, delta)
+    w = np.array([[1.0, 0.0]])
+    noise = np.random.default_rng(4).standard_normal((count, 2))
+
+    def excess(scale):
+        V = w + scale * noise
+        loss = (((V + w) ** 2).sum(1) - ((V - w) ** 2).sum(1)) / (2 * scale**2)
+        return np.maximum(0.0, 1 - np.exp(epsilon - loss))
+
+    assert mean_p_value(excess(randomizer.scale), delta) > ALPHA
+    twin = excess(0.8 * randomizer.scale)
+    assert twin.mean() > delta
+    assert mean_p_value(twin, delta) < ALPHA
+
+
+def test_simulation_has_the_stated_law_and_error():
+    from scipy import stats
+
+    randomizer = Gaussian(3, 1.0, 2, 1e-5)
+    w = np.array([0.3, -0.2, 0.1])
+    V = randomizer.simulate(np.tile(w, (50_000, 1)), np.random.default_rng(6))
+    error = ((V - w) ** 2).sum(axis=1)
+    assert mean_p_value(V, w) > ALPHA
+    assert mean_p_value(error, randomizer.expected_squared_error()) > ALPHA
+    assert mean_p_value(0.9 * error, randomizer.expected_squared_error()) < ALPHA
+    law = stats.norm(scale=randomizer.scale).cdf
+    assert law_p_value((V - w).ravel(), law) > ALPHA
+    assert law_p_value(0.95 * (V - w).ravel(), law) < ALPHA
+
+
+def test_density_differences_are_those_of_a_gaussian():
+    randomizer = Gaussian(2, 1.0, 1, 1e-5)
+    V, W = np.array([[0.5, 0.5]]), np.array([[3.0, 4.0]])
+    expected = -((0.5 - 0.6) ** 2 + (0.5 - 0.8) ** 2) / (2 * randomizer.scale**2)
+    assert randomizer.log_density(V, W)[0] == pytest.approx(expected)
+
+
+def test_it_is_not_pure_and_cannot_release_yet():
+    randomizer = Gaussian(2, 1.0, 1, 1e-5)
+    assert not randomizer.guarantee.pure
+    with pytest.raises(ExactFormUnavailable, match="exact form not available yet"):
+        randomizer.report(np.zeros((1, 2)), Entropy())
+    with pytest.raises(ExactFormUnavailable):
+        randomizer.read([b""])
+    with pytest.raises(ExactFormUnavailable):
+        _ = randomizer.payload_size
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1, None])
+def test_a_bad_delta_is_refused(delta):
+    with pytest.raises(InvalidInput, match="delta"):
+        Gaussian(2, 1.0, 1, delta)

@@ -1,0 +1,154 @@
+"""Laplace: the promise in exact numbers, the wire, and the law of both faces."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.randomizers.laplace import LARGEST, Laplace, pack, unpack
+from offaxis.randomizers.lattice import onto_l1_lattice
+from offaxis.sampling.entropy import Entropy
+from tests.statistics import ALPHA, law_p_value, mean_p_value
+
+epsilons = st.fractions(min_value=Fraction(1, 1000), max_value=50, max_denominator=10**4)
+
+
+def worst_log_ratio(randomizer: Laplace, w: np.ndarray, other: np.ndarray) -> Fraction:
+    """The largest log Pr[y|w] / Pr[y|w'] over all y, exactly: ‖n − n'‖₁ / t."""
+    n, n2 = onto_l1_lattice(np.stack([w, other]), randomizer.radius, randomizer.bound)
+    gap = int(np.abs(n.astype(np.int64) - n2).sum())
+    return Fraction(gap, 1 << randomizer.log2_scale)
+
+
+@given(epsilons, st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_the_ratio_of_any_two_inputs_stays_within_epsilon(epsilon, dim, seed):
+    randomizer = Laplace(dim, 2.5, epsilon)
+    rng = np.random.default_rng(seed)
+    w, other = rng.standard_normal((2, dim)) * 10.0 ** rng.uniform(-3, 3)
+    assert worst_log_ratio(randomizer, w, other) <= epsilon
+    vertex = np.zeros(dim)
+    vertex[rng.integers(dim)] = 1e9
+    worst = worst_log_ratio(randomizer, vertex, -vertex)
+    assert worst == randomizer.realised_epsilon <= epsilon
+    # The worst pair nearly spends the budget: the noise is not wastefully large either.
+    assert worst > epsilon - Fraction(3, 1 << randomizer.log2_scale)
+
+
+def test_a_radius_in_place_of_the_diameter_would_break_the_promise():
+    """The twin: R = ε t instead of ε t / 2, the ρ-for-2ρ mistake."""
+    good = Laplace(3, 1.0, Fraction(2))
+    twin_bound = 2 * good.bound
+    n, n2 = onto_l1_lattice(np.array([[9.0, 0, 0], [-9.0, 0, 0]]), 1.0, twin_bound)
+    assert Fraction(int(np.abs(n - n2).sum()), 1 << good.log2_scale) > good.epsilon
+
+
+@given(epsilons)
+def test_bound_and_tails_fit_the_payload(epsilon):
+    randomizer = Laplace(2, 1.0, epsilon)
+    assert randomizer.realised_epsilon <= epsilon
+    assert randomizer.bound >= 1
+    assert randomizer.bound + 44 * 2**randomizer.log2_scale <= LARGEST
+    assert randomizer.payload_size == 6
+
+
+def test_an_epsilon_no_lattice_can_carry_is_refused():
+    with pytest.raises(InvalidInput, match="epsilon=1e-08"):
+        Laplace(2, 1.0, "1/100000000")
+
+
+def test_a_lattice_wider_than_the_payload_is_refused():
+    with pytest.raises(InvalidInput, match="log2_scale"):
+        Laplace(2, 1.0, 1, log2_scale=20)
+
+
+def test_density_ratio_of_the_simulated_face():
+    randomizer = Laplace(4, 2.0, 1.5)
+    rng = np.random.default_rng(5)
+    W, X = rng.standard_normal((2, 3000, 4)) * 3
+    V = randomizer.simulate(W, rng)
+    gap = randomizer.log_density(V, W) - randomizer.log_density(V, X)
+    assert np.abs(gap).max() <= 1.5 * (1 + 1e-12)
+    vertex = np.array([[5.0, 0, 0, 0]])
+    top = randomizer.log_density(vertex, vertex) - randomizer.log_density(vertex, -vertex)
+    assert top[0] == pytest.approx(float(randomizer.realised_epsilon), rel=1e-12)
+
+
+@pytest.mark.parametrize("face", ["simulate", "report"])
+def test_both_faces_are_unbiased_with_the_stated_error(face):
+    randomizer = Laplace(3, 2.0, 4)
+    w = np.array([0.7, -0.4, 0.2])
+    W = np.tile(w, (60_000, 1))
+    if face == "simulate":
+        V = randomizer.simulate(W, np.random.default_rng(1))
+    else:
+        V = randomizer.read(randomizer.report(W, Entropy()))
+    error = ((V - w) ** 2).sum(axis=1)
+    assert mean_p_value(V, w) > ALPHA
+    assert mean_p_value(error, randomizer.expected_squared_error()) > ALPHA
+    # Twins: shifted by five percent of the radius; three percent less noise.
+    assert mean_p_value(V + 0.05 * randomizer.radius, w) < ALPHA
+    short = w + 0.94 * (V - w)
+    assert mean_p_value(((short - w) ** 2).sum(axis=1), randomizer.expected_squared_error()) < ALPHA
+
+
+@pytest.mark.parametrize("face", ["simulate", "report"])
+def test_both_faces_have_the_laplace_law_in_every_coordinate(face):
+    from scipy import stats
+
+    randomizer = Laplace(2, 1.0, 2)
+    W = np.zeros((40_000, 2))
+    if face == "simulate":
+        V = randomizer.simulate(W, np.random.default_rng(2))
+    else:
+        V = randomizer.read(randomizer.report(W, Entropy()))
+    law = stats.laplace(scale=randomizer.scale).cdf
+    assert law_p_value(V.ravel(), law) > ALPHA
+    assert law_p_value(0.93 * V.ravel(), law) < ALPHA
+
+
+def test_outside_vectors_are_clipped_before_the_noise():
+    randomizer = Laplace(2, 1.0, 50)
+    V = randomizer.read(randomizer.report(np.tile([1e300, 1e300], (4000, 1)), Entropy()))
+    assert V.mean(axis=0) == pytest.approx([0.5, 0.5], abs=0.02)
+
+
+def test_a_seeded_generator_cannot_make_a_report():
+    randomizer = Laplace(2, 1.0, 1)
+    for source in (np.random.default_rng(0), None, 7):
+        with pytest.raises(TypeError, match="Entropy"):
+            randomizer.report(np.zeros((1, 2)), source)
+
+
+def test_even_a_subclass_of_entropy_cannot_make_a_report():
+    class Seeded(Entropy):
+        def words(self, count):
+            return np.zeros(count, dtype=np.uint16)
+
+    with pytest.raises(TypeError, match="Seeded"):
+        Laplace(2, 1.0, 1).report(np.zeros((1, 2)), Seeded())
+
+
+@given(st.lists(st.integers(-(2**30), 2**30), min_size=1, max_size=20))
+def test_the_payload_carries_every_value_and_clamps_the_rest(values):
+    array = np.array([values], dtype=np.int32)
+    payloads = pack(array)
+    assert [len(p) for p in payloads] == [3 * len(values)]
+    assert unpack(payloads, len(values)).tolist() == np.clip(array, -LARGEST, LARGEST).tolist()
+
+
+def test_a_malformed_payload_is_refused():
+    with pytest.raises(InvalidReport, match="6 bytes"):
+        unpack([b"12345"], 2)
+    with pytest.raises(InvalidReport, match="no client"):
+        unpack([bytes(6)], 2)
+
+
+def test_payload_bytes_are_as_documented():
+    assert pack(np.array([[0, 1, -1]], dtype=np.int32)) == [
+        bytes.fromhex("000080 010080 ffff7f".replace(" ", ""))
+    ]

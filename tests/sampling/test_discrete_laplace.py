@@ -1,0 +1,120 @@
+"""The exact sampler: its law, its digits, its overflow, and twins that must be caught."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from offaxis.sampling.discrete_laplace import MAGNITUDE_BITS, SATURATED, DiscreteLaplace
+from offaxis.sampling.entropy import Entropy
+from tests.statistics import ALPHA, counts_p_value
+
+COUNT = 400_000
+
+
+def law(log2_scale: int, reach: int) -> np.ndarray:
+    """Probabilities of -reach … reach, the tails folded into the ends."""
+    t = 2.0**log2_scale
+    k = np.arange(-reach, reach + 1)
+    p = np.tanh(1 / (2 * t)) * np.exp(-np.abs(k) / t)
+    tail = np.exp(-reach / t) / (1 + np.exp(-1 / t))
+    p[0] = p[-1] = tail
+    return p
+
+
+def histogram(samples: np.ndarray, reach: int) -> np.ndarray:
+    return np.bincount(np.clip(samples, -reach, reach) + reach, minlength=2 * reach + 1)
+
+
+@pytest.mark.parametrize("log2_scale", [0, 1, 3])
+def test_the_law_is_the_discrete_laplace(log2_scale):
+    reach = 5 * 2**log2_scale
+    samples = DiscreteLaplace(log2_scale).draw(COUNT, Entropy())
+    probabilities = law(log2_scale, reach)
+    assert probabilities.sum() == pytest.approx(1, abs=1e-12)
+    assert counts_p_value(histogram(samples, reach), probabilities) > ALPHA
+    # Twins: minus zero kept, noise two percent short, one sign only a little too often.
+    minus_zero = np.where(np.random.default_rng(0).random(COUNT) < 0.02, 0, samples)
+    assert counts_p_value(histogram(minus_zero, reach), probabilities) < ALPHA
+    lopsided = np.where(np.random.default_rng(1).random(COUNT) < 0.02, np.abs(samples), samples)
+    assert counts_p_value(histogram(lopsided, reach), probabilities) < ALPHA
+
+
+def test_the_law_holds_at_the_scale_of_real_releases():
+    t = 2**17
+    samples = DiscreteLaplace(17).draw(COUNT, Entropy())
+    edges = t * np.array([-4.0, -2, -1, -0.5, -0.25, 0, 0.25, 0.5, 1, 2, 4])
+    cdf = np.where(edges < 0, 0.5 * np.exp(edges / t), 1 - 0.5 * np.exp(-edges / t))
+    cells = np.diff(np.concatenate([[0], cdf, [1]]))
+
+    def counts(values):
+        return np.histogram(values, np.concatenate([[-np.inf], edges, [np.inf]]))[0]
+
+    assert counts_p_value(counts(samples), cells) > ALPHA
+    assert counts_p_value(counts(samples * 0.97), cells) < ALPHA
+
+
+def test_low_digits_are_fair_and_a_stuck_one_is_caught():
+    samples = np.abs(DiscreteLaplace(17).draw(COUNT, Entropy()))
+    quarter = np.full(4, 0.25)
+    assert counts_p_value(np.bincount(samples & 3, minlength=4), quarter) > ALPHA
+    assert counts_p_value(np.bincount((samples | 1) & 3, minlength=4) + 6, quarter) < ALPHA
+
+
+class Scripted:
+    """A source of written-down bits, to reach events of probability 2**-200.
+
+    A single variable asks for its 24 digit words first, then for one word of sign and overflow.
+    """
+
+    def __init__(self, digit_words: object, tail_word: int, *integers: int) -> None:
+        self.digit_words, self.tail_word, self.integers = digit_words, tail_word, list(integers)
+
+    def words(self, count: int) -> np.ndarray:
+        word = self.tail_word if count == 1 else self.digit_words
+        return np.array(np.broadcast_to(word, count), dtype=np.uint16)
+
+    def integer(self, bits: int) -> int:
+        return self.integers.pop(0) if len(self.integers) > 1 else self.integers[0]
+
+
+def test_overflow_saturates_with_its_exact_probability():
+    sampler = DiscreteLaplace(17)
+    digits = sampler._overflow_probability.digits(15 + 192)
+    words = [(digits >> shift) & ((1 << 64) - 1) for shift in (128, 64, 0)]
+    # The first 15 + 128 digits tie; the last 64 decide.
+    over = Scripted(2, 0, *words[:2], words[2] - 1)
+    under = Scripted(2, 0, *words[:2], words[2] + 1)
+    negative = Scripted(2, 1 << 15, *words[:2], words[2] - 1)
+    assert sampler.draw(1, over)[0] == SATURATED
+    assert 0 < sampler.draw(1, under)[0] < SATURATED
+    assert sampler.draw(1, negative)[0] == -SATURATED
+
+
+def test_all_ones_give_the_smallest_negative_magnitude_and_reject_minus_zero():
+    sampler = DiscreteLaplace(17)
+
+    class Twice:
+        calls = 0
+
+        def words(self, count: int) -> np.ndarray:
+            self.calls += 1
+            return np.full(count, 0xFFFF if self.calls <= 2 else 2, dtype=np.uint16)
+
+    source = Twice()
+    assert sampler.draw(1, source)[0] > 0
+    assert source.calls == 4, "minus zero must be drawn again, magnitude and sign"
+
+
+def test_every_tie_is_resolved_by_more_bits():
+    """Words equal to the thresholds leave every digit to the bits that follow."""
+    sampler = DiscreteLaplace(17)
+    heads = sampler._thresholds[:MAGNITUDE_BITS]
+    assert sampler.draw(1, Scripted(heads, 1, (1 << 64) - 1))[0] == 0
+    assert sampler.draw(1, Scripted(heads, 1, 0))[0] == SATURATED - 1
+
+
+@pytest.mark.parametrize("log2_scale", [-1, 21])
+def test_a_scale_outside_the_proof_is_refused(log2_scale):
+    with pytest.raises(ValueError, match="log2_scale"):
+        DiscreteLaplace(log2_scale)

@@ -1,0 +1,38 @@
+from fractions import Fraction
+from functools import partial
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offaxis.sampling.enclosure import digits, exp_minus, logistic_minus
+
+arguments = st.fractions(min_value=Fraction(1, 10**6), max_value=200, max_denominator=10**6)
+precisions = st.integers(min_value=1, max_value=300)
+
+
+def true_value(function, x, bits):
+    with mpmath.workprec(bits + 600):
+        value = function(mpmath.mpf(x.numerator) / x.denominator)
+        return int(mpmath.floor(value * mpmath.mpf(2) ** bits))
+
+
+@given(arguments, precisions)
+def test_the_enclosure_of_exp_holds_and_is_tight(x, bits):
+    low, high = exp_minus(x, bits)
+    exact = true_value(lambda v: mpmath.exp(-v), x, bits)
+    assert low <= exact <= high
+    assert high - low <= 2
+
+
+@given(arguments, precisions)
+def test_digits_of_the_logistic_are_certain(x, bits):
+    exact = true_value(lambda v: 1 / (1 + mpmath.exp(v)), x, bits)
+    assert digits(partial(logistic_minus, x), bits) == exact
+
+
+@pytest.mark.parametrize("x", [Fraction(1), Fraction(1, 1 << 17), Fraction(128)])
+def test_more_digits_extend_fewer(x):
+    enclose = partial(exp_minus, x)
+    assert digits(enclose, 256) >> 128 == digits(enclose, 128)

@@ -1,0 +1,34 @@
+"""Statistical checks with a stated false-alarm rate.
+
+ALPHA is the probability with which one check fails although the code is right. About a hundred
+checks run in the suite, a few of them on unseeded exact reports, so a run of `make test` raises a
+false alarm about once in ten thousand. Every test that uses a check also shows a broken twin to
+the same check and requires it to be caught, with ALPHA as the threshold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+ALPHA = 1e-6
+
+
+def mean_p_value(samples: np.ndarray, expected: np.ndarray | float) -> float:
+    """Two-sided z-test that the columns of ``samples`` have the expected means (Bonferroni)."""
+    samples = np.asarray(samples, dtype=float).reshape(len(samples), -1)
+    error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+    z = np.abs(samples.mean(axis=0) - np.broadcast_to(expected, samples.shape[1])) / error
+    return float(min(1.0, samples.shape[1] * 2 * stats.norm.sf(z.max())))
+
+
+def law_p_value(samples: np.ndarray, cdf: object) -> float:
+    """Kolmogorov–Smirnov test against a continuous law."""
+    return float(stats.kstest(samples, cdf).pvalue)
+
+
+def counts_p_value(observed: np.ndarray, probabilities: np.ndarray) -> float:
+    """χ² test of counts against probabilities; the cells must hold the whole mass."""
+    expected = observed.sum() * probabilities
+    assert expected.min() > 5, "cells too small for the χ² law"
+    return float(stats.chisquare(observed, expected).pvalue)

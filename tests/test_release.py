@@ -1,0 +1,211 @@
+"""The whole walk: fit, privatize, decode; and everything that must be refused on the way."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.decoding import IdentityDecoder, LinearDecoder
+from offaxis.encoding import AffineEncoder, IdentityEncoder
+from offaxis.errors import BiasedDecoder, ExactFormUnavailable, InvalidInput
+from offaxis.randomizers import Laplace
+from offaxis.sampling.entropy import Entropy
+from tests.statistics import ALPHA, mean_p_value
+
+
+def test_one_vector_gives_bytes_and_a_batch_a_list(release):
+    one = release.privatize(np.zeros(6))
+    many = release.privatize(np.zeros((3, 6)))
+    assert isinstance(one, bytes)
+    assert [type(report) for report in many] == [bytes] * 3
+    assert release.decode(one).shape == (6,)
+    assert release.decode(many).shape == (3, 6)
+    assert release.decode_mean(many).shape == (6,)
+
+
+def test_no_seed_reaches_a_report(release, monkeypatch):
+    assert list(inspect.signature(release.privatize).parameters) == ["vectors"]
+    z = np.ones(6)
+    reports = set()
+    for _ in range(5):
+        np.random.seed(0)  # noqa: NPY002  (the point: a global seed changes nothing)
+        reports.add(release.privatize(z))
+    assert len(reports) == 5
+
+
+def test_equal_vectors_in_a_batch_get_independent_noise(release):
+    assert len(set(release.privatize(np.ones((200, 6))))) == 200
+
+
+def test_batches_larger_than_a_chunk_keep_their_order(public):
+    release = offaxis.fit(None, public, epsilon=1000, reshaping="none", percentile=100)
+    Z = np.tile(public, (18, 1))
+    decoded = release.decode(release.privatize(Z))
+    assert decoded.shape == Z.shape
+    assert np.abs(decoded - Z).mean() < 0.1 * np.abs(Z).mean()
+
+
+@pytest.mark.parametrize("size", [0.0, 5e-324, 1e-200, 1e200, 1.7e308])
+def test_zero_tiny_and_huge_vectors_are_valid(release, size):
+    z = np.full(6, size)
+    assert np.isfinite(release.decode(release.privatize(z))).all()
+    assert np.isfinite(release.simulate(z, np.random.default_rng(0))).all()
+
+
+@pytest.mark.parametrize(
+    "bad", [np.full(6, np.nan), np.full(6, np.inf), np.ones(5), np.ones((0, 6)), ["a"] * 6, None]
+)
+def test_bad_vectors_release_nothing(release, bad, monkeypatch):
+    monkeypatch.setattr(Laplace, "report", lambda *_: pytest.fail("reached the randomizer"))
+    with pytest.raises(InvalidInput):
+        release.privatize(bad)
+
+
+def test_one_bad_vector_stops_the_whole_batch(release):
+    Z = np.zeros((3, 6))
+    Z[2, 5] = np.nan
+    with pytest.raises(InvalidInput, match=r"\(2, 5\)"):
+        release.privatize(Z)
+
+
+def test_the_mean_of_many_reports_is_the_mean_of_the_vectors(head, public):
+    release = offaxis.fit(head, public, epsilon=8, percentile=100, lambda_max=4)
+    Z = np.tile(public, (60, 1))
+    reports = release.privatize(Z)
+    decoded = release.decode(reports)
+    assert np.allclose(release.decode_mean(reports), decoded.mean(axis=0))
+    assert mean_p_value(decoded, Z.mean(axis=0)) > ALPHA
+    assert mean_p_value(decoded + 0.5, Z.mean(axis=0)) < ALPHA
+
+
+@pytest.mark.parametrize("name", ["gaussian", "privunit2", "privunitg", "privunitg-sphere"])
+def test_without_an_exact_form_nothing_is_released(head, public, name):
+    delta = 1e-5 if name == "gaussian" else None
+    release = offaxis.fit(head, public, epsilon=2, randomizer=name, delta=delta)
+    with pytest.raises(ExactFormUnavailable, match="exact form not available yet"):
+        release.privatize(public[0])
+    assert release.simulate(public, np.random.default_rng(0)).shape == public.shape
+
+
+@dataclass(frozen=True)
+class Shrinking:
+    """A decoder that trades bias for error, as later ones will."""
+
+    kind: ClassVar[str] = "shrinking"
+    dim: int = 6
+    unbiased: bool = False
+
+    @property
+    def input_dim(self):
+        return self.dim
+
+    @property
+    def output_dim(self):
+        return self.dim
+
+    def decode(self, observations):
+        return 0.5 * observations
+
+    def tensors(self):
+        return {}
+
+
+def test_a_mean_refuses_a_biased_decoder_or_uses_the_mean_decoder(release):
+    reports = release.privatize(np.ones((20, 6)))
+    biased = replace(release, decoder=Shrinking())
+    object.__setattr__(biased, "hash", release.hash)
+    assert biased.decode(reports).shape == (20, 6)
+    with pytest.raises(BiasedDecoder, match="decoder"):
+        biased.decode_mean(reports)
+    mended = replace(biased, mean_decoder=release.decoder)
+    object.__setattr__(mended, "hash", release.hash)
+    assert np.allclose(mended.decode_mean(reports), release.decode_mean(reports))
+
+
+def test_a_mean_refuses_a_biased_randomizer(head, public):
+    release = offaxis.fit(head, public, epsilon=2, randomizer="privunit2")
+    with pytest.raises(BiasedDecoder, match="privunit2"):
+        release.decode_mean([b"OX"])
+
+
+def test_the_seams_carry_a_map_of_lower_rank(release, public):
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((2, 6))
+    low = offaxis.Release(
+        AffineEncoder(matrix, public.mean(axis=0)),
+        Laplace(2, 3.0, 4),
+        LinearDecoder(np.linalg.pinv(matrix), public.mean(axis=0)),
+        release.provenance,
+    )
+    assert low.report_size == 12 + 6
+    assert low.decode(low.privatize(public)).shape == public.shape
+
+
+def test_parts_that_do_not_fit_are_refused(release):
+    with pytest.raises(InvalidInput, match="do not fit"):
+        replace(release, decoder=IdentityDecoder(5))
+    with pytest.raises(InvalidInput, match="do not fit"):
+        replace(release, encoder=IdentityEncoder(5))
+    with pytest.raises(InvalidInput, match="do not fit"):
+        replace(release, mean_decoder=IdentityDecoder(5))
+
+
+def test_the_guarantee_is_data(release):
+    guarantee = release.guarantee
+    assert guarantee.epsilon == Fraction(3)
+    assert guarantee.pure
+    assert guarantee.unit == "item"
+    assert any("public" in text for text in guarantee.assumptions)
+
+
+def test_the_guarantee_does_not_depend_on_the_map(head, public):
+    plain = offaxis.fit(None, public, epsilon=0.1, reshaping="none")
+    shaped = offaxis.fit(head, public, epsilon=0.1, unit="user")
+    assert plain.guarantee.epsilon == shaped.guarantee.epsilon == Fraction(1, 10)
+    assert shaped.guarantee.unit == "user"
+
+
+def test_a_release_is_known_by_its_content(head, public, release):
+    again = offaxis.fit(head, public, epsilon=3)
+    assert again == release
+    assert hash(again) == hash(release)
+    assert offaxis.fit(head, public, epsilon=3.5) != release
+    assert release != "release"
+
+
+def test_simulation_repeats_by_seed_whatever_the_number_of_cores(release, public, monkeypatch):
+    from offaxis.sampling import parallel
+
+    monkeypatch.setattr(parallel, "_CHUNK_NUMBERS", 600)
+    first = release.simulate(public, np.random.default_rng(5))
+    monkeypatch.setattr(parallel.os, "cpu_count", lambda: 1)
+    assert np.array_equal(first, release.simulate(public, np.random.default_rng(5)))
+    assert not np.array_equal(first, release.simulate(public, np.random.default_rng(6)))
+
+
+def test_exact_and_simulated_reports_have_the_same_law(release):
+    """Second moments of both faces after decoding; the twin has two percent less noise."""
+    Z = np.ones((60_000, 6))
+    simulated = release.simulate(Z, np.random.default_rng(9))
+    exact = release.decode(release.privatize(Z))
+    centre = simulated.mean(axis=0)
+    spread = ((simulated - centre) ** 2).mean(axis=0)
+    error = ((simulated - centre) ** 2).std(axis=0) / np.sqrt(len(Z)) * np.sqrt(2)
+    assert (np.abs(((exact - centre) ** 2).mean(axis=0) - spread) < 6 * error).all()
+    twin = centre + 0.96 * (exact - centre)
+    assert (np.abs(((twin - centre) ** 2).mean(axis=0) - spread) > 6 * error).any()
+
+
+def test_randomness_failure_stops_the_release(release, monkeypatch):
+    def broken(self):
+        raise offaxis.OffaxisError("no randomness")
+
+    monkeypatch.setattr(Entropy, "_rekey", broken)
+    with pytest.raises(offaxis.OffaxisError, match="no randomness"):
+        release.privatize(np.zeros(6))

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offaxis.errors import InvalidReport
+from offaxis.reports import HEADER_SIZE, header, read_reports, write_reports
+
+
+def test_the_header_is_as_documented(release):
+    report = release.privatize(np.zeros(6))
+    assert HEADER_SIZE == 12
+    assert report[:4] == b"OX\x01\x01"
+    assert report[4:12].hex() == release.hash[:16]
+    assert header(1, release.hash) == report[:12]
+
+
+def test_every_report_of_a_release_has_the_same_size(release):
+    rng = np.random.default_rng(0)
+    Z = np.concatenate([np.zeros((1, 6)), np.full((1, 6), 1e300), rng.standard_normal((50, 6))])
+    assert {len(report) for report in release.privatize(Z)} == {release.report_size}
+    assert release.report_size == 12 + 3 * 6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: b"", "magic"),
+        (lambda r: r[:5], "magic"),
+        (lambda r: b"XX" + r[2:], "magic"),
+        (lambda r: r[:2] + b"\x02" + r[3:], "version 2"),
+        (lambda r: r[:3] + b"\x09" + r[4:], "randomizer id 9"),
+        (lambda r: r[:4] + bytes(8) + r[12:], "belongs to release 0000"),
+        (lambda r: r[:-1], "29 bytes"),
+        (lambda r: r + b"\0", "31 bytes"),
+        (lambda r: r[:12] + bytes(18), "no client"),
+    ],
+)
+def test_a_malformed_report_is_refused(release, change, message):
+    report = release.privatize(np.zeros(6))
+    with pytest.raises(InvalidReport, match=message):
+        release.decode(change(report))
+    with pytest.raises(InvalidReport, match="report 1|no client"):
+        release.decode([report, change(report)])
+
+
+@given(st.binary(max_size=64))
+def test_no_bytes_crash_the_decoder(release, blob):
+    with pytest.raises(InvalidReport):
+        release.decode(blob)
+
+
+@given(st.binary(min_size=18, max_size=18))
+def test_any_payload_of_the_right_size_decodes_or_is_refused(release, payload):
+    report = header(1, release.hash) + payload
+    try:
+        decoded = release.decode(report)
+    except InvalidReport:
+        return
+    assert decoded.shape == (6,)
+    assert np.isfinite(decoded).all()
+
+
+@pytest.mark.parametrize(
+    "thing", [np.zeros((3, 6)), [np.zeros(6)], ["OX"], 5, None, [bytearray(30)], []]
+)
+def test_nothing_but_bytes_is_a_report(release, thing):
+    with pytest.raises(InvalidReport):
+        release.decode(thing)
+    with pytest.raises(InvalidReport):
+        release.decode_mean(thing)
+
+
+def test_simulated_vectors_are_not_reports(release):
+    simulated = release.simulate(np.zeros((3, 6)), np.random.default_rng(0))
+    with pytest.raises(InvalidReport, match="simulated"):
+        release.decode(simulated)
+
+
+def test_a_file_of_reports_comes_back(release, tmp_path):
+    reports = release.privatize(np.ones((5, 6)))
+    write_reports(tmp_path / "x.reports", reports)
+    assert read_reports(tmp_path / "x.reports", release.report_size) == reports
+
+
+@pytest.mark.parametrize("size", [0, 29, 61])
+def test_a_cut_file_of_reports_is_refused(release, tmp_path, size):
+    (tmp_path / "x.reports").write_bytes(bytes(size))
+    with pytest.raises(InvalidReport, match="no whole number"):
+        read_reports(tmp_path / "x.reports", release.report_size)

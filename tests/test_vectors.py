@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+import torch
+
+from offaxis.errors import InvalidInput
+from offaxis.vectors import as_batch
+
+
+@pytest.mark.parametrize(
+    "value", [[1.0, 2.0], np.array([1, 2]), np.float32([1, 2]), torch.tensor([1.0, 2.0])]
+)
+def test_one_vector_of_any_kind_becomes_a_float64_row(value):
+    batch, single = as_batch(value, 2)
+    assert single
+    assert batch.dtype == np.float64
+    assert batch.tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1.0, float("nan")], r"nan at index \(0, 1\)"),
+        ([[1.0, 2.0], [float("inf"), 0.0]], r"inf at index \(1, 0\)"),
+        ([-float("inf"), 0.0], "finite"),
+        ([1.0, 2.0, 3.0], "dimension 2, got 3"),
+        (np.ones((0, 2)), "empty"),
+        (np.ones((1, 1, 2)), "shape"),
+        (["a", "b"], "real numbers"),
+        (np.array([1 + 1j, 2]), "real numbers"),
+        (np.array([True, False]), "real numbers"),
+        (np.array([object(), 1]), "real numbers"),
+        (3.0, "shape"),
+    ],
+)
+def test_bad_input_names_the_value_and_the_fix(value, message):
+    with pytest.raises(InvalidInput, match=message):
+        as_batch(value, 2)
+
+
+def test_the_largest_finite_numbers_are_accepted():
+    top = np.finfo(float).max
+    assert as_batch([top, -top], 2)[0].tolist() == [[top, -top]]
