@@ -42,6 +42,7 @@ from offaxis.randomizers import parameters, rebuild
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
+METADATA_KEY: Final = "offaxis"
 LARGEST_FILE: Final = 1 << 30
 LARGEST_HEADER: Final = 1 << 20
 Tensors = dict[str, Vectors]
@@ -116,7 +117,8 @@ def content_hash(release: Release) -> str:
 
 def to_bytes(release: Release) -> bytes:
     """Return the release as the content of a file."""
-    metadata = {"manifest": manifest_of(release).canonical(), "sha256": release.hash}
+    # One entry only: safetensors does not keep the order of several.
+    metadata = {METADATA_KEY: f"{release.hash}\n{manifest_of(release).canonical()}"}
     blob: bytes = serialize(_tensors(release), metadata=metadata)
     return blob
 
@@ -191,11 +193,12 @@ def _metadata(blob: bytes) -> tuple[str, str]:
         metadata = parse_json(blob[8 : 8 + size]).get("__metadata__")
     except (ValueError, AttributeError, RecursionError):
         raise InvalidRelease("the file is not a release: its header is not JSON") from None
-    if not isinstance(metadata, dict) or set(metadata) != {"manifest", "sha256"}:
+    if not isinstance(metadata, dict) or set(metadata) != {METADATA_KEY}:
         raise InvalidRelease("this is not an offaxis release: it has no manifest")
-    if not all(isinstance(value, str) for value in metadata.values()):
-        raise InvalidRelease("the manifest is not a text")
-    return metadata["manifest"], metadata["sha256"]
+    claimed_hash, newline, manifest = str(metadata[METADATA_KEY]).partition("\n")
+    if not newline:
+        raise InvalidRelease("this is not an offaxis release: its manifest is incomplete")
+    return manifest, claimed_hash
 
 
 def _read_tensors(blob: bytes) -> Tensors:

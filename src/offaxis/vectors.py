@@ -1,8 +1,8 @@
-"""Checking vectors at the door: what comes in is finite, of the right shape, and float64."""
+"""Batches of vectors: checked at the door, and the few row-wise operations everybody needs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,3 +57,16 @@ def as_batch(value: Any, dim: int | None, name: str = "vectors") -> tuple[Vector
         raise InvalidInput(f"{name} must not be empty, got shape {array.shape}")
     check_finite(batch, name)
     return batch, single
+
+
+def row_dots(A: Vectors, B: Vectors) -> Vectors:
+    """Return ⟨A_i, B_i⟩ for every row i."""
+    dots: Vectors = np.einsum("ij,ij->i", A, B)
+    return dots
+
+
+def row_norms(W: Vectors, order: Literal[1, 2]) -> Vectors:
+    """Return the ℓ1 or ℓ2 norm of every row."""
+    with np.errstate(over="ignore"):
+        norms: Vectors = np.abs(W).sum(axis=1) if order == 1 else np.sqrt(row_dots(W, W))
+    return norms

@@ -17,9 +17,7 @@ any_float = st.floats(allow_nan=False, allow_infinity=False, width=64)
 def test_every_finite_vector_has_a_finite_encoding(Z, size):
     """Otherwise whether a client fails to answer would tell something about its vector."""
     rng = np.random.default_rng(0)
-    encoder = AffineEncoder(
-        rng.uniform(-1, 1, (2, 4)) * size, np.array([size, -size, 0.0, 1.0])
-    )
+    encoder = AffineEncoder(rng.uniform(-1, 1, (2, 4)) * size, np.array([size, -size, 0.0, 1.0]))
     assert np.isfinite(encoder.encode(Z)).all()
     assert np.isfinite(IdentityEncoder(4).encode(Z)).all()
 

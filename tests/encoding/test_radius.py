@@ -28,8 +28,9 @@ def test_long_streams_are_counted_within_their_stated_error(monkeypatch, fractio
     for part in np.array_split(values, 37):
         stream.add(part)
     assert stream._kept == []
-    low, high = np.quantile(values, [fraction], method="lower"), np.quantile(
-        values, [fraction], method="higher"
+    low, high = (
+        np.quantile(values, [fraction], method="lower"),
+        np.quantile(values, [fraction], method="higher"),
     )
     found = stream.quantile(fraction)
     assert low[0] * (1 - 2**-12) <= found <= high[0] * (1 + 2**-12)
@@ -52,6 +53,4 @@ def test_a_bad_percentile_is_named(public, percentile):
 
 def test_public_vectors_without_spread_are_refused():
     with pytest.raises(InvalidInput, match="zero"):
-        public_radius(
-            IdentityEncoder(2), PublicVectors(np.zeros((20, 2))), order=1, percentile=90
-        )
+        public_radius(IdentityEncoder(2), PublicVectors(np.zeros((20, 2))), order=1, percentile=90)

@@ -29,7 +29,7 @@ def leave_one_out_error(penalty: float, vectors: np.ndarray, targets: np.ndarray
 
 def test_noiseless_targets_give_their_own_weights() -> None:
     task = linear_task(X, X @ TRUE.T + 7)
-    np.testing.assert_allclose(task.weights[0], TRUE, rtol=1e-3)
+    np.testing.assert_allclose(task.weights[0], TRUE, atol=1e-3)
     np.testing.assert_allclose(task.outputs(X), X @ TRUE.T + 7, rtol=1e-3)
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.domain import Ball, Box, Sphere, check_dim, check_radius, row_norms
+from offaxis.randomizers.domain import Ball, Box, Sphere, check_dim, check_radius
+from offaxis.vectors import row_norms
 
 any_float = st.floats(allow_nan=False, allow_infinity=False, width=64)
 batches = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 7)), elements=any_float)

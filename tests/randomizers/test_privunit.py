@@ -85,9 +85,9 @@ def direction_mean(e, g, dim):
         return mpmath.expm1(e) * mass / (mpmath.expm1(e) * mass + 1)
     m, a = mpmath.mpf(dim), g * g / 2
     half = mpmath.mpf(1) / 2
-    expectation = (
-        mpmath.gamma(m / 2 + half) / mpmath.gamma(m / 2) * a ** (m / 2)
-    ) * mpmath.hyperu(m / 2 + half, m / 2 + 1, a)
+    expectation = (mpmath.gamma(m / 2 + half) / mpmath.gamma(m / 2) * a ** (m / 2)) * mpmath.hyperu(
+        m / 2 + half, m / 2 + 1, a
+    )
     density = mpmath.gamma(m / 2) / (mpmath.sqrt(mpmath.pi) * mpmath.gamma((m - 1) / 2))
     return g * mpmath.sqrt(2 * mpmath.pi) * density / (m - 1) * expectation
 

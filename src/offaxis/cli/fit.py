@@ -85,7 +85,9 @@ def fit(
     check_output(out, locate(public)[0], *([Path(model)] if model else []))
     task = load_model(model) if model and reshaping == "jacobian" else None
     vectors = read_array(public)
-    with counting("measuring the public vectors", len(vectors)) as advance:
+    # Without a model there is nothing to measure, and fitting does not count its steps.
+    steps = len(vectors) if task else None
+    with counting("measuring the public vectors", steps) as advance:
         release = fit_release(
             task,
             vectors,

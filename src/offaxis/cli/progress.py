@@ -9,8 +9,8 @@ from contextlib import contextmanager
 Advance = Callable[[int], None]
 """Called with the number of steps just finished."""
 
-Move = Callable[[str, int, int], None]
-"""Called with a label, the steps finished so far and the steps in all."""
+Move = Callable[[str, int, int | None], None]
+"""Called with a label, the steps finished so far and the steps in all, if known."""
 
 
 @contextmanager
@@ -32,15 +32,15 @@ def moving(label: str) -> Iterator[Move]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(label, total=None)
 
-        def move(name: str, done: int, total: int) -> None:
+        def move(name: str, done: int, total: int | None) -> None:
             bars.update(task, description=name, completed=done, total=total)
 
         yield move
 
 
 @contextmanager
-def counting(label: str, total: int) -> Iterator[Advance]:
-    """Show a bar of ``total`` steps."""
+def counting(label: str, total: int | None) -> Iterator[Advance]:
+    """Show a bar of ``total`` steps, or one that only moves if nobody knows how many there are."""
     done = 0
     with moving(label) as move:
 

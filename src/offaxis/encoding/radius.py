@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from offaxis.encoding.encoder import Encoder
 from offaxis.errors import InvalidInput
 from offaxis.geometry.public import PublicVectors
-from offaxis.randomizers.domain import row_norms
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, row_norms
 
 _ROWS = 8192
 _KEPT = 1 << 20

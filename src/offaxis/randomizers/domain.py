@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
-
-Vectors = NDArray[np.float64]
+from offaxis.vectors import Vectors, row_norms
 
 RADIUS_RANGE = (1e-100, 1e100)
 """Radii outside this range could overflow float64 inside an encoder; none is ever useful."""
@@ -34,19 +32,6 @@ def check_dim(dim: int) -> int:
     if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
         raise InvalidInput(f"dim must be a positive integer, got dim={dim!r}")
     return int(dim)
-
-
-def row_dots(A: Vectors, B: Vectors) -> Vectors:
-    """Return ⟨A_i, B_i⟩ for every row i."""
-    dots: Vectors = np.einsum("ij,ij->i", A, B)
-    return dots
-
-
-def row_norms(W: Vectors, order: Literal[1, 2]) -> Vectors:
-    """Return the ℓ1 or ℓ2 norm of every row."""
-    with np.errstate(over="ignore"):
-        norms: Vectors = np.abs(W).sum(axis=1) if order == 1 else np.sqrt(row_dots(W, W))
-    return norms
 
 
 def _safe_rescale(W: Vectors) -> tuple[Vectors, Vectors]:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from offaxis.privacy.guarantee import Guarantee, exact_delta, exact_epsilon
 from offaxis.randomizers.base import SimulatedOnly
-from offaxis.randomizers.domain import Ball, Vectors, check_dim, check_radius, row_dots
+from offaxis.randomizers.domain import Ball, check_dim, check_radius
 from offaxis.randomizers.gaussian_calibration import noise_scale
+from offaxis.vectors import Vectors, row_dots
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
 from offaxis.randomizers.base import require_entropy
-from offaxis.randomizers.domain import Ball, Vectors, check_dim, check_radius, row_norms
+from offaxis.randomizers.domain import Ball, check_dim, check_radius
 from offaxis.randomizers.lattice import onto_l1_lattice
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.simulation import add_laplace
+from offaxis.vectors import Vectors, row_norms
 
 BYTES_PER_COORDINATE: Final = 3
 LARGEST: Final = (1 << 23) - 1

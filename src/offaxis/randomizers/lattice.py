@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.randomizers.domain import Ball, Vectors
+from offaxis.randomizers.domain import Ball
+from offaxis.vectors import Vectors
 
 
 def onto_l1_lattice(W: Vectors, radius: float, bound: int) -> NDArray[np.int32]:

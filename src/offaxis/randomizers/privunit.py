@@ -20,7 +20,7 @@ from scipy.special import betaincinv, gammaincc, ndtri
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee, exact_epsilon
 from offaxis.randomizers.base import SimulatedOnly
-from offaxis.randomizers.domain import Sphere, Vectors, check_dim, check_radius, row_dots, row_norms
+from offaxis.randomizers.domain import Sphere, check_dim, check_radius
 from offaxis.randomizers.privunit_calibration import (
     Cap,
     gaussian_cap,
@@ -28,6 +28,7 @@ from offaxis.randomizers.privunit_calibration import (
     sphere_cap,
 )
 from offaxis.sampling.simulation import gaussian_towards, towards
+from offaxis.vectors import Vectors, row_dots, row_norms
 
 
 @dataclass(frozen=True)

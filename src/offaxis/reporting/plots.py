@@ -33,7 +33,8 @@ def accuracy_curves(
     epsilons = sorted({row.epsilon for row in rows if row.randomizer == randomizer})
     with canvas(4.0, 2.65) as (figure, axes):
         for level, text, above in ((clean, "without privacy", True), (chance, "guessing", False)):
-            axes.axhline(100 * level, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+            ends_at = [0, max(epsilons)]
+            axes.plot(ends_at, [100 * level] * 2, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
             axes.annotate(
                 text,
                 (epsilons[0], 100 * level),
@@ -123,7 +124,7 @@ def noise_panel(cloud: Cloud, name: str, label: str) -> str:
     with canvas(3.2, 3.1) as (figure, axes):
         # One fixed frame, so that panels side by side line up.
         figure.set_layout_engine("none")
-        axes.set_position((0.165, 0.135, 0.815, 0.845))
+        axes.set_position((0.17, 0.135, 0.81, 0.845))
         axes.grid(visible=False)
         axes.axvspan(*cloud.same, color=SAME, linewidth=0, zorder=0)
         own, *behind = cloud.outlines
@@ -138,7 +139,8 @@ def noise_panel(cloud: Cloud, name: str, label: str) -> str:
         axes.set_ylabel("the task ignores this way")
         axes.set_xlim(cloud.anchor[0] - cloud.reach, cloud.anchor[0] + cloud.reach)
         axes.set_ylim(cloud.anchor[1] - cloud.reach, cloud.anchor[1] + cloud.reach)
-        axes.locator_params(nbins=5)
+        axes.locator_params(nbins=5, integer=True)
+        axes.yaxis.set_label_coords(-0.125, 0.5)
         for side in ("top", "right"):
             axes.spines[side].set_visible(True)
         axes.tick_params(length=0)

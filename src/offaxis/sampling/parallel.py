@@ -9,10 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-Vectors = NDArray[np.float64]
+from offaxis.vectors import Vectors
 
 _CHUNK_NUMBERS = 1 << 16
 """A chunk holds about this many numbers (512 KiB), so that its work stays in the cache."""

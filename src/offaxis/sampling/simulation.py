@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vectors = NDArray[np.float64]
+from offaxis.vectors import Vectors, row_dots
 
 
 def add_laplace(W: Vectors, scale: float, rng: np.random.Generator) -> Vectors:
@@ -27,9 +26,9 @@ def add_laplace(W: Vectors, scale: float, rng: np.random.Generator) -> Vectors:
 def towards(u: Vectors, t: Vectors, length: float, rng: np.random.Generator) -> Vectors:
     """Return uniformly random v with ‖v‖ = length and ⟨v, u⟩ = length·t; unit rows u, dim >= 2."""
     x = rng.standard_normal(u.shape)
-    along = np.einsum("ij,ij->i", x, u)
+    along = row_dots(x, u)
     # x − along·u is the part of x across u; its length follows from Pythagoras.
-    across2 = np.maximum(np.einsum("ij,ij->i", x, x) - along * along, np.finfo(float).tiny)
+    across2 = np.maximum(row_dots(x, x) - along * along, np.finfo(float).tiny)
     share = length * np.sqrt(np.maximum(1.0 - t * t, 0.0) / across2)
     x *= share[:, None]
     x += (length * t - share * along)[:, None] * u
@@ -39,5 +38,5 @@ def towards(u: Vectors, t: Vectors, length: float, rng: np.random.Generator) -> 
 def gaussian_towards(u: Vectors, t: Vectors, rng: np.random.Generator) -> Vectors:
     """Return Gaussian vectors conditioned on ⟨v, u⟩ = t, for unit rows u."""
     x = rng.standard_normal(u.shape)
-    x += (t - np.einsum("ij,ij->i", x, u))[:, None] * u
+    x += (t - row_dots(x, u))[:, None] * u
     return x

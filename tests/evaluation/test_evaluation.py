@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.errors import InvalidInput
+from offaxis.evaluation import BUDGETS, evaluate, sweep
+
+
+@pytest.fixture(scope="module")
+def labels(head, public):
+    return head.outputs(public).argmax(1)
+
+
+def test_clean_scores_are_perfect_against_the_models_own_answers(release, head, public, labels):
+    result = evaluate(release, head, public, labels, seeds=2)
+    assert result.clean == {"output_rmse": 0.0, "agreement": 1.0, "accuracy": 1.0}
+    assert result.runs["accuracy"].shape == (2,)
+    assert result.mean("accuracy") < 1
+    assert result.std("accuracy") >= 0
+
+
+def test_a_seed_repeats_and_another_differs(release, head, public):
+    runs = [evaluate(release, head, public, seeds=2, seed=s).runs["output_rmse"] for s in (1, 1, 2)]
+    assert np.array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+
+
+def test_exact_reports_score_like_simulated_ones(release, head, public):
+    """Means over 8 runs of 500 vectors; the difference stays within five standard errors."""
+    exact = evaluate(release, head, public, seeds=8, exact=True)
+    simulated = evaluate(release, head, public, seeds=8)
+    error = np.hypot(exact.std("agreement"), simulated.std("agreement")) / np.sqrt(8)
+    assert abs(exact.mean("agreement") - simulated.mean("agreement")) < 5 * error + 1e-3
+
+
+def test_real_targets_give_an_rmse(release, head, public):
+    result = evaluate(release, head, public, head.outputs(public), seeds=1)
+    assert result.clean["rmse"] == 0
+    assert result.mean("rmse") == pytest.approx(result.mean("output_rmse"))
+
+
+def test_a_single_output_has_no_agreement(public):
+    weight = np.ones((1, 6))
+    release = offaxis.fit(weight, public, epsilon=1)
+    scores = evaluate(release, weight, public, (public.sum(1) > 0).astype(int), seeds=1)
+    assert "agreement" not in scores.runs
+    assert scores.clean["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "targets", [np.zeros(3, int), np.full(500, 3), np.full(500, -1), np.ones((500, 2)), ["a"] * 500]
+)
+def test_targets_that_do_not_fit_are_refused(release, head, public, targets):
+    with pytest.raises(InvalidInput):
+        evaluate(release, head, public, targets, seeds=1)
+
+
+def test_no_repetitions_are_refused(release, head, public):
+    with pytest.raises(InvalidInput, match="seeds"):
+        evaluate(release, head, public, seeds=0)
+
+
+def test_a_sweep_covers_every_cell_once(head, public, labels):
+    seen = []
+    rows = sweep(
+        head,
+        public,
+        public,
+        labels,
+        randomizers=["laplace", "gaussian"],
+        epsilons=[1, 5],
+        seeds=2,
+        progress=seen.append,
+        gauge=1,
+    )
+    assert len(rows) == 8
+    assert len({(r.randomizer, r.reshaping, r.epsilon) for r in rows}) == 8
+    assert sum(seen) == 16
+    assert len(BUDGETS) == 12

@@ -1,0 +1,192 @@
+"""The demo runs, its page stands alone, and the page says what was measured."""
+
+import csv
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.evaluation import Evaluation
+from offaxis.reporting import run_demo
+from offaxis.reporting.demo import RANDOMIZERS
+from offaxis.reporting.html import can_release
+from offaxis.reporting.names import TITLES
+from offaxis.reporting.result import ExactCheck
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+LOADERS = {"src", "srcset", "data", "poster", "action", "background", "cite", "manifest"}
+
+
+class Page(HTMLParser):
+    """Reads tags strictly: everything opened is closed, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.ids, self.attributes = [], [], [], []
+        self.cells, self.row, self.text = {}, None, None
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        found = dict(attrs)
+        self.ids += [found["id"]] if "id" in found else []
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.row = (found.get("data-randomizer"), found.get("data-reshaping"))
+        if tag == "td" and self.row and self.row[0]:
+            self.cells.setdefault(self.row, []).append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.row and self.row[0] and "td" in self.open:
+            self.cells[self.row][-1] += data
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    calls = []
+    out = tmp_path_factory.mktemp("demo") / "demo.html"
+    result = run_demo(out, seeds=2, epsilons=(1.0, 7.5), progress=lambda *call: calls.append(call))
+    return result, calls
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    parser = Page()
+    parser.feed(run[0].html.read_text(encoding="utf-8"))
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+def test_every_randomizer_is_swept_plain_and_reshaped(run):
+    table = run[0].table()
+    cells = {(row["randomizer"], row["reshaping"], row["epsilon"]) for row in table}
+    assert len(table) == len(cells) == 4 * 2 * 2
+    assert {row["randomizer"] for row in table} == set(RANDOMIZERS)
+    assert all(0 <= row["accuracy"] <= 1 and row["std"] >= 0 for row in table)
+
+
+def test_reshaping_helps_where_the_paper_says_so(run):
+    plain = run[0].cell("privunit2", "none", 7.5).mean("accuracy")
+    reshaped = run[0].cell("privunit2", "jacobian", 7.5).mean("accuracy")
+    assert plain + 0.15 < reshaped < run[0].clean
+
+
+def test_every_stage_of_the_progress_ends_complete(run):
+    last = {name: (done, total) for name, done, total in run[1]}
+    assert len(last) == 4
+    assert all(done == total for done, total in last.values())
+
+
+def test_the_page_loads_nothing(run, page):
+    text = run[0].html.read_text(encoding="utf-8")
+    assert "script" not in page.tags
+    assert not {"link", "img", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert not [entry for entry in page.attributes if entry[1] in LOADERS]
+    assert all(value.startswith("#") for _, name, value in page.attributes if name == "href")
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\((?!#)", text)
+    assert "default-src 'none'" in text
+
+
+def test_the_page_names_every_randomizer_and_its_promise(run):
+    text = run[0].html.read_text(encoding="utf-8")
+    assert all(TITLES[name] in text for name in RANDOMIZERS)
+    assert "ε = 7.5, pure" in text
+    assert "δ = 1e-05" in text
+    assert text.count("simulated only") == 3
+    assert run[0].release.hash in text
+
+
+def test_the_table_shows_the_measured_numbers(run, page):
+    for row in run[0].table():
+        cells = page.cells[TITLES[row["randomizer"]], row["reshaping"]]
+        shown = cells[run[0].epsilons.index(row["epsilon"])].replace(" best", "")
+        assert shown == f"{100 * row['accuracy']:.1f}±{100 * row['std']:.1f}"
+
+
+def test_the_page_is_accessible_in_outline(page):
+    assert ("html", "lang", "en") in page.attributes
+    assert page.tags.count("h1") == 1
+    assert len(page.ids) == len(set(page.ids))
+    svgs = page.tags.count("svg")
+    labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert svgs == len(labels) == 4 + 6 + 2
+    assert all(labels)
+    referred = {value for _, name, value in page.attributes if name == "aria-labelledby"}
+    assert referred <= set(page.ids)
+
+
+def test_figures_take_their_colours_from_the_page(run):
+    text = run[0].html.read_text(encoding="utf-8")
+    body = text[text.index("<body>") :]
+    assert "var(--reshaped)" in body
+    assert not re.search(r"(fill|stroke): #", body)
+
+
+def test_figures_refer_to_their_own_parts(page):
+    used = {
+        found
+        for _, name, value in page.attributes
+        if name in ("href", "clip-path")
+        for found in re.findall(r"#([\w.-]+)", value)
+    }
+    assert used
+    assert used <= set(page.ids)
+
+
+def test_the_csv_is_the_table(run, tmp_path):
+    run[0].save_csv(tmp_path / "demo.csv")
+    with (tmp_path / "demo.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["accuracy"]) for row in rows] == [r["accuracy"] for r in run[0].table()]
+
+
+def test_the_demo_release_can_release(run):
+    assert can_release(run[0].release)
+    assert run[0].release.guarantee.pure
+
+
+def test_one_repetition_gives_no_gap_and_a_wrong_simulation_a_large_one():
+    def evaluation(*values):
+        import numpy as np
+
+        return Evaluation({}, {"accuracy": np.array(values)})
+
+    assert ExactCheck("none", 1.0, evaluation(0.5), evaluation(0.6)).gap is None
+    broken = ExactCheck("none", 1.0, evaluation(0.50, 0.51, 0.49), evaluation(0.60, 0.61, 0.59))
+    assert broken.gap is not None
+    assert broken.gap > 10
+
+
+def test_a_directory_gets_the_page_under_its_usual_name(tmp_path):
+    result = run_demo(tmp_path, seeds=1, epsilons=(5.0,))
+    assert result.html == tmp_path / "offaxis-demo.html"
+    assert "no error estimate" in result.html.read_text(encoding="utf-8")
+
+
+def test_no_budget_is_an_error(tmp_path):
+    with pytest.raises(InvalidInput, match="at least one budget"):
+        run_demo(tmp_path / "demo.html", epsilons=())
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "jinja2"])
+def test_a_missing_extra_is_named_before_anything_is_computed(tmp_path, monkeypatch, module):
+    for name in [name for name in sys.modules if name.split(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    calls = []
+    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[report\]'"):
+        run_demo(tmp_path / "demo.html", progress=lambda *call: calls.append(call))
+    assert calls == []
+    assert not (tmp_path / "demo.html").exists()

@@ -1,0 +1,234 @@
+"""Release files: they come back exactly, and nothing else is believed."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import save as serialize
+
+import offaxis
+from offaxis.artifact import _hash, from_bytes, manifest_of, to_bytes
+from offaxis.decoding import IdentityDecoder
+from offaxis.errors import InvalidRelease
+from offaxis.manifest import canonical_json
+from offaxis.randomizers import NAMES
+
+
+def forge(release, change=None, tensors=None, rehash=True, text=None):
+    """Write a release file as an attacker with full knowledge of the format would."""
+    manifest = json.loads(manifest_of(release).canonical())
+    if change:
+        change(manifest)
+    body = text if text is not None else canonical_json(manifest)
+    arrays = {
+        "encoder.matrix": np.array(release.encoder.matrix),
+        "encoder.centre": np.array(release.encoder.centre),
+        "decoder.matrix": np.array(release.decoder.matrix),
+        "decoder.offset": np.array(release.decoder.offset),
+    }
+    arrays |= tensors or {}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    digest = _hash(body, arrays) if rehash else release.hash
+    return serialize(arrays, metadata={"offaxis": f"{digest}\n{body}"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", ["jacobian", "none"])
+def test_every_release_survives_its_file(head, public, tmp_path, name, shape):
+    delta = "1e-5" if name == "gaussian" else None
+    release = offaxis.fit(
+        head, public, epsilon=0.1, randomizer=name, delta=delta, reshaping=shape, unit="user"
+    )
+    release.save(tmp_path / "a.release")
+    again = offaxis.load(tmp_path / "a.release")
+    assert again == release
+    assert again.guarantee == release.guarantee
+    assert again.provenance == release.provenance
+    rng = [np.random.default_rng(0) for _ in range(2)]
+    assert np.array_equal(release.simulate(public, rng[0]), again.simulate(public, rng[1]))
+
+
+def test_reports_made_before_saving_decode_after_loading(release, public):
+    reports = release.privatize(public)
+    again = from_bytes(to_bytes(release))
+    assert np.array_equal(release.decode(reports), again.decode(reports))
+
+
+def test_a_mean_decoder_survives(release):
+    both = replace(release, mean_decoder=IdentityDecoder(6))
+    assert from_bytes(to_bytes(both)) == both
+    assert both != release
+
+
+def test_saving_is_deterministic_and_leaves_no_scraps(release, tmp_path):
+    release.save(tmp_path / "a.release")
+    first = (tmp_path / "a.release").read_bytes()
+    release.save(tmp_path / "a.release")
+    assert (tmp_path / "a.release").read_bytes() == first
+    assert [p.name for p in tmp_path.iterdir()] == ["a.release"]
+
+
+def test_a_pinned_hash_is_enforced(release, tmp_path):
+    release.save(tmp_path / "a.release")
+    assert offaxis.load(tmp_path / "a.release", expect=release.hash) == release
+    assert offaxis.load(tmp_path / "a.release", expect=f"sha256:{release.hash.upper()}") == release
+    with pytest.raises(InvalidRelease, match="expected"):
+        offaxis.load(tmp_path / "a.release", expect="0" * 64)
+
+
+def test_the_forger_can_write_a_valid_file(release):
+    """Otherwise the refusals below would prove nothing."""
+    assert from_bytes(forge(release)) == release
+
+
+@given(st.data())
+def test_every_truncation_is_refused(release, data):
+    blob = to_bytes(release)
+    cut = data.draw(st.integers(0, len(blob) - 1))
+    with pytest.raises(InvalidRelease):
+        from_bytes(blob[:cut])
+
+
+@given(st.data())
+def test_every_flipped_bit_is_refused(release, data):
+    blob = bytearray(to_bytes(release))
+    place = data.draw(st.integers(0, len(blob) - 1))
+    blob[place] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(InvalidRelease):
+        from_bytes(bytes(blob))
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_crash_the_loader(blob):
+    with pytest.raises(InvalidRelease):
+        from_bytes(blob)
+
+
+def test_trailing_bytes_are_refused(release):
+    with pytest.raises(InvalidRelease):
+        from_bytes(to_bytes(release) + b"\0" * 8)
+
+
+def parameter(name, value):
+    return lambda m: m["randomizer"]["parameters"].__setitem__(name, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m["guarantee"].update(epsilon="1"), "promises ε=1"),
+        (lambda m: m["guarantee"].update(delta="1/1000"), "promises"),
+        (lambda m: m["guarantee"].update(relation="removal"), "promises"),
+        (lambda m: m["guarantee"].update(unit="village"), "guarantee.unit"),
+        (parameter("epsilon", "4"), "promises ε=3"),
+        (parameter("epsilon", "3.0"), "canonical"),
+        (parameter("epsilon", "9" * 5000), "randomizer"),
+        (parameter("epsilon", 3), "wrong type"),
+        (parameter("log2_scale", 23), "log2_scale"),
+        (parameter("log2_scale", -5), "log2_scale"),
+        (parameter("radius", 1e300), "radius"),
+        (parameter("radius", 0.0), "radius"),
+        (parameter("dim", 7), "do not fit"),
+        (parameter("dim", 10**30), "."),
+        (parameter("seed", 7), "has parameters"),
+        (lambda m: m["randomizer"].update(kind="none"), "unknown randomizer"),
+        (lambda m: m["randomizer"].update(kind="gaussian"), "has parameters"),
+        (lambda m: m["encoder"].update(kind="pickle"), "unknown encoder"),
+        (lambda m: m["decoder"].update(kind="exec"), "unknown decoder"),
+        (lambda m: m["encoder"].update(input_dim=7), "other sizes"),
+        (lambda m: m["encoder"].update(input_dim=10**12), "encoder.input_dim"),
+        (lambda m: m.update(version=2), "version 2"),
+        (lambda m: m.update(version="1"), "version '1'"),
+        (lambda m: m.update(format="zip"), "not an offaxis release"),
+        (lambda m: m.update(extra=1), "extra"),
+        (lambda m: m.pop("provenance"), "provenance"),
+        (lambda m: m["provenance"]["public"].update(sha256="xyz"), "sha256"),
+        (lambda m: m["provenance"].update(statement="x" * 20_000), "statement"),
+    ],
+)
+def test_a_hostile_manifest_is_refused(release, change, message):
+    with pytest.raises(InvalidRelease, match=message):
+        from_bytes(forge(release, change))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"encoder.matrix": np.full((6, 6), np.nan)}, "finite"),
+        ({"encoder.matrix": np.full((6, 6), 1e200)}, "entries up to"),
+        ({"encoder.matrix": np.ones((6, 5))}, "centre"),
+        ({"encoder.matrix": np.ones((6, 6), dtype=np.float32)}, "F32"),
+        ({"encoder.matrix": np.ones(36)}, "map"),
+        ({"decoder.offset": np.array([np.inf] * 6)}, "finite"),
+        ({"decoder.offset": None}, "lacks the tensor"),
+        ({"hidden": np.ones(3)}, "unknown tensors"),
+    ],
+)
+def test_hostile_tensors_are_refused(release, tensors, message):
+    with pytest.raises(InvalidRelease, match=message):
+        from_bytes(forge(release, tensors=tensors))
+
+
+def test_an_altered_map_without_a_new_hash_is_refused(release):
+    moved = {"encoder.centre": np.array(release.encoder.centre) + 1}
+    with pytest.raises(InvalidRelease, match="altered"):
+        from_bytes(forge(release, tensors=moved, rehash=False))
+    assert from_bytes(forge(release, tensors=moved)).hash != release.hash
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text.replace('"version":1', '"version":1,"version":1'),
+        lambda text: text.replace(":", ": ", 1),
+        lambda text: text.replace('"version":1', '"version":1.0'),
+        lambda text: text[:-1],
+        lambda text: "[" * 100_000,
+        lambda text: "null",
+        lambda text: text.replace('"radius":', '"radius":NaN,"x":'),
+    ],
+)
+def test_only_the_canonical_text_is_accepted(release, spoil):
+    text = manifest_of(release).canonical()
+    with pytest.raises(InvalidRelease):
+        from_bytes(forge(release, text=spoil(text)))
+
+
+def test_a_lying_header_length_is_refused_without_reading_on(release):
+    blob = to_bytes(release)
+    for length in (0, 1 << 21, 1 << 62, len(blob)):
+        with pytest.raises(InvalidRelease):
+            from_bytes(struct.pack("<Q", length) + blob[8:])
+
+
+def test_other_safetensors_files_are_refused():
+    blob = serialize({"weight": np.ones(3)}, metadata={"format": "pt"})
+    with pytest.raises(InvalidRelease, match="no manifest"):
+        from_bytes(blob)
+    with pytest.raises(InvalidRelease, match="no manifest"):
+        from_bytes(serialize({"weight": np.ones(3)}))
+    with pytest.raises(InvalidRelease, match="incomplete"):
+        from_bytes(serialize({"weight": np.ones(3)}, metadata={"offaxis": "x"}))
+
+
+def test_unreadable_paths_are_clear_errors(release, tmp_path):
+    with pytest.raises(InvalidRelease, match="cannot read"):
+        offaxis.load(tmp_path / "missing.release")
+    with pytest.raises(InvalidRelease, match="cannot read"):
+        offaxis.load(tmp_path)
+    with pytest.raises(offaxis.OffaxisError, match="cannot write"):
+        release.save(tmp_path / "no" / "such" / "folder.release")
+
+
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "huge.release"
+    with path.open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    with pytest.raises(InvalidRelease, match="larger"):
+        offaxis.load(path)
