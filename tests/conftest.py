@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -25,7 +27,7 @@ def public() -> np.ndarray:
 def head() -> Layers:
     rng = np.random.default_rng(12)
     sizes = [DIM, 5, 4, 3]
-    weights = [rng.standard_normal((o, i)) for i, o in zip(sizes[:-1], sizes[1:], strict=True)]
+    weights = [rng.standard_normal((o, i)) for i, o in pairwise(sizes)]
     return Layers(weights, [rng.standard_normal(o) for o in sizes[1:]])
 
 

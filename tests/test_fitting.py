@@ -70,6 +70,13 @@ def test_a_measured_geometry_can_be_used_again(head, public):
     assert offaxis.fit(geometry, public, epsilon=1) == offaxis.fit(head, public, epsilon=1)
 
 
+def test_a_geometry_of_other_vectors_is_refused(head, public):
+    geometry = measure(head, PublicVectors(public))
+    for other in (public[:-1], public[:, :4]):
+        with pytest.raises(InvalidInput, match="other public vectors"):
+            offaxis.fit(geometry, other, epsilon=1)
+
+
 def test_provenance_says_which_public_data_and_model(head, public):
     release = offaxis.fit(head, public, epsilon=1, statement="open survey of 2024")
     origin = release.provenance

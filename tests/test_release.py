@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar
@@ -16,7 +18,7 @@ from offaxis.encoding import AffineEncoder, IdentityEncoder
 from offaxis.errors import BiasedDecoder, ExactFormUnavailable, InvalidInput
 from offaxis.randomizers import Laplace
 from offaxis.sampling.entropy import Entropy
-from tests.statistics import ALPHA, mean_p_value
+from tests.checks import ALPHA, mean_p_value
 
 
 def test_one_vector_gives_bytes_and_a_batch_a_list(release):
@@ -177,6 +179,13 @@ def test_a_release_is_known_by_its_content(head, public, release):
     assert hash(again) == hash(release)
     assert offaxis.fit(head, public, epsilon=3.5) != release
     assert release != "release"
+
+
+def test_a_release_travels_whole_and_frozen(release):
+    for again in (pickle.loads(pickle.dumps(release)), copy.deepcopy(release)):
+        assert again == release
+        with pytest.raises(ValueError, match="read-only"):
+            again.encoder.matrix[0, 0] = 1.0
 
 
 def test_simulation_repeats_by_seed_whatever_the_number_of_cores(release, public, monkeypatch):

@@ -42,7 +42,7 @@ def test_a_malformed_report_is_refused(release, change, message):
     report = release.privatize(np.zeros(6))
     with pytest.raises(InvalidReport, match=message):
         release.decode(change(report))
-    with pytest.raises(InvalidReport, match="report 1|no client"):
+    with pytest.raises(InvalidReport, match=r"report 1|no client"):
         release.decode([report, change(report)])
 
 

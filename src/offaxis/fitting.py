@@ -86,11 +86,7 @@ def fit(
         origin = Provenance(None, identify(vectors), settings, statement)
         encoder, decoder = IdentityEncoder(origin.public.dim), IdentityDecoder(origin.public.dim)
     elif reshaping == "jacobian":
-        geometry = (
-            model
-            if isinstance(model, Geometry)
-            else measure(as_task_model(model), vectors, progress)
-        )
+        geometry = _geometry(model, vectors, progress)
         p = float(order if gauge is None else gauge)
         shape = reshape(geometry, gauge=p, lambda_max=lambda_max, rank=rank)
         encoder, decoder = shape.encoder, LinearDecoder(shape.inverse, shape.centre)
@@ -103,3 +99,14 @@ def fit(
         randomizer, dim=encoder.output_dim, radius=radius, epsilon=epsilon, delta=delta
     )
     return Release(encoder, mechanism, decoder, origin, unit)
+
+
+def _geometry(model: Any, vectors: PublicVectors, progress: Progress | None) -> Geometry:
+    if not isinstance(model, Geometry):
+        return measure(as_task_model(model), vectors, progress)
+    if identify(vectors) != model.public:
+        raise InvalidInput(
+            "the geometry was measured on other public vectors than the ones given; "
+            "pass the same vectors, or the model itself"
+        )
+    return model

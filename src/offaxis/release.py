@@ -94,6 +94,12 @@ class Release:
         """Hash by content."""
         return hash(self.hash)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to other processes as a release file does: whole, checked and frozen."""
+        from offaxis.artifact import from_bytes, to_bytes
+
+        return from_bytes, (to_bytes(self),)
+
     @property
     def input_dim(self) -> int:
         """Dimension m of the vectors this release takes."""

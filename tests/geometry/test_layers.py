@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from offaxis.geometry.layers import ACTIVATIONS
 
 def network(activation: str, sizes: tuple[int, ...] = (4, 6, 3)) -> Layers:
     rng = np.random.default_rng(len(sizes))
-    weights = [rng.standard_normal((o, i)) for i, o in zip(sizes[:-1], sizes[1:], strict=True)]
+    weights = [rng.standard_normal((o, i)) for i, o in pairwise(sizes)]
     return Layers(weights, [rng.standard_normal(o) for o in sizes[1:]], activation=activation)
 
 

@@ -31,6 +31,7 @@ def test_a_one_way_iterator_is_refused():
         (np.ones(5), "batch"),
         (np.ones((0, 3)), "empty"),
         (np.ones((9, 3)), "at least 10"),
+        (np.full((20, 3), 0.1), "all equal"),
         (np.full((20, 3), np.nan), "finite"),
         (np.array([["a", "b"]] * 20), "real numbers"),
         (np.ones((20, 2), dtype=complex), "real numbers"),

@@ -12,7 +12,7 @@ from offaxis.errors import ExactFormUnavailable, InvalidInput
 from offaxis.randomizers.gaussian import Gaussian
 from offaxis.randomizers.gaussian_calibration import log_delta, noise_scale
 from offaxis.sampling.entropy import Entropy
-from tests.statistics import ALPHA, law_p_value, mean_p_value
+from tests.checks import ALPHA, law_p_value, mean_p_value
 
 GRID = [
     (epsilon, delta)

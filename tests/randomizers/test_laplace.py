@@ -13,7 +13,7 @@ from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.randomizers.laplace import LARGEST, Laplace, pack, unpack
 from offaxis.randomizers.lattice import onto_l1_lattice
 from offaxis.sampling.entropy import Entropy
-from tests.statistics import ALPHA, law_p_value, mean_p_value
+from tests.checks import ALPHA, law_p_value, mean_p_value
 
 epsilons = st.fractions(min_value=Fraction(1, 1000), max_value=50, max_denominator=10**4)
 

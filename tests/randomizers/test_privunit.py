@@ -18,7 +18,7 @@ from offaxis.randomizers.privunit_calibration import (
     sphere_cap,
 )
 from offaxis.sampling.entropy import Entropy
-from tests.statistics import ALPHA, law_p_value, mean_p_value
+from tests.checks import ALPHA, law_p_value, mean_p_value
 
 EPSILONS = ["0.001", "0.1", "1", "5", "10", "50"]
 DIMS = [2, 3, 4, 16, 64, 768, 10_000]

@@ -7,7 +7,7 @@ import pytest
 
 from offaxis.sampling.discrete_laplace import MAGNITUDE_BITS, SATURATED, DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
-from tests.statistics import ALPHA, counts_p_value
+from tests.checks import ALPHA, counts_p_value
 
 COUNT = 400_000
 

@@ -7,7 +7,7 @@ import pytest
 
 from offaxis.errors import EntropyFailure
 from offaxis.sampling.entropy import Entropy
-from tests.statistics import ALPHA, counts_p_value
+from tests.checks import ALPHA, counts_p_value
 
 
 def test_no_seed_can_be_given():

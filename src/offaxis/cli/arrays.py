@@ -66,35 +66,33 @@ def read_targets(source: str) -> Array:
 
 def _read_npy(path: Path, name: str | None) -> Array:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError) as error:
         raise InvalidInput(f"{path} is not a readable .npy file of numbers: {error}") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise InvalidInput(f"{path} is an .npz archive; rename it to end in .npz")
-    return array
 
 
 def _read_npz(path: Path, name: str | None) -> Array:
     try:
-        archive = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            return _pick(path, np.load(file, allow_pickle=False), name)
+    except InvalidInput:
+        raise
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"{path} is not a readable .npz file: {error}") from None
+        raise InvalidInput(f"{path} is not a readable .npz file of numbers: {error}") from None
+
+
+def _pick(path: Path, archive: Any, name: str | None) -> Array:
+    """Return the array asked for, or the only one."""
     if isinstance(archive, np.ndarray):
         raise InvalidInput(f"{path} is a single .npy array; rename it to end in .npy")
-    with archive:
-        names = archive.files
-        if name is None and len(names) == 1:
-            name = names[0]
-        if name not in names:
-            wrong = f"holds no array {name!r}" if name else f"holds {len(names)} arrays"
-            raise InvalidInput(
-                f"{path} {wrong}; choose one of {', '.join(names) or 'none'} as {path}:name"
-            )
-        try:
-            array: Array = archive[name]
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise InvalidInput(f"{path}:{name} is not a readable array: {error}") from None
+    names = archive.files
+    chosen = names[0] if name is None and len(names) == 1 else name
+    if chosen not in names:
+        wrong = f"holds no array {name!r}" if name else f"holds {len(names)} arrays"
+        raise InvalidInput(
+            f"{path} {wrong}; choose one of {', '.join(names) or 'none'} as {path}:name"
+        )
+    array: Array = archive[chosen]
     return array
 
 

@@ -32,12 +32,12 @@ def read_parquet(path: Path, name: str | None = None) -> NDArray[Any]:
     """Return a column, or all of a file's columns, as (n, m)."""
     pa = arrow()
     try:
+        names = pa.parquet.read_schema(path).names
+        if name is not None and name not in names:
+            raise InvalidInput(f"{path} has no column {name!r}; it has {', '.join(names)}")
         table = pa.parquet.read_table(path, columns=None if name is None else [name])
     except pa.ArrowException as error:
         raise InvalidInput(f"{path} is not a readable .parquet file: {error}") from None
-    names = pa.parquet.read_schema(path).names
-    if name is not None and name not in table.column_names:
-        raise InvalidInput(f"{path} has no column {name!r}; it has {', '.join(names)}")
     if any(column.null_count for column in table.columns):
         raise InvalidInput(f"{path} has missing values; remove or replace those rows first")
     lists = [_is_list(pa, column.type) for column in table.columns]

@@ -15,7 +15,7 @@ PRIORS: Final = (Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2))
 """Beliefs before the report, for the table of a pure guarantee."""
 
 STRENGTHS: Final = ("strong", "moderate", "weak", "very weak")
-_EPSILON_LIMITS: Final = (1, 3, 7)
+_EPSILON_LIMITS: Final = (1, 2, 5)
 _DELTA_LIMITS: Final = (Fraction(1, 10**4), Fraction(1, 10**3), Fraction(1, 10**2))
 """Up to where a promise is strong, moderate, weak. There are no official limits; these are ours."""
 

@@ -31,6 +31,14 @@ _NULL: Final = 1e-12
 """Directions whose variance is below this fraction of the largest are taken as constant."""
 
 
+_INSTEAD: Final = (
+    "pass other targets, a model, y=None to treat every direction alike, or reshaping='none'"
+)
+
+_Targets = tuple[Any, Vectors, float]
+"""Columns to regress on (n, k), their means, their total squared deviation from the means."""
+
+
 def linear_geometry(task: Layers, X: Vectors) -> Geometry:
     """Return what :func:`offaxis.geometry.measure` finds for a single layer, without walking.
 
@@ -49,8 +57,10 @@ def linear_geometry(task: Layers, X: Vectors) -> Geometry:
     return Geometry(gram, digest.mean, len(weight), task.identity(), digest.identity())
 
 
-def identity_task(dim: int) -> Layers:
+def identity_task(X: Vectors) -> Layers:
     """Return z ↦ z: every direction matters alike, so reshaping only centres."""
+    _require_variation(X)
+    dim = X.shape[1]
     return Layers([np.eye(dim)], [np.zeros(dim)], name="identity")
 
 
@@ -68,27 +78,35 @@ def linear_task(X: Vectors, y: NDArray[Any]) -> Layers:
     Raises
     ------
     InvalidInput
-        If y is constant, or the vectors are: there is no direction to find then.
+        If y or the vectors are constant, or y does not follow the vectors in any direction.
     """
-    targets, total = _targets(y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
+    _require_variation(X)
+    targets, means, total = _targets(y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
     centre = X.mean(axis=0)
     centred = X - centre
-    peak = np.abs(centred).max()
-    if (X[0] == X).all() or not peak > 0:
-        raise InvalidInput(
-            "all public vectors are the same, so no task can be fitted to them; "
-            "pass public vectors that differ from each other"
-        )
     # In units of the peak, so that squares neither overflow nor vanish.
+    peak = np.abs(centred).max()
     centred /= peak
     cross = np.asarray((targets.T @ centred).T)
     weight = _ridge(centred, cross, total) / peak
-    bias = np.asarray(targets.mean(axis=0)).ravel() - weight @ centre
-    return Layers([weight], [bias], name="ridge")
+    if not weight.any():
+        raise InvalidInput(
+            f"y does not follow the public vectors in any direction: the fitted weights are all "
+            f"zero; {_INSTEAD}"
+        )
+    return Layers([weight], [means - weight @ centre], name="ridge")
 
 
-def _targets(y: NDArray[Any]) -> tuple[Any, float]:
-    """Return the columns to regress on, (n, k), and their total squared deviation."""
+def _require_variation(X: Vectors) -> None:
+    # Compared as they are: the rounding of a mean would make equal vectors look alive.
+    if (X[0] == X).all():
+        raise InvalidInput(
+            "all public vectors are the same, so there is nothing to fit to them; "
+            "pass public vectors that differ from each other"
+        )
+
+
+def _targets(y: NDArray[Any]) -> _Targets:
     if y.ndim == 1 and y.dtype.kind in "iubOSUT":
         return _one_hot(y)
     if y.dtype.kind not in "iubf" or y.ndim not in (1, 2):
@@ -97,16 +115,16 @@ def _targets(y: NDArray[Any]) -> tuple[Any, float]:
             f"{y.dtype}"
         )
     columns = y.reshape(len(y), -1).astype(np.float64)
-    # Compared as they are: the rounding of a mean would make a constant look alive.
     if (columns == columns[0]).all():
         raise InvalidInput(
-            f"y is constant ({columns[0].tolist()}), so no direction matters to it; pass targets "
-            f"that vary, a model, or y=None to treat every direction alike"
+            f"y is constant ({columns[0].tolist()}), so no direction matters to it; {_INSTEAD}"
         )
-    return columns, float(((columns - columns.mean(axis=0)) ** 2).sum())
+    means = columns.mean(axis=0)
+    columns -= means
+    return columns, means, float((columns**2).sum())
 
 
-def _one_hot(y: NDArray[Any]) -> tuple[Any, float]:
+def _one_hot(y: NDArray[Any]) -> _Targets:
     try:
         classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     except TypeError:
@@ -116,16 +134,17 @@ def _one_hot(y: NDArray[Any]) -> tuple[Any, float]:
     n, k = len(y), len(classes)
     if k == 1:
         raise InvalidInput(
-            f"y holds only one class ({classes[0]!r}), so no direction matters to it; pass at "
-            f"least two classes, a model, or y=None to treat every direction alike"
+            f"y holds only one class ({classes[0]}), so no direction matters to it; {_INSTEAD}"
         )
     if 2 * k > n:
         raise InvalidInput(
             f"y holds {k} classes for {n} public vectors, fewer than two vectors a class; "
             f"if y is a quantity, pass it as floats: y.astype(float)"
         )
+    # Sparse, and not centred: the vectors are, so the products are the same.
     columns = csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, k))
-    return columns, float(n - (counts.astype(np.float64) ** 2).sum() / n)
+    means = counts / n
+    return columns, means, float(n * (means * (1 - means)).sum())
 
 
 def _ridge(X: Vectors, cross: Vectors, total: float) -> Vectors:
@@ -137,7 +156,7 @@ def _ridge(X: Vectors, cross: Vectors, total: float) -> Vectors:
     # How much of Y each direction explains, and how much none does. The leftover is a difference
     # of large numbers and exactly zero when the directions can fit anything.
     explained = (turned**2).sum(axis=1) / variance
-    freedom = len(X) - 1 - variance.size
+    freedom = max(len(X) - 1 - variance.size, 0)
     leftover = max(total - explained.sum(), 0.0) if freedom > 0 else 0.0
     penalties = PENALTIES * variance.sum() / X.shape[1]
     kept = penalties[:, None] / (variance + penalties[:, None])

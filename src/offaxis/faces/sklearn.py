@@ -170,7 +170,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         if self.model is None:
             # Checked once more: sklearn.config_context(assume_finite=True) skips the check above.
             X, _ = as_batch(public, None, "public vectors")
-            task = identity_task(X.shape[1]) if targets is None else linear_task(X, targets)
+            task = identity_task(X) if targets is None else linear_task(X, targets)
             return linear_geometry(task, X)
         model = self.model.estimator if isinstance(self.model, FrozenEstimator) else self.model
         if isinstance(model, BaseEstimator) and targets is not None and not _is_fitted(model):

@@ -15,7 +15,7 @@ from offaxis.vectors import Vectors
 Progress = Callable[[int], None]
 """Called with the number of vectors just finished."""
 
-_BATCH_NUMBERS = 1 << 20
+_BATCH_NUMBERS = 1 << 22
 """A batch is cut so that its Jacobians hold about this many numbers."""
 
 

@@ -128,6 +128,8 @@ class Layers:
 
     def gram(self, Z: Vectors) -> Vectors:
         """Return Σ JᵀJ; the first layer is constant, so the sum is taken behind it."""
+        if len(self.weights) == 1:
+            return len(Z) * gram_of(self.weights[0])
         inner = gram_of(self._jacobians_at_first_layer(Z))
         first = self.weights[0]
         return first.T @ inner @ first

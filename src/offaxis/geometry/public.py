@@ -77,12 +77,17 @@ class PublicDigest:
         self._sha = hashlib.sha256()
         self._count = 0
         self._sum: Vectors | float = 0.0
+        self._first: Vectors | None = None
+        self._all_equal = True
 
     def add(self, batch: Vectors) -> None:
         """Take in one batch; how the vectors are cut into batches does not matter to the hash."""
         self._sha.update(np.ascontiguousarray(batch, dtype="<f8").tobytes())
         self._count += len(batch)
         self._sum = self._sum + batch.sum(axis=0)
+        if self._first is None:
+            self._first = batch[0].copy()
+        self._all_equal = self._all_equal and bool((batch == self._first).all())
 
     @property
     def mean(self) -> Vectors:
@@ -95,6 +100,11 @@ class PublicDigest:
             raise InvalidInput(
                 f"fitting needs at least {MINIMUM} public vectors, got {self._count}; "
                 f"collect more public (not private) vectors"
+            )
+        if self._all_equal:
+            raise InvalidInput(
+                "the public vectors are all equal, so they say nothing about any spread; "
+                "use public vectors that differ from each other"
             )
         return PublicIdentity(self._count, self.mean.size, self._sha.hexdigest())
 

@@ -18,7 +18,7 @@ import torch
 from torch.func import jvp, vjp, vmap
 
 from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.geometry.models import ModelIdentity
+from offaxis.geometry.models import ModelIdentity, gram_of
 from offaxis.vectors import Vectors
 
 Mode = Literal["reverse", "forward"]
@@ -143,6 +143,10 @@ class TorchModel:
     def gram(self, Z: Vectors) -> Vectors:
         """Return Σ JᵀJ over the batch, accumulated in float64 on the model's device."""
         with self._evaluating():
-            rows = self._differentiate(self._tensor(Z)).reshape(-1, Z.shape[1]).to(torch.float64)
+            jacobians = self._differentiate(self._tensor(Z))
+            if not jacobians.is_cuda:
+                # NumPy sees that AᵀA is symmetric and does half the work.
+                return gram_of(jacobians.numpy())
+            rows = jacobians.reshape(-1, Z.shape[1]).to(torch.float64)
             result: Vectors = (rows.T @ rows).cpu().numpy()
         return result

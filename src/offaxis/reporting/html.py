@@ -18,7 +18,7 @@ from offaxis.reporting.names import SHAPE_TITLES, TITLES
 from offaxis.reporting.result import METRIC, DemoResult, find
 
 HEADLINE_RANDOMIZER = "privunit2"
-AGREE = 3.0
+AGREE = 4.0
 """Standard errors beyond which real reports and their simulation count as different."""
 
 

@@ -1,0 +1,73 @@
+"""A working folder with real files, and the command line to run in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import offaxis
+from offaxis.cli.app import app
+from offaxis.geometry import Layers
+
+DIM = 5
+CLASSES = 3
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def small_head() -> Layers:
+    rng = np.random.default_rng(3)
+    shapes = [(4, DIM), (CLASSES, 4)]
+    weights = [rng.standard_normal(shape) for shape in shapes]
+    return Layers(weights, [rng.standard_normal(rows) for rows, _ in shapes], name="small head")
+
+
+@pytest.fixture(scope="session")
+def releases(small_head: Layers, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with laplace.release, which reports, and gaussian.release, which cannot."""
+    folder = tmp_path_factory.mktemp("releases")
+    vectors = np.random.default_rng(4).standard_normal((60, DIM))
+    offaxis.fit(small_head, vectors, epsilon=5, statement="made up for a test").save(
+        folder / "laplace.release"
+    )
+    offaxis.fit(
+        small_head, vectors, epsilon=2, randomizer="gaussian", delta=1e-5, unit="user"
+    ).save(folder / "gaussian.release")
+    return folder
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_head: Layers, releases: Path
+) -> Path:
+    """Return the current folder, with a model, vectors, labels and two releases in it."""
+    rng = np.random.default_rng(5)
+    small_head.save(tmp_path / "head.safetensors")
+    np.save(tmp_path / "public.npy", rng.standard_normal((60, DIM)))
+    np.save(tmp_path / "private.npy", rng.standard_normal((7, DIM)))
+    np.save(tmp_path / "labels.npy", rng.integers(0, CLASSES, 7))
+    for name in ("laplace.release", "gaussian.release"):
+        (tmp_path / name).write_bytes((releases / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run() -> Run:
+    """Return a function that runs the command with arguments."""
+    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def assert_fails(result: Result, code: int, *words: str) -> None:
+    """Check the exit code, and that the message is one clear line on standard error."""
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.cli import app as application
+from offaxis.errors import MissingExtra
+from tests.cli.conftest import DIM, Run, assert_fails
+
+OFFAXIS = [sys.executable, "-m", "offaxis.cli"]
+PRIVATIZE = ["privatize", "laplace.release", "--out", "my.reports"]
+
+
+def test_version(run: Run) -> None:
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.stdout == f"offaxis {offaxis.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["fit", "privatize", "decode", "evaluate", "inspect", "demo"])
+def test_every_command_has_help(run: Run, command: str) -> None:
+    assert command in run("--help").stdout
+    assert run(command, "--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("inspect",),
+        ("fit", "--epsilon", "1", "--out", "x"),
+        ("fit", "--public", "public.npy", "--epsilon", "1", "--out", "x"),
+        ("fit", "--public", "public.npy", "--epsilon", "1", "--out", "x", "--randomizer", "cauchy"),
+        ("evaluate", "laplace.release", "--vectors", "private.npy"),
+        ("demo", "--seeds", "0"),
+    ],
+)
+def test_wrong_usage_exits_with_2(desk: Path, run: Run, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert not (desk / "x").exists()
+
+
+def test_missing_extra_exits_with_4(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(path: Path) -> None:
+        raise MissingExtra("pip install 'offaxis[thing]'")
+
+    monkeypatch.setattr("offaxis.cli.facts.load_release", missing)
+    assert_fails(run("inspect", "laplace.release"), 4, "offaxis[thing]")
+
+
+def test_a_message_cannot_steer_the_terminal(desk: Path, run: Run) -> None:
+    result = run("inspect", "no\x1b[31m\nsuch\u202efile")
+    assert_fails(result, 3, "no release file")
+    assert "\x1b[31m" not in result.stderr
+    assert "\u202e" not in result.stderr
+
+
+def test_system_errors_are_one_line(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "somewhere")
+
+    monkeypatch.setattr("offaxis.cli.facts.load_release", full)
+    assert_fails(run("inspect", "laplace.release"), 3, "somewhere: No space left on device")
+
+
+def test_a_broken_pipe_is_not_an_input_error(
+    desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("offaxis.cli.facts.load_release", closed)
+    result = run("inspect", "laplace.release")
+    assert result.exit_code == 1
+    assert "error" not in result.stderr
+
+
+def test_bugs_are_not_dressed_up_as_input_errors(
+    desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bug(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("offaxis.cli.facts.load_release", bug)
+    assert isinstance(run("inspect", "laplace.release").exception, ZeroDivisionError)
+    # Decorated tracebacks may show local variables, and so private vectors.
+    assert application.app.pretty_exceptions_enable is False
+
+
+def test_optional_libraries_are_not_imported_before_they_are_needed() -> None:
+    code = (
+        "import sys, offaxis.cli.app; "
+        "print(sorted({'torch', 'sklearn', 'pyarrow', 'matplotlib', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_installed_command_walks_from_fit_to_decode(desk: Path) -> None:
+    script = Path(sys.executable).with_name("offaxis")
+
+    def offaxis_command(*arguments: str) -> str:
+        done = subprocess.run(
+            [script, *arguments], capture_output=True, text=True, check=True, cwd=desk
+        )
+        assert done.stderr == ""  # no bars where nobody watches
+        return done.stdout
+
+    offaxis_command(
+        *("fit", "--model", "head.safetensors", "--public", "public.npy"),
+        *("--epsilon", "4", "--out", "my.release"),
+    )
+    offaxis_command("privatize", "my.release", "--vectors", "private.npy", "--out", "my.reports")
+    offaxis_command("decode", "my.release", "--reports", "my.reports", "--out", "decoded.npy")
+    assert np.load(desk / "decoded.npy").shape == (7, DIM)
+
+
+def test_bars_go_to_standard_error_when_somebody_watches(desk: Path) -> None:
+    watcher, terminal = pty.openpty()
+    done = subprocess.run(
+        [*OFFAXIS, *PRIVATIZE, "--vectors", "private.npy", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        check=True,
+        cwd=desk,
+        env=os.environ | {"TERM": "xterm"},
+    )
+    os.close(terminal)
+    shown = os.read(watcher, 1 << 16).decode()
+    os.close(watcher)
+    assert "making reports" in shown
+    assert json.loads(done.stdout)["reports"] == 7
+
+
+def test_a_terminal_without_greek_gets_question_marks(desk: Path) -> None:
+    done = subprocess.run(
+        [*OFFAXIS, "inspect", "laplace.release"],
+        capture_output=True,
+        check=True,
+        cwd=desk,
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+    )
+    assert b"? = 5, pure" in done.stdout
+
+
+def test_a_killed_run_leaves_no_file(desk: Path, releases: Path) -> None:
+    before = sorted(path.name for path in desk.iterdir())
+    rows = np.lib.format.open_memmap(
+        desk / "many.npy", mode="w+", dtype=np.float32, shape=(2_000_000, DIM)
+    )
+    del rows
+    process = subprocess.Popen([*OFFAXIS, *PRIVATIZE, "--vectors", "many.npy"], cwd=desk)
+    deadline = time.monotonic() + 20
+    while not list(desk.glob(".my.reports.*")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 128 + signal.SIGTERM
+    assert sorted(path.name for path in desk.iterdir()) == sorted([*before, "many.npy"])

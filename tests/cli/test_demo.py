@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import offaxis.reporting
+from offaxis.errors import MissingExtra
+from offaxis.reporting import DemoResult, run_demo
+from tests.cli.conftest import Run, assert_fails
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "page.html"
+
+
+@pytest.fixture(scope="module")
+def result(page: Path) -> DemoResult:
+    """Return what the real demo finds on two budgets instead of twelve."""
+    return run_demo(page, seeds=1, epsilons=(1.0, 7.5))
+
+
+@pytest.fixture
+def asked(result: DemoResult, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Run the demo once for all tests; return what the command asked of it."""
+    options: dict[str, object] = {}
+
+    def stand_in(out: Path, **wanted: object) -> DemoResult:
+        options.update(wanted, out=out)
+        return result
+
+    monkeypatch.setattr(offaxis.reporting, "run_demo", stand_in)
+    return options
+
+
+def test_the_table_and_the_page(desk: Path, run: Run, asked: dict[str, object], page: Path) -> None:
+    told = run("demo", "--seeds", "1")
+    assert told.exit_code == 0, told.output
+    assert asked["out"] == Path("offaxis-demo.html")
+    assert asked["seeds"] == 1
+    lines = told.stdout.splitlines()
+    assert lines[0].startswith("Accuracy in %, mean of 1 repetition.")
+    assert lines[2].split() == ["budget", "ε", "1", "7.5"]
+    assert sum(line.startswith("  reshaped") for line in lines) == 4
+    assert sum(line.startswith("  plain") for line in lines) == 4
+    assert lines[-1] == f"curves and noise ellipses: {page}"
+    assert "<html" in page.read_text()
+
+
+def test_json(desk: Path, run: Run, asked: dict[str, object], page: Path) -> None:
+    facts = json.loads(run("demo", "--out", "my.html", "--json").stdout)
+    assert asked["out"] == Path("my.html")
+    assert asked["seeds"] == 20
+    assert facts["html"] == str(page)
+    assert len(facts["rows"]) == 4 * 2 * 2
+    assert {"randomizer", "reshaping", "epsilon", "accuracy"} <= set(facts["rows"][0])
+
+
+def test_a_page_that_cannot_be_written_is_known_before_the_work(desk: Path, run: Run) -> None:
+    assert_fails(run("demo", "--out", "nowhere/page.html"), 3, "there is no folder")
+
+
+def test_a_missing_extra(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(out: Path, **options: object) -> object:
+        raise MissingExtra("run pip install 'offaxis[report]'")
+
+    monkeypatch.setattr(offaxis.reporting, "run_demo", missing)
+    assert_fails(run("demo"), 4, "offaxis[report]")

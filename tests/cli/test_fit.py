@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis import randomizers
+from offaxis.cli.fit import RandomizerName
+from offaxis.geometry import Layers
+from tests.cli.conftest import DIM, Run, assert_fails
+
+BASICS = ("--model", "head.safetensors", "--public", "public.npy", "--out", "my.release")
+
+
+def test_fit_writes_the_release_the_library_would(desk: Path, run: Run, small_head: Layers) -> None:
+    result = run("fit", *BASICS, "--epsilon", "1/3", "--statement", "from a test")
+    assert result.exit_code == 0, result.output
+    expected = offaxis.fit(
+        small_head, np.load("public.npy"), epsilon=Fraction(1, 3), statement="from a test"
+    )
+    assert offaxis.load("my.release") == expected
+    assert expected.hash in result.stdout
+    assert "ε = 1/3, pure, per item" in result.stdout
+
+
+def test_every_option_reaches_the_release(desk: Path, run: Run) -> None:
+    result = run(
+        *("fit", *BASICS, "--epsilon", "0.1", "--randomizer", "gaussian", "--delta", "1e-6"),
+        *("--unit", "user", "--percentile", "50", "--lambda-max", "20", "--gauge", "1.5"),
+        *("--rank", "gap", "--json"),
+    )
+    facts = json.loads(result.stdout)
+    release = offaxis.load("my.release")
+    assert facts["release"] == release.hash
+    assert facts["out"] == "my.release"
+    assert facts["guarantee"]["epsilon"] == "0.1"
+    assert facts["guarantee"]["delta"] == "1e-06"
+    assert facts["guarantee"]["unit"] == "user"
+    assert facts["can_report"] is False
+    assert facts["report_bytes"] is None
+    assert facts["provenance"]["settings"] == {
+        "reshaping": "jacobian",
+        "percentile": 50.0,
+        "lambda_max": 20.0,
+        "gauge": 1.5,
+        "rank": "gap",
+    }
+
+
+def test_a_plain_release_needs_no_model(desk: Path, run: Run) -> None:
+    result = run("fit", *BASICS[2:], "--epsilon", "2", "--reshaping", "none")
+    assert result.exit_code == 0, result.output
+    assert offaxis.load("my.release").provenance.model is None
+
+
+def test_every_randomizer_of_the_library_can_be_asked_for() -> None:
+    assert get_args(RandomizerName) == randomizers.NAMES
+
+
+def test_an_old_release_is_replaced(desk: Path, run: Run) -> None:
+    Path("my.release").write_text("something old")
+    assert run("fit", *BASICS, "--epsilon", "2").exit_code == 0
+    assert offaxis.load("my.release").guarantee.epsilon == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--epsilon", "-1"), "epsilon must be positive"),
+        (("--epsilon", "nan"), "epsilon must be a finite number"),
+        (("--epsilon", "much"), "epsilon must be a finite number"),
+        (("--epsilon", "1", "--delta", "1e-5"), "it takes no delta"),
+        (("--epsilon", "1", "--randomizer", "gaussian"), "needs delta"),
+        (("--epsilon", "1", "--randomizer", "gaussian", "--delta", "2"), "delta must lie"),
+        (("--epsilon", "1", "--lambda-max", "0.5"), "lambda_max must be"),
+        (("--epsilon", "1", "--public", "missing.npy"), "there is no file missing.npy"),
+        (("--epsilon", "1", "--public", "labels.npy"), "must be a batch"),
+        (("--epsilon", "1", "--public", "few.npy"), "at least 10 public vectors"),
+        (("--epsilon", "1", "--public", "hole.npy"), "must be finite"),
+        (("--epsilon", "1", "--public", "wide.npy"), "dimension"),
+        (("--epsilon", "1", "--model", "missing.safetensors"), "there is no file"),
+        (("--epsilon", "1", "--out", "nowhere/my.release"), "there is no folder nowhere"),
+        (("--epsilon", "1", "--out", "public.npy"), "is an input of this command"),
+        (("--epsilon", "1", "--out", "head.safetensors"), "is an input of this command"),
+    ],
+)
+def test_bad_input_exits_with_3_and_writes_nothing(
+    desk: Path, run: Run, options: tuple[str, ...], message: str
+) -> None:
+    vectors = np.load("public.npy")
+    np.save("few.npy", vectors[:9])
+    np.save("wide.npy", np.ones((20, DIM + 1)))
+    vectors[17, 2] = np.nan
+    np.save("hole.npy", vectors)
+    before = {path: path.read_bytes() for path in desk.iterdir()}
+    assert_fails(run("fit", *BASICS, *options), 3, message)
+    assert {path: path.read_bytes() for path in desk.iterdir()} == before

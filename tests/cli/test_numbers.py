@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offaxis.cli.numbers import belief_after, guess_rate, large, odds_factor, one_in
+
+EPSILONS = st.fractions(Fraction(1, 10**9), 10_000, max_denominator=10**9)
+SHARES = st.fractions(Fraction(1, 10**4), 1 - Fraction(1, 10**4), max_denominator=10**4)
+_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+
+def value(text: str) -> Decimal:
+    mantissa, _, power = text.replace(",", "").partition(" × 10")
+    return Decimal(mantissa) * Decimal(10) ** int(power.translate(_DIGITS) or 0)
+
+
+def share(text: str) -> Decimal:
+    return Decimal(text.removesuffix(" %").replace(",", "")) / 100
+
+
+def exp(epsilon: Fraction) -> Decimal:
+    return (Decimal(epsilon.numerator) / Decimal(epsilon.denominator)).exp()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"),
+    [
+        (Fraction(1, 1000), "1.00101"),
+        (Fraction(1, 2), "1.649"),
+        (Fraction(1), "2.72"),
+        (Fraction(5), "149"),
+        (Fraction(10), "22,100"),
+        (Fraction(30), "1.07 × 10¹³"),
+        (Fraction(10_000), "8.81 × 10⁴³⁴²"),
+    ],
+)
+def test_odds_factors_as_people_read_them(epsilon: Fraction, text: str) -> None:
+    assert odds_factor(epsilon) == text
+
+
+@given(EPSILONS)
+def test_odds_factors_are_rounded_up_and_not_far(epsilon: Fraction) -> None:
+    with localcontext(prec=80):
+        shown, true = value(odds_factor(epsilon)), exp(epsilon)
+        assert true <= shown <= true * Decimal("1.01")
+
+
+@given(SHARES, EPSILONS)
+def test_beliefs_are_rounded_outwards(prior: Fraction, epsilon: Fraction) -> None:
+    least, most = (share(text) for text in belief_after(prior, epsilon))
+    with localcontext(prec=80):
+        odds = Decimal(prior.numerator) / Decimal(prior.denominator - prior.numerator)
+        factor = exp(epsilon)
+        assert least <= odds / factor / (1 + odds / factor)
+        assert most >= odds * factor / (1 + odds * factor)
+        assert 0 <= least <= most <= 1
+
+
+@given(EPSILONS, st.fractions(0, Fraction(99, 100), max_denominator=10**9))
+def test_guess_rates_are_rounded_up_and_not_far(epsilon: Fraction, delta: Fraction) -> None:
+    with localcontext(prec=80):
+        factor = exp(epsilon)
+        true = (factor + Decimal(delta.numerator) / Decimal(delta.denominator)) / (1 + factor)
+        assert true <= share(guess_rate(epsilon, delta)) <= min(true + Decimal("0.002"), 1)
+
+
+def test_percentages_as_people_read_them() -> None:
+    assert belief_after(Fraction(1, 2), Fraction(5)) == ("0.669 %", "99.34 %")
+    assert belief_after(Fraction(1, 2), Fraction(50)) == ("0 %", "100 %")
+    assert guess_rate(Fraction(1, 10), Fraction(0)) == "52.5 %"
+
+
+def test_rates_and_round_numbers() -> None:
+    assert one_in(Fraction(1, 100_000)) == "100,000"
+    assert one_in(Fraction(3, 10**9)) == "3.33 × 10⁸"
+    assert large(Decimal("1000000")) == "1,000,000"

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.cli import privatize as command
+from offaxis.cli.arrays import write_array
+from offaxis.release import Release
+from offaxis.reports import read_reports
+from tests.cli.conftest import DIM, Run, assert_fails
+
+COMMAND = ("privatize", "laplace.release", "--out", "my.reports", "--vectors")
+
+
+def test_reports_decode_to_the_vectors_they_came_from(desk: Path, run: Run) -> None:
+    write_array(desk / "same.npy", np.tile(np.load("private.npy")[:1], (20_000, 1)))
+    result = run(*COMMAND, "same.npy")
+    assert result.exit_code == 0, result.output
+    release = offaxis.load("laplace.release")
+    reports = read_reports("my.reports", release.report_size)
+    assert len(reports) == 20_000
+    assert len(set(reports)) == 20_000  # fresh randomness for every one
+    expected = release.decoder.decode(
+        release.randomizer.domain.project(release.encoder.encode(np.load("private.npy")[:1]))
+    )[0]
+    spread = release.decode(reports).std(axis=0) / np.sqrt(len(reports))
+    # Five standard errors on five coordinates: a false alarm in 350,000 runs.
+    assert (np.abs(release.decode_mean(reports) - expected) < 5 * spread + 1e-3).all()
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet"])
+def test_vectors_of_every_format(desk: Path, run: Run, suffix: str) -> None:
+    write_array(desk / f"mine{suffix}", np.load("private.npy"))
+    facts = json.loads(run(*COMMAND, f"mine{suffix}", "--json").stdout)
+    size = offaxis.load("laplace.release").report_size
+    assert facts["reports"] == 7
+    assert facts["report_bytes"] == size
+    assert facts["guarantee"]["epsilon"] == "5"
+    assert Path("my.reports").stat().st_size == 7 * size
+
+
+def test_one_vector_makes_one_report(desk: Path, run: Run) -> None:
+    np.save("one.npy", np.load("private.npy")[0])
+    assert "wrote 1 report of" in run(*COMMAND, "one.npy").stdout
+
+
+def test_parts_make_one_file(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_ROWS", 3)
+    assert "wrote 7 reports" in run(*COMMAND, "private.npy").stdout
+    release = offaxis.load("laplace.release")
+    assert release.decode(read_reports("my.reports", release.report_size)).shape == (7, DIM)
+
+
+@pytest.mark.parametrize("old", [None, b"old reports"])
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (np.where(np.arange(35).reshape(7, 5) == 33, np.nan, 1.0), "must be finite"),
+        (np.where(np.arange(35).reshape(7, 5) == 33, -np.inf, 1.0), "must be finite"),
+        (np.ones((7, DIM + 1)), f"must have dimension {DIM}"),
+        (np.ones(DIM + 1), f"must have dimension {DIM}"),
+        (np.ones((0, DIM)), "must not be empty"),
+        (np.ones((2, 2, DIM)), "one vector or a batch"),
+        (np.ones((7, DIM), dtype=bool), "must hold real numbers"),
+        (np.ones((7, DIM), dtype=complex), "must hold real numbers"),
+    ],
+)
+def test_bad_vectors_exit_with_3_and_write_nothing(
+    desk: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    vectors: np.ndarray,
+    message: str,
+    old: bytes | None,
+) -> None:
+    monkeypatch.setattr(command, "_ROWS", 2)  # the bad row comes after good ones
+    np.save("bad.npy", vectors)
+    if old is not None:
+        Path("my.reports").write_bytes(old)
+    before = sorted(desk.iterdir())
+    assert_fails(run(*COMMAND, "bad.npy"), 3, message)
+    assert sorted(desk.iterdir()) == before
+    assert old is None or Path("my.reports").read_bytes() == old
+
+
+def test_a_release_without_exact_form_makes_no_reports(desk: Path, run: Run) -> None:
+    result = run("privatize", "gaussian.release", "--vectors", "private.npy", "--out", "my.reports")
+    assert_fails(result, 3, "exact form not available yet", "laplace")
+    assert not Path("my.reports").exists()
+
+
+def test_an_interrupt_leaves_nothing(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Release.privatize
+    calls = []
+
+    def interrupted(self: Release, vectors: np.ndarray) -> list[bytes]:
+        calls.append(len(vectors))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        reports: list[bytes] = real(self, vectors)
+        return reports
+
+    monkeypatch.setattr(command, "_ROWS", 2)
+    monkeypatch.setattr(Release, "privatize", interrupted)
+    before = sorted(desk.iterdir())
+    assert run(*COMMAND, "private.npy").exit_code == 130
+    assert sorted(desk.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.release", "--vectors", "private.npy", "--out", "x"), "no release file"),
+        (("private.npy", "--vectors", "private.npy", "--out", "x"), "release"),
+        (("laplace.release", "--vectors", "missing.npy", "--out", "x"), "there is no file"),
+        (("laplace.release", "--vectors", "private.npy", "--out", "."), "it is a folder"),
+        (("laplace.release", "--vectors", "private.npy", "--out", "private.npy"), "is an input"),
+        (
+            ("laplace.release", "--vectors", "private.npy", "--out", "laplace.release"),
+            "is an input",
+        ),
+    ],
+)
+def test_bad_files(desk: Path, run: Run, arguments: tuple[str, ...], message: str) -> None:
+    before = {path: path.read_bytes() for path in desk.iterdir()}
+    assert_fails(run("privatize", *arguments), 3, message)
+    assert {path: path.read_bytes() for path in desk.iterdir()} == before
