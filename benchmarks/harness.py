@@ -49,9 +49,8 @@ def publish(name: str, figures: list[dict[str, Any]], out: str | None) -> None:
         target = figure.get("target", "")
         mark = "" if figure.get("met", True) else "   MISSED"
         missed |= not figure.get("met", True)
-        print(
-            f"{figure['what']:<{width}}  {figure['value']:>12,.4g} {figure['unit']:<14} {target}{mark}"
-        )
+        value = f"{figure['value']:>12,.4g} {figure['unit']:<14}"
+        print(f"{figure['what']:<{width}}  {value} {target}{mark}")
     if out:
         Path(out).write_text(json.dumps({"conditions": conditions(), "figures": figures}, indent=1))
     if missed:

@@ -5,13 +5,40 @@
 >>> z_hat = release.decode(report)                       # anywhere           # doctest: +SKIP
 """
 
-from offaxis.errors import OffaxisError
-from offaxis.fitting import fit
-from offaxis.privacy.guarantee import Guarantee
-from offaxis.release import Release
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offaxis.errors import OffaxisError
+    from offaxis.fitting import fit
+    from offaxis.privacy.guarantee import Guarantee
+    from offaxis.release import Release
+
+    load = Release.load
 
 __version__ = "0.1.0"
 
-load = Release.load
-
 __all__ = ["Guarantee", "OffaxisError", "Release", "__version__", "fit", "load"]
+
+_HOMES = {
+    "Guarantee": "offaxis.privacy.guarantee",
+    "OffaxisError": "offaxis.errors",
+    "Release": "offaxis.release",
+    "fit": "offaxis.fitting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first asked for: SciPy alone takes half a second."""
+    if name == "load":
+        return __getattr__("Release").load
+    if name not in _HOMES:
+        raise AttributeError(f"module 'offaxis' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

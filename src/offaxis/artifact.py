@@ -8,9 +8,7 @@ is computed again from the parameters and compared with the claim.
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +19,7 @@ from safetensors.numpy import save as serialize
 from offaxis.decoding import Decoder, IdentityDecoder, LinearDecoder
 from offaxis.encoding import AffineEncoder, Encoder, IdentityEncoder
 from offaxis.errors import InvalidInput, InvalidRelease
+from offaxis.files import replacing
 from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import PublicIdentity
 from offaxis.manifest import (
@@ -125,21 +124,8 @@ def to_bytes(release: Release) -> bytes:
 
 def write(release: Release, path: str | Path) -> None:
     """Write a release file; a crash leaves the old file or the new one, never a part."""
-    target = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {target}: {error.strerror or error}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(to_bytes(release))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(Path(path)) as file:
+        file.write(to_bytes(release))
 
 
 def read(path: str | Path, *, expect: str | None = None) -> Release:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from offaxis.errors import InvalidReport
+from offaxis.files import replacing
 
 MAGIC: Final = b"OX"
 VERSION: Final = 1
@@ -72,7 +73,8 @@ def _fault(report: bytes, expected: bytes, size: int) -> str:
 
 def write_reports(path: str | Path, reports: Iterable[bytes]) -> None:
     """Write reports one after the other; their constant size separates them."""
-    Path(path).write_bytes(b"".join(reports))
+    with replacing(Path(path)) as file:
+        file.writelines(reports)
 
 
 def read_reports(path: str | Path, report_size: int) -> list[bytes]:

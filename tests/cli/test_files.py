@@ -1,56 +1,11 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from offaxis.cli.files import check_output, replacing
+from offaxis.cli.files import check_output
 from offaxis.errors import InvalidInput
-
-
-def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    with replacing(target) as file:
-        file.write(b"half")
-        assert not target.exists()
-    assert target.read_bytes() == b"half"
-    assert list(tmp_path.iterdir()) == [target]
-
-
-@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
-def test_a_failure_leaves_what_was_there(tmp_path: Path, failure: type[BaseException]) -> None:
-    target = tmp_path / "out"
-    target.write_bytes(b"old")
-
-    def interrupted() -> None:
-        with replacing(target) as file:
-            file.write(b"new")
-            raise failure
-
-    with pytest.raises(failure):
-        interrupted()
-    assert target.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [target]
-
-
-def test_the_umask_is_kept(tmp_path: Path) -> None:
-    old = os.umask(0o027)
-    try:
-        with replacing(tmp_path / "out") as file:
-            file.write(b"x")
-    finally:
-        os.umask(old)
-    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
-
-
-def test_a_link_is_written_through(tmp_path: Path) -> None:
-    (tmp_path / "real").write_bytes(b"old")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    with replacing(tmp_path / "link") as file:
-        file.write(b"new")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == b"new"
 
 
 def test_paths_that_cannot_be_written_are_refused_at_once(tmp_path: Path) -> None:

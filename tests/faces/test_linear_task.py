@@ -5,8 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from offaxis.errors import InvalidInput
-from offaxis.faces.linear_task import PENALTIES, identity_task, linear_geometry, linear_task
-from offaxis.geometry import PublicVectors, measure
+from offaxis.faces.linear_task import PENALTIES, identity_task, linear_task
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((400, 5)) @ RNG.standard_normal((5, 5)) + 3
@@ -96,18 +95,6 @@ def test_the_scale_of_the_vectors_does_not_matter(scale: float) -> None:
     )
 
 
-@pytest.mark.parametrize("task", [linear_task(X, X @ TRUE.T + NOISE), identity_task(X)])
-def test_the_geometry_is_the_one_that_measuring_finds(task) -> None:
-    found, measured = linear_geometry(task, X), measure(task, PublicVectors(X))
-    np.testing.assert_allclose(found.gram, measured.gram, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(found.mean, measured.mean, rtol=1e-14)
-    assert (found.outputs, found.model, found.public) == (
-        measured.outputs,
-        measured.model,
-        measured.public,
-    )
-
-
 @pytest.mark.parametrize(
     ("y", "message"),
     [
@@ -146,8 +133,3 @@ def test_equal_vectors_have_no_task() -> None:
     for fit in (identity_task, lambda X: linear_task(X, np.arange(30.0))):
         with pytest.raises(InvalidInput, match="all public vectors are the same"):
             fit(equal)
-
-
-def test_weights_too_large_to_square_are_an_error() -> None:
-    with pytest.raises(InvalidInput, match="rescale y"):
-        linear_geometry(linear_task(X * 1e-160, X[:, 0]), X)

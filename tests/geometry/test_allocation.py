@@ -135,3 +135,22 @@ def test_the_spectrum_is_sorted_and_repeats():
     assert (found.values >= 0).all()
     assert np.allclose(found.basis * found.values @ found.basis.T, gram)
     assert np.array_equal(found.basis, spectrum(gram.copy()).basis)
+
+
+def test_the_ignored_directions_follow_the_public_vectors():
+    """Where the task does not look, rounding must not choose the basis: the data do."""
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((2, 6))
+    axes = ortho_group.rvs(6, random_state=rng)
+    covariance = (axes * [6.0, 5, 4, 3, 2, 1]) @ axes.T
+    found = spectrum(W.T @ W, covariance)
+    assert (found.values[2:] == 0).all()
+    assert np.allclose(found.basis.T @ found.basis, np.eye(6))
+    rest = found.basis[:, 2:]
+    spread = rest.T @ covariance @ rest
+    assert np.allclose(spread, np.diag(np.diag(spread)))
+    assert (np.diff(np.diag(spread)) <= 0).all()
+    nudged = spectrum(W.T @ W + 1e-15 * rng.standard_normal((6, 6)), covariance)
+    assert np.allclose(found.basis, nudged.basis, atol=1e-9)
+    unguided = spectrum(W.T @ W + 1e-15 * rng.standard_normal((6, 6)))
+    assert not np.allclose(spectrum(W.T @ W).basis, unguided.basis, atol=1e-3)

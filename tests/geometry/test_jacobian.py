@@ -17,6 +17,7 @@ def test_the_streamed_gram_is_the_mean_of_outer_products(head, public):
     assert np.allclose(geometry.gram, np.einsum("nkm,nkl->ml", J, J) / len(public), rtol=1e-12)
     assert np.array_equal(geometry.gram, geometry.gram.T)
     assert np.allclose(geometry.mean, public.mean(axis=0))
+    assert np.allclose(geometry.covariance, np.cov(public.T, bias=True))
     assert geometry.outputs == 3
 
 
@@ -103,3 +104,8 @@ def test_a_model_of_another_dimension_is_refused(head):
 def test_a_model_that_mixes_or_breaks_rows_is_refused(function, message, public):
     with pytest.raises(InvalidInput, match=message):
         measure(FiniteDifferences(function), PublicVectors(public))
+
+
+def test_a_jacobian_too_large_to_square_is_refused(public):
+    with pytest.raises(InvalidInput, match="too large to square"):
+        measure(Layers.linear(np.full((2, 6), 1e200)), PublicVectors(public))

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.cli.csv_file import read_csv
-from offaxis.cli.files import replacing
 from offaxis.cli.parquet_file import arrow, read_parquet, write_parquet
 from offaxis.cli.progress import waiting
 from offaxis.errors import InvalidInput
+from offaxis.files import replacing
 
 Array = NDArray[Any]
 FORMATS: Final = (".npy", ".npz", ".csv", ".parquet")

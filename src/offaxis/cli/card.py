@@ -87,9 +87,7 @@ def _promised(release: Release) -> list[RenderableType]:
     word, meaning = wording.strength(release.guarantee)
     parts: list[RenderableType] = [Text(line) for line in wording.promise(release.guarantee)]
     if rows := wording.beliefs(release.guarantee):
-        parts.append(
-            Text("How sure somebody is of a guess about the vector, before and after one report:")
-        )
+        parts.append(Text("How sure somebody can be of a guess, before and after one report:"))
         table = Table(box=None, pad_edge=False, padding=(0, 4, 0, 0), header_style="dim")
         for name in ("before", "after, at least", "after, at most"):
             table.add_column(name, justify="right", no_wrap=True)

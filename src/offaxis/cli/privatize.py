@@ -60,8 +60,8 @@ def privatize(
 
 def _write(release: Release, vectors: NDArray[Any], out: Path) -> int:
     """Write reports part by part, so that memory does not grow with the file."""
-    from offaxis.cli.files import replacing
     from offaxis.cli.progress import counting
+    from offaxis.files import replacing
 
     batch = vectors[None] if vectors.ndim == 1 else vectors
     with counting("making reports", len(batch)) as advance, replacing(out) as file:

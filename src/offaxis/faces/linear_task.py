@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from offaxis.errors import InvalidInput
-from offaxis.geometry import Geometry, Layers
-from offaxis.geometry.public import PublicDigest
+from offaxis.geometry import Layers
 from offaxis.vectors import Vectors
 
 PENALTIES: Final = np.logspace(-6, 2, 17)
@@ -37,24 +36,6 @@ _INSTEAD: Final = (
 
 _Targets = tuple[Any, Vectors, float]
 """Columns to regress on (n, k), their means, their total squared deviation from the means."""
-
-
-def linear_geometry(task: Layers, X: Vectors) -> Geometry:
-    """Return what :func:`offaxis.geometry.measure` finds for a single layer, without walking.
-
-    The Jacobian of a linear task is the same everywhere, so its mean JᵀJ is WᵀW.
-    """
-    digest = PublicDigest()
-    digest.add(X)
-    weight = task.weights[0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        gram = weight.T @ weight
-    if not np.isfinite(gram).all():
-        raise InvalidInput(
-            "the linear task fitted to y has weights too large to square; "
-            "rescale y or the public vectors"
-        )
-    return Geometry(gram, digest.mean, len(weight), task.identity(), digest.identity())
 
 
 def identity_task(X: Vectors) -> Layers:

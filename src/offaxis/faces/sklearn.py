@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 
 import offaxis
 from offaxis.errors import MissingExtra
-from offaxis.faces.linear_task import identity_task, linear_geometry, linear_task
+from offaxis.faces.linear_task import identity_task, linear_task
 from offaxis.geometry.public import MINIMUM
 from offaxis.vectors import as_batch
 
@@ -170,8 +170,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         if self.model is None:
             # Checked once more: sklearn.config_context(assume_finite=True) skips the check above.
             X, _ = as_batch(public, None, "public vectors")
-            task = identity_task(X) if targets is None else linear_task(X, targets)
-            return linear_geometry(task, X)
+            return identity_task(X) if targets is None else linear_task(X, targets)
         model = self.model.estimator if isinstance(self.model, FrozenEstimator) else self.model
         if isinstance(model, BaseEstimator) and targets is not None and not _is_fitted(model):
             return clone(model).fit(public, targets)

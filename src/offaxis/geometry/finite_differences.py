@@ -65,3 +65,7 @@ class FiniteDifferences:
     def gram(self, Z: Vectors) -> Vectors:
         """Return Σ JᵀJ over the batch."""
         return gram_of(self.jacobians(Z))
+
+    def numbers_per_vector(self, dim: int, outputs: int) -> int:
+        """Return k·m, the whole Jacobian."""
+        return outputs * dim

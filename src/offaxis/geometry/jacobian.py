@@ -67,12 +67,15 @@ class Geometry:
         Ω̂, the mean of JᵀJ.
     mean : (m,) array
         μ, the mean of the public vectors.
+    covariance : (m, m) array
+        C, their covariance.
     outputs : int
         k, the number of outputs of the model.
     """
 
     gram: Vectors
     mean: Vectors
+    covariance: Vectors
     outputs: int
     model: ModelIdentity
     public: PublicIdentity
@@ -110,14 +113,25 @@ def measure(model: TaskModel, public: PublicVectors, progress: Progress | None =
             f"the model takes vectors of dimension {model.input_dim}, the public ones have {dim}"
         )
     outputs = _check_rows(model, first)
-    rows = int(np.clip(_BATCH_NUMBERS // (outputs * dim), 16, 8192))
+    rows = int(np.clip(_BATCH_NUMBERS // model.numbers_per_vector(dim, outputs), 16, 8192))
     total, digest = PartialGram.empty(dim), PublicDigest()
     for batch in public.batches(rows):
         digest.add(batch)
-        total = total.merge(PartialGram.of(model, batch))
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = total.merge(PartialGram.of(model, batch))
         if progress:
             progress(len(batch))
     gram = total.mean()
     if not np.isfinite(gram).all():
-        raise InvalidInput("the model's Jacobian is not finite on the public vectors")
-    return Geometry(gram, digest.mean, outputs, model.identity(), digest.identity())
+        raise InvalidInput(
+            "the model's Jacobian is not finite, or too large to square, on the public vectors; "
+            "rescale the model's outputs or the vectors"
+        )
+    return Geometry(
+        gram=gram,
+        mean=digest.mean,
+        covariance=digest.covariance,
+        outputs=outputs,
+        model=model.identity(),
+        public=digest.identity(),
+    )

@@ -134,6 +134,10 @@ class Layers:
         first = self.weights[0]
         return first.T @ inner @ first
 
+    def numbers_per_vector(self, dim: int, outputs: int) -> int:
+        """Return k·h, the Jacobian behind the first layer; a linear task needs none."""
+        return dim if len(self.weights) == 1 else max(dim, outputs * len(self.biases[0]))
+
     def save(self, path: str | Path) -> None:
         """Write the weights to a safetensors file that :meth:`load` and the CLI read."""
         from safetensors.numpy import save_file

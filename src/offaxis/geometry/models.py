@@ -47,6 +47,10 @@ class TaskModel(Protocol):
         """Return Σ_i J_iᵀ J_i over the batch, (m, m), float64."""
         ...
 
+    def numbers_per_vector(self, dim: int, outputs: int) -> int:
+        """Return how many numbers :meth:`gram` holds a vector; batches are cut accordingly."""
+        ...
+
 
 def gram_of(jacobians: NDArray[Any]) -> Vectors:
     """Return Σ_i J_iᵀ J_i for stacked Jacobians (n, k, m), in float64."""

@@ -71,28 +71,46 @@ class PublicVectors:
 
 
 class PublicDigest:
-    """Count, mean and hash of public vectors, taken on the way through them."""
+    """Count, moments and hash of public vectors, taken on the way through them."""
 
     def __init__(self) -> None:
         self._sha = hashlib.sha256()
         self._count = 0
-        self._sum: Vectors | float = 0.0
-        self._first: Vectors | None = None
+        self._origin: Vectors = np.empty(0)
+        self._sum: Vectors = np.empty(0)
+        self._products: Vectors = np.empty(0)
         self._all_equal = True
 
     def add(self, batch: Vectors) -> None:
         """Take in one batch; how the vectors are cut into batches does not matter to the hash."""
         self._sha.update(np.ascontiguousarray(batch, dtype="<f8").tobytes())
         self._count += len(batch)
-        self._sum = self._sum + batch.sum(axis=0)
-        if self._first is None:
-            self._first = batch[0].copy()
-        self._all_equal = self._all_equal and bool((batch == self._first).all())
+        if not self._origin.size:
+            dim = batch.shape[1]
+            self._origin, self._sum = batch[0].copy(), np.zeros(dim)
+            self._products = np.zeros((dim, dim))
+        # Moments about one of the vectors: a large common offset cancels exactly.
+        moved = batch - self._origin
+        self._all_equal = self._all_equal and not moved.any()
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._sum += moved.sum(axis=0)
+            self._products += moved.T @ moved
+        if not np.isfinite(self._products).all():
+            raise InvalidInput(
+                f"public vectors as large as {np.abs(batch).max():.1e} have no finite covariance; "
+                f"rescale the vectors"
+            )
 
     @property
     def mean(self) -> Vectors:
         """Return μ, the mean of the public vectors."""
-        return np.asarray(self._sum) / self._count
+        return self._origin + self._sum / self._count
+
+    @property
+    def covariance(self) -> Vectors:
+        """Return the covariance of the public vectors, (m, m)."""
+        shift = self._sum / self._count
+        return self._products / self._count - np.outer(shift, shift)
 
     def identity(self) -> PublicIdentity:
         """Return who the vectors are, or refuse if they are too few."""

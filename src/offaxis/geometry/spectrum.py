@@ -17,7 +17,7 @@ class Spectrum:
     Attributes
     ----------
     values : (m,) array
-        γ; tiny negative values from rounding are set to zero.
+        γ; values that are nothing but rounding are set to zero.
     basis : (m, m) array
         U; column i is the direction that belongs to values[i].
     """
@@ -26,10 +26,20 @@ class Spectrum:
     basis: Vectors
 
 
-def spectrum(gram: Vectors) -> Spectrum:
-    """Diagonalise a Gram matrix; an all-zero one is an error, since no direction stands out."""
+def spectrum(gram: Vectors, covariance: Vectors | None = None) -> Spectrum:
+    """Diagonalise a Gram matrix; an all-zero one is an error, since no direction stands out.
+
+    Directions the task ignores altogether form a space in which any basis is as good. Given the
+    covariance of the public vectors, their principal axes are taken there: rounding then no longer
+    decides the basis, and the vectors' ℓ1 norm, which does depend on it, is small.
+    """
     values, basis = np.linalg.eigh(gram)
-    values, basis = np.maximum(values[::-1], 0.0), basis[:, ::-1]
+    values, basis = values[::-1], basis[:, ::-1].copy()
+    ignored = values <= values[0] * values.size * np.finfo(float).eps
+    values = np.where(ignored, 0.0, values)
+    if covariance is not None and ignored.any():
+        rest = basis[:, ignored]
+        basis[:, ignored] = rest @ np.linalg.eigh(rest.T @ covariance @ rest)[1][:, ::-1]
     if values[0] <= 0:
         raise InvalidInput(
             "the model's Jacobian is zero at every public vector, so there is nothing to reshape "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -57,7 +57,8 @@ class TorchModel:
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
         training = [(part, part.training) for part in self._module.modules()]
-        self._module.eval()
+        with suppress(NotImplementedError):  # an exported program is frozen in its mode
+            self._module.eval()
         try:
             with torch.no_grad():
                 yield
@@ -81,7 +82,16 @@ class TorchModel:
     def outputs(self, Z: Vectors) -> Vectors:
         """Return the module's outputs, (n, k)."""
         with self._evaluating():
-            result: Vectors = self._call(self._tensor(Z)).cpu().to(torch.float64).numpy()
+            try:
+                out = self._call(self._tensor(Z))
+            except (RuntimeError, AssertionError) as error:
+                # A wrong dimension surfaces as whatever the first layer raises.
+                reason = str(error).strip().splitlines() or [type(error).__name__]
+                raise InvalidInput(
+                    f"the model failed on vectors of dimension {Z.shape[1]}: {reason[0]}; "
+                    f"check that it takes vectors of this dimension"
+                ) from error
+        result: Vectors = out.cpu().to(torch.float64).numpy()
         return result
 
     def _reverse(self, z: torch.Tensor) -> torch.Tensor:
@@ -150,3 +160,7 @@ class TorchModel:
             rows = jacobians.reshape(-1, Z.shape[1]).to(torch.float64)
             result: Vectors = (rows.T @ rows).cpu().numpy()
         return result
+
+    def numbers_per_vector(self, dim: int, outputs: int) -> int:
+        """Return k·m, the whole Jacobian."""
+        return outputs * dim

@@ -98,7 +98,7 @@ class Guarantee:
     @property
     def odds_factor(self) -> float:
         """How much one report can at most multiply anybody's odds between two vectors (pure)."""
-        return math.exp(self.epsilon)
+        return math.exp(self.epsilon) if self.epsilon < 700 else math.inf
 
     def __str__(self) -> str:
         """Return for example ``ε = 5, pure`` or ``ε = 1/3, δ = 1e-05``."""

@@ -13,6 +13,7 @@ from offaxis.data import DemoData, load_cifar10_features
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import BUDGETS, Row, evaluate, sweep
 from offaxis.evaluation.sweep import SHAPES
+from offaxis.files import replacing
 from offaxis.fitting import Shape, fit
 from offaxis.geometry import Geometry, PublicVectors, measure
 from offaxis.release import Release
@@ -98,7 +99,8 @@ def _run(
     report(1)
     elapsed = time.perf_counter() - started
     page = render(result, data, releases, figures, headline=headline, elapsed=elapsed)
-    target.write_text(page, encoding="utf-8")
+    with replacing(target) as file:
+        file.write(page.encode())
     report(1)
     return result
 

@@ -49,7 +49,10 @@ def noise_plane(geometry: Geometry, public: Vectors) -> Plane:
     if ignored.shape[1] == 0:
         ignored = found.basis[:, -1:]
     _, within = np.linalg.eigh(ignored.T @ np.cov(public.T) @ ignored)
-    return Plane(np.stack([found.basis[:, 0], ignored @ within[:, -1]]), geometry.mean)
+    axes = np.stack([found.basis[:, 0], ignored @ within[:, -1]])
+    # A direction is known up to sign: make its largest entry positive, so that figures repeat.
+    peaks = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
+    return Plane(axes * np.where(peaks < 0, -1.0, 1.0), geometry.mean)
 
 
 def noise_variance(release: Release) -> float:

@@ -1,0 +1,45 @@
+# Two commands do everything on a bare machine with Python 3.11+ and make:
+#   make demo    own environment, the main result on bundled data, a table and an HTML report
+#   make test    linters, types and all tests
+# Others: make lint, make bench, make clean
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/demo-ready
+	$(BIN)/offaxis demo --out offaxis-demo.html
+
+test: lint
+	$(BIN)/python -m pytest --numprocesses 2
+
+lint: $(VENV)/test-ready
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+
+bench: $(VENV)/test-ready
+	$(PIP) --editable '.[bench]'
+	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/python benchmarks/published_setting.py
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "offaxis needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo-ready: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[report]'
+	@touch $@
+
+# torch first and pinned: a later request for it is then already satisfied.
+$(VENV)/test-ready: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) torch
+	$(PIP) --editable '.[test,lint]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis offaxis-demo.html offaxis-demo.csv
