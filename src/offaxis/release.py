@@ -110,6 +110,11 @@ class Release:
         """Bytes of one report, the same for every vector."""
         return wire.HEADER_SIZE + self.randomizer.payload_size
 
+    @property
+    def gives_means(self) -> bool:
+        """Whether a mean over people can be decoded without bias."""
+        return (self.mean_decoder or self.decoder).unbiased and self.randomizer.unbiased
+
     def privatize(self, vectors: Any) -> Any:
         """Turn private vectors into reports that may leave the device.
 
@@ -159,14 +164,14 @@ class Release:
         Uses the release's mean decoder, or its decoder if that is unbiased; refuses otherwise.
         What clipping and the lattice take away is not given back.
         """
-        decoder = self.mean_decoder or self.decoder
-        if not (decoder.unbiased and self.randomizer.unbiased):
+        if not self.gives_means:
             part = "decoder" if self.randomizer.unbiased else f"{self.randomizer.kind} randomizer"
             raise BiasedDecoder(
                 f"the {part} of this release is biased, so a mean of its reports would not tend to "
                 f"the mean of the vectors; decode single reports, or fit a release for means with "
                 f"randomizer='laplace'"
             )
+        decoder = self.mean_decoder or self.decoder
         return np.asarray(decoder.decode(self.observe(_iterable(reports))).mean(axis=0))
 
     def simulate(self, vectors: Any, rng: np.random.Generator) -> Vectors:

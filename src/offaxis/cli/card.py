@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offaxis.cli import wording
-from offaxis.cli.facts import gives_means, report_size
+from offaxis.cli.facts import report_size
 from offaxis.cli.terminal import fields, plain
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
     rows = [("can be made", can), ("a vector is", made_of)]
     rows.append(("randomizer", release.randomizer.kind))
     if size:
-        means = "yes" if gives_means(release) else "no, they would be off"
+        means = "yes" if release.gives_means else "no, they would be off"
         rows.append(("averages over people", means))
     return rows
 

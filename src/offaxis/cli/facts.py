@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offaxis.errors import ExactFormUnavailable, InvalidRelease
+from offaxis.errors import InvalidRelease
 
 if TYPE_CHECKING:
     from offaxis.release import Release
@@ -22,16 +22,7 @@ def load_release(path: Path) -> Release:
 
 def report_size(release: Release) -> int | None:
     """Return the bytes of one report, or None if the release can only be simulated."""
-    try:
-        return release.report_size
-    except ExactFormUnavailable:
-        return None
-
-
-def gives_means(release: Release) -> bool:
-    """Tell whether a mean over people can be decoded without bias."""
-    decoder = release.mean_decoder or release.decoder
-    return decoder.unbiased and release.randomizer.unbiased
+    return release.report_size if release.randomizer.has_exact_form else None
 
 
 def guarantee_facts(release: Release) -> dict[str, Any]:
@@ -59,7 +50,7 @@ def describe(release: Release) -> dict[str, Any]:
         "guarantee": guarantee_facts(release),
         "can_report": report_size(release) is not None,
         "report_bytes": report_size(release),
-        "can_decode_mean": gives_means(release),
+        "can_decode_mean": release.gives_means,
         "input_dim": release.input_dim,
         "encoder": {"kind": release.encoder.kind, "output_dim": release.encoder.output_dim},
         "randomizer": {
