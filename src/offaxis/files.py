@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from offaxis.errors import InvalidInput
-
-
-def _permissions() -> int:
-    """Return what an ordinary new file may do under the user's umask."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 @contextmanager
@@ -26,17 +19,21 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Any failure on the way, an interrupt too, leaves what was there before.
     """
     target = path.resolve()
+    # Named before it exists, so that no interrupt can leave it behind.
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror or error}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with _create(draft, path) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(_permissions())
-        Path(name).replace(target)
+        draft.replace(target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
+
+
+def _create(draft: Path, path: Path) -> BinaryIO:
+    try:
+        return draft.open("xb")
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror or error}") from error

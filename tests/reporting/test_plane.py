@@ -19,7 +19,7 @@ from offaxis.reporting.plane import (
 def scene():
     data = load_cifar10_features()
     geometry = measure(data.head, PublicVectors(data.public))
-    return data, geometry, noise_plane(geometry, data.public)
+    return data, geometry, noise_plane(geometry)
 
 
 def test_the_plane_has_one_direction_the_task_reads_and_one_it_ignores(scene):
@@ -64,7 +64,7 @@ def test_an_outline_lies_one_sigma_out():
 def test_a_task_that_ignores_nothing_still_has_a_plane():
     task = Layers.linear(np.diag([3.0, 2.0, 1.0]))
     public = np.random.default_rng(0).standard_normal((50, 3))
-    plane = noise_plane(measure(task, PublicVectors(public)), public)
+    plane = noise_plane(measure(task, PublicVectors(public)))
     assert np.abs(plane.axes) == pytest.approx(np.array([[1, 0, 0], [0, 0, 1]]), abs=1e-9)
 
 

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
-from offaxis.encoding.encoder import frozen
-from offaxis.errors import InvalidInput
+from offaxis.encoding.encoder import frozen_map
 from offaxis.vectors import Vectors
 
 
@@ -56,9 +55,7 @@ class LinearDecoder:
 
     def __post_init__(self) -> None:
         """Check shapes and sizes, and freeze the arrays."""
-        matrix, offset = frozen(self.matrix, "map"), frozen(self.offset, "offset")
-        if matrix.ndim != 2 or offset.shape != (matrix.shape[0],) or 0 in matrix.shape:
-            raise InvalidInput(f"got a map {matrix.shape} with an offset {offset.shape}")
+        matrix, offset = frozen_map(self.matrix, self.offset, axis=0)
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "offset", offset)
 

@@ -7,7 +7,7 @@ only be total: any finite vector, tiny or huge, gets an encoding.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,13 +57,25 @@ def tame(Z: Vectors) -> Vectors:
     return np.where(peak > _LARGEST_INPUT, Z / peak.clip(min=1.0) * _LARGEST_INPUT, Z)
 
 
-def frozen(array: Any, name: str) -> Vectors:
-    """Return a read-only float64 copy, refusing entries that are not finite or could overflow."""
-    copy = np.array(array, dtype=np.float64, order="C")
-    if not np.isfinite(copy).all() or np.abs(copy).max(initial=0.0) > LARGEST_ENTRY:
-        raise InvalidInput(f"the {name} must be finite with entries up to {LARGEST_ENTRY:g}")
-    copy.setflags(write=False)
-    return copy
+def frozen_map(matrix: Any, shift: Any, *, axis: Literal[0, 1]) -> tuple[Vectors, Vectors]:
+    """Return read-only float64 copies of a matrix and of the shift along one of its axes.
+
+    Raises
+    ------
+    InvalidInput
+        If the shapes do not fit, or an entry is not finite or so large that it could overflow.
+    """
+    copies = []
+    for array in (matrix, shift):
+        copy = np.array(array, dtype=np.float64, order="C")
+        if not np.isfinite(copy).all() or np.abs(copy).max(initial=0.0) > LARGEST_ENTRY:
+            raise InvalidInput(f"a map must be finite with entries up to {LARGEST_ENTRY:g}")
+        copy.setflags(write=False)
+        copies.append(copy)
+    shape = copies[0].shape
+    if len(shape) != 2 or 0 in shape or copies[1].shape != (shape[axis],):
+        raise InvalidInput(f"a map {shape} and a shift {copies[1].shape} do not fit")
+    return copies[0], copies[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +89,7 @@ class AffineEncoder:
 
     def __post_init__(self) -> None:
         """Check shapes and sizes, and freeze the arrays."""
-        matrix, centre = frozen(self.matrix, "map"), frozen(self.centre, "centre")
-        if matrix.ndim != 2 or centre.shape != (matrix.shape[1],) or 0 in matrix.shape:
-            raise InvalidInput(f"got a map {matrix.shape} with a centre {centre.shape}")
+        matrix, centre = frozen_map(self.matrix, self.centre, axis=1)
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "centre", centre)
 

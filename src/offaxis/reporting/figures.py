@@ -15,7 +15,6 @@ from offaxis.release import Release
 from offaxis.reporting import plots
 from offaxis.reporting.names import TITLES
 from offaxis.reporting.plane import (
-    IGNORED,
     Plane,
     decoded_covariance,
     ellipse,
@@ -76,12 +75,12 @@ def draw(
     result: DemoResult, data: DemoData, geometry: Geometry, releases: Releases, epsilon: float
 ) -> Figures:
     """Draw everything; the releases are those of the budget ``epsilon``."""
-    plane = noise_plane(geometry, data.public)
+    plane = noise_plane(geometry)
     anchor = data.public[0]
     # Farther than any frame reaches: only where the answer changes first matters.
     same = same_answer(data.head, anchor, plane.axes[0], 100.0)
     values = spectrum(geometry.gram).values
-    read = int((values > IGNORED * values[0]).sum())
+    read = int(np.count_nonzero(values))
     answer = int(data.head.outputs(anchor[None]).argmax())
     spread = plane.project(data.public).std(axis=0)
     return Figures(

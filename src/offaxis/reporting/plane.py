@@ -14,9 +14,6 @@ from offaxis.geometry import Geometry, TaskModel, spectrum
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
-IGNORED = 1e-9
-"""A direction counts as ignored when its γ is below this fraction of the largest."""
-
 
 @dataclass(frozen=True, eq=False)
 class Plane:
@@ -39,20 +36,16 @@ class Plane:
         return (Z - self.centre) @ self.axes.T
 
 
-def noise_plane(geometry: Geometry, public: Vectors) -> Plane:
+def noise_plane(geometry: Geometry) -> Plane:
     """Choose the plane from public data: the largest γ against the most variable ignored direction.
 
     If the task ignores nothing, the direction it reads least takes the second place.
     """
-    found = spectrum(geometry.gram)
-    ignored = found.basis[:, found.values <= IGNORED * found.values[0]]
-    if ignored.shape[1] == 0:
-        ignored = found.basis[:, -1:]
-    _, within = np.linalg.eigh(ignored.T @ np.cov(public.T) @ ignored)
-    axes = np.stack([found.basis[:, 0], ignored @ within[:, -1]])
-    # A direction is known up to sign: make its largest entry positive, so that figures repeat.
-    peaks = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
-    return Plane(axes * np.where(peaks < 0, -1.0, 1.0), geometry.mean)
+    found = spectrum(geometry.gram, geometry.covariance)
+    # Ignored directions come last, the most variable one first among them.
+    read = int(np.count_nonzero(found.values))
+    second = min(read, found.values.size - 1)
+    return Plane(found.basis[:, [0, second]].T, geometry.mean)
 
 
 def noise_variance(release: Release) -> float:
