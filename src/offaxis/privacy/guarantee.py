@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -14,6 +15,8 @@ from offaxis.errors import InvalidInput
 
 Unit = Literal["item", "user"]
 Number = int | float | str | Decimal | Fraction
+
+_NUMBER: Final = re.compile(r"[+-]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
 
 RELATION: Final = "replacement of the whole vector"
 
@@ -32,10 +35,17 @@ def exact(value: Any, name: str) -> Fraction:
         value, int | float | str | Decimal | np.integer | np.floating
     ):
         raise InvalidInput(f"{name} must be a number, got {name}={value!r}")
+    if isinstance(value, int) and abs(value) >= 10**18:
+        raise InvalidInput(f"{name} must be a number below 10**18")
+    # str() of a Python or NumPy float is its shortest decimal that reads back the same.
+    text = str(value).strip()
+    # Checked first: an exponent of a billion would be expanded digit by digit.
+    if len(text) > 100 or not _NUMBER.fullmatch(text):
+        shown = repr(value)[:60]
+        raise InvalidInput(f"{name} must be a finite number, got {name}={shown}")
     try:
-        # str() of a Python or NumPy float is its shortest decimal that reads back the same.
-        return Fraction(str(value).strip())
-    except (ValueError, OverflowError, ZeroDivisionError):
+        return Fraction(text)
+    except ZeroDivisionError:
         raise InvalidInput(f"{name} must be a finite number, got {name}={value!r}") from None
 
 
