@@ -207,6 +207,14 @@ def test_a_lying_header_length_is_refused_without_reading_on(release):
             from_bytes(struct.pack("<Q", length) + blob[8:])
 
 
+def test_a_header_larger_than_any_release_needs_is_refused(release):
+    huge = {f"t{i:07d}": np.zeros(0) for i in range(20_000)}
+    blob = forge(release, tensors=huge)
+    assert struct.unpack_from("<Q", blob)[0] > 1 << 20
+    with pytest.raises(InvalidRelease, match="header"):
+        from_bytes(blob)
+
+
 def test_other_safetensors_files_are_refused():
     blob = serialize({"weight": np.ones(3)}, metadata={"format": "pt"})
     with pytest.raises(InvalidRelease, match="no manifest"):

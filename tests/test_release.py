@@ -199,7 +199,7 @@ def test_simulation_repeats_by_seed_whatever_the_number_of_cores(release, public
 
 
 def test_exact_and_simulated_reports_have_the_same_law(release):
-    """Second moments of both faces after decoding; the twin has two percent less noise."""
+    """Second moments of both faces after decoding; the twin has fifteen percent less noise."""
     Z = np.ones((60_000, 6))
     simulated = release.simulate(Z, np.random.default_rng(9))
     exact = release.decode(release.privatize(Z))
@@ -207,7 +207,7 @@ def test_exact_and_simulated_reports_have_the_same_law(release):
     spread = ((simulated - centre) ** 2).mean(axis=0)
     error = ((simulated - centre) ** 2).std(axis=0) / np.sqrt(len(Z)) * np.sqrt(2)
     assert (np.abs(((exact - centre) ** 2).mean(axis=0) - spread) < 6 * error).all()
-    twin = centre + 0.96 * (exact - centre)
+    twin = centre + 0.85 * (exact - centre)
     assert (np.abs(((twin - centre) ** 2).mean(axis=0) - spread) > 6 * error).any()
 
 

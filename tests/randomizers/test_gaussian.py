@@ -88,6 +88,12 @@ def test_density_differences_are_those_of_a_gaussian():
     assert randomizer.log_density(V, W)[0] == pytest.approx(expected)
 
 
+def test_simulation_clips_before_the_noise():
+    randomizer = Gaussian(2, 1.0, 50, 1e-5)
+    V = randomizer.simulate(np.tile([3e8, 4e8], (4000, 1)), np.random.default_rng(1))
+    assert V.mean(axis=0) == pytest.approx([0.6, 0.8], abs=0.05)
+
+
 def test_it_is_not_pure_and_cannot_release_yet():
     randomizer = Gaussian(2, 1.0, 1, 1e-5)
     assert not randomizer.guarantee.pure

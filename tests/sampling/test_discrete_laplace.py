@@ -33,10 +33,12 @@ def test_the_law_is_the_discrete_laplace(log2_scale):
     probabilities = law(log2_scale, reach)
     assert probabilities.sum() == pytest.approx(1, abs=1e-12)
     assert counts_p_value(histogram(samples, reach), probabilities) > ALPHA
-    # Twins: minus zero kept, noise two percent short, one sign only a little too often.
-    minus_zero = np.where(np.random.default_rng(0).random(COUNT) < 0.02, 0, samples)
+    # Twins: minus zero kept (zero comes twice as often), and one sign a little too often.
+    rng = np.random.default_rng(0)
+    kept = probabilities[reach] / (1 + probabilities[reach])
+    minus_zero = np.where(rng.random(COUNT) < kept, 0, samples)
     assert counts_p_value(histogram(minus_zero, reach), probabilities) < ALPHA
-    lopsided = np.where(np.random.default_rng(1).random(COUNT) < 0.02, np.abs(samples), samples)
+    lopsided = np.where(rng.random(COUNT) < 0.06, np.abs(samples), samples)
     assert counts_p_value(histogram(lopsided, reach), probabilities) < ALPHA
 
 
@@ -51,7 +53,7 @@ def test_the_law_holds_at_the_scale_of_real_releases():
         return np.histogram(values, np.concatenate([[-np.inf], edges, [np.inf]]))[0]
 
     assert counts_p_value(counts(samples), cells) > ALPHA
-    assert counts_p_value(counts(samples * 0.97), cells) < ALPHA
+    assert counts_p_value(counts(samples * 0.95), cells) < ALPHA
 
 
 def test_low_digits_are_fair_and_a_stuck_one_is_caught():

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from offaxis.errors import EntropyFailure
 from offaxis.sampling.entropy import Entropy
@@ -63,6 +64,18 @@ def test_a_forked_process_draws_its_own_bits():
 def test_it_can_be_neither_copied_nor_sent():
     with pytest.raises(EntropyFailure):
         pickle.dumps(Entropy())
+
+
+def test_the_key_is_32_bytes_of_the_operating_system_and_nothing_else(monkeypatch):
+    key = bytes(range(32))
+    asked = []
+    monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or key)
+    entropy = Entropy()
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    expected = stream.update(bytes(200_000 + 8))
+    assert asked == [32]
+    assert entropy.words(4).tobytes() == expected[:8]
+    assert entropy.words(100_000).tobytes() == expected[8:]
 
 
 def test_a_failing_operating_system_is_an_error_not_a_fallback(monkeypatch):
