@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from offaxis.errors import InvalidInput
 from offaxis.files import replacing
 
 
@@ -31,6 +32,13 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, failure: type[BaseExcep
         interrupted()
     assert target.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_path_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "no" / "folder"):
+        with pytest.raises(InvalidInput, match="cannot write"), replacing(path) as file:
+            file.write(b"x")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_umask_is_kept(tmp_path: Path) -> None:

@@ -23,6 +23,14 @@ from offaxis.geometry import Layers, PublicVectors, measure
         ({"randomizer": "gaussian", "delta": 1.0}, "delta"),
         ({"delta": 1e-5}, "takes no delta"),
         ({"percentile": 0}, "percentile"),
+        ({"percentile": 0.9}, "nine of ten"),
+        ({"percentile": "90"}, "percentile"),
+        ({"lambda_max": "big"}, "lambda_max"),
+        ({"statement": None}, "statement"),
+        ({"statement": "x" * 10_001}, "statement"),
+        ({"public": lambda: iter([])}, "empty"),
+        ({"public": lambda: np.ones((20, 6))}, "arrays"),
+        ({"public": "public.npy"}, "real numbers"),
         ({"lambda_max": 1}, "lambda_max"),
         ({"gauge": 0}, "gauge"),
         ({"rank": "full"}, "rank"),
@@ -73,8 +81,17 @@ def test_a_measured_geometry_can_be_used_again(head, public):
 def test_a_geometry_of_other_vectors_is_refused(head, public):
     geometry = measure(head, PublicVectors(public))
     for other in (public[:-1], public[:, :4]):
-        with pytest.raises(InvalidInput, match="other public vectors"):
+        with pytest.raises(InvalidInput, match="not the ones the map was fitted to"):
             offaxis.fit(geometry, other, epsilon=1)
+
+
+def test_a_function_must_give_the_same_vectors_on_every_pass(head, public):
+    rng = np.random.default_rng(0)
+    with pytest.raises(InvalidInput, match="on every pass"):
+        offaxis.fit(head, lambda: [public * rng.random()], epsilon=1)
+    used_up = iter([public])
+    with pytest.raises(InvalidInput):
+        offaxis.fit(head, lambda: used_up, epsilon=1)
 
 
 def test_provenance_says_which_public_data_and_model(head, public):

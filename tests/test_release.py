@@ -211,6 +211,22 @@ def test_exact_and_simulated_reports_have_the_same_law(release):
     assert (np.abs(((twin - centre) ** 2).mean(axis=0) - spread) > 6 * error).any()
 
 
+@pytest.mark.parametrize("rng", [0, None, np.random.RandomState(0)])
+def test_simulation_takes_a_generator_only(release, rng):
+    with pytest.raises(InvalidInput, match="default_rng"):
+        release.simulate(np.zeros(6), rng)
+
+
+def test_a_single_report_has_a_mean(release):
+    report = release.privatize(np.zeros(6))
+    assert np.array_equal(release.decode_mean(report), release.decode(report))
+
+
+def test_it_prints_in_one_line(release, head):
+    assert repr(release).startswith("Release(laplace, ε = 3, pure, per item, dimension 6, ")
+    assert repr(head) == "Layers(6→5→4→3, relu)"
+
+
 def test_randomness_failure_stops_the_release(release, monkeypatch):
     def broken(self):
         raise offaxis.OffaxisError("no randomness")

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from offaxis.errors import InvalidInput
-from offaxis.vectors import as_batch
+from offaxis.vectors import as_batch, as_number
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,8 @@ def test_one_vector_of_any_kind_becomes_a_float64_row(value):
         (np.array([True, False]), "real numbers"),
         (np.array([object(), 1]), "real numbers"),
         (3.0, "shape"),
+        ([[1.0], [1.0, 2.0]], "same length"),
+        (np.ma.masked_array([1.0, 2.0], mask=[True, False]), "masked"),
     ],
 )
 def test_bad_input_names_the_value_and_the_fix(value, message):
@@ -40,3 +42,14 @@ def test_bad_input_names_the_value_and_the_fix(value, message):
 def test_the_largest_finite_numbers_are_accepted():
     top = np.finfo(float).max
     assert as_batch([top, -top], 2)[0].tolist() == [[top, -top]]
+
+
+def test_half_precision_tensors_are_read():
+    for dtype in (torch.bfloat16, torch.float16):
+        assert as_batch(torch.tensor([1.0, 2.0], dtype=dtype), 2)[0].tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize("value", [None, "1", True, float("nan"), 1j])
+def test_settings_must_be_numbers(value):
+    with pytest.raises(InvalidInput, match="gauge"):
+        as_number(value, "gauge")

@@ -154,7 +154,7 @@ def from_bytes(blob: bytes, *, expect: str | None = None) -> Release:
     found = _hash(text, tensors)
     if found != claimed_hash:
         raise InvalidRelease("the release was altered or damaged: its hash does not fit it")
-    if expect is not None and found != expect.lower().removeprefix("sha256:"):
+    if expect is not None and found != str(expect).lower().removeprefix("sha256:"):
         raise InvalidRelease(f"this is release {found}, expected {expect}")
     try:
         release = _build(manifest, tensors)

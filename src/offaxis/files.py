@@ -26,7 +26,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(target)
+        _replace(draft, target, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
@@ -35,5 +35,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 def _create(draft: Path, path: Path) -> BinaryIO:
     try:
         return draft.open("xb")
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _replace(draft: Path, target: Path, path: Path) -> None:
+    try:
+        draft.replace(target)
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror or error}") from error

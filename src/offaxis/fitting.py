@@ -13,8 +13,9 @@ from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
 from offaxis.geometry.jacobian import Progress
 from offaxis.geometry.public import identify
 from offaxis.privacy.guarantee import Unit, exact_epsilon
-from offaxis.provenance import Provenance
+from offaxis.provenance import LONGEST_STATEMENT, Provenance
 from offaxis.release import Release
+from offaxis.vectors import as_number
 
 Shape = Literal["jacobian", "none"]
 
@@ -78,35 +79,32 @@ def fit(
     """
     epsilon = exact_epsilon(epsilon)
     order = randomizers.norm(randomizer)
+    if not isinstance(statement, str) or len(statement) > LONGEST_STATEMENT:
+        raise InvalidInput(f"statement must be a text of at most {LONGEST_STATEMENT:,} characters")
     vectors = PublicVectors(public)
-    settings: dict[str, str | float] = {"reshaping": reshaping, "percentile": float(percentile)}
+    settings: dict[str, str | float] = {"reshaping": reshaping}
     encoder: Encoder
     decoder: Decoder
     if reshaping == "none":
         origin = Provenance(None, identify(vectors), settings, statement)
         encoder, decoder = IdentityEncoder(origin.public.dim), IdentityDecoder(origin.public.dim)
     elif reshaping == "jacobian":
-        geometry = _geometry(model, vectors, progress)
-        p = float(order if gauge is None else gauge)
-        shape = reshape(geometry, gauge=p, lambda_max=lambda_max, rank=rank)
+        geometry = (
+            model
+            if isinstance(model, Geometry)
+            else measure(as_task_model(model), vectors, progress)
+        )
+        p = as_number(order if gauge is None else gauge, "gauge")
+        cap = as_number(lambda_max, "lambda_max")
+        shape = reshape(geometry, gauge=p, lambda_max=cap, rank=rank)
         encoder, decoder = shape.encoder, LinearDecoder(shape.inverse, shape.centre)
-        settings |= {"gauge": p, "lambda_max": float(lambda_max), "rank": rank}
+        settings |= {"gauge": p, "lambda_max": cap, "rank": rank}
         origin = Provenance(geometry.model, geometry.public, settings, statement)
     else:
         raise InvalidInput(f"reshaping must be 'jacobian' or 'none', got {reshaping!r}")
-    radius = public_radius(encoder, vectors, order=order, percentile=percentile)
+    radius = public_radius(encoder, vectors, origin.public, order=order, percentile=percentile)
+    settings["percentile"] = float(percentile)
     mechanism = randomizers.make(
         randomizer, dim=encoder.output_dim, radius=radius, epsilon=epsilon, delta=delta
     )
     return Release(encoder, mechanism, decoder, origin, unit)
-
-
-def _geometry(model: Any, vectors: PublicVectors, progress: Progress | None) -> Geometry:
-    if not isinstance(model, Geometry):
-        return measure(as_task_model(model), vectors, progress)
-    if identify(vectors) != model.public:
-        raise InvalidInput(
-            "the geometry was measured on other public vectors than the ones given; "
-            "pass the same vectors, or the model itself"
-        )
-    return model

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offaxis.errors import InvalidRelease
+from offaxis.provenance import LONGEST_STATEMENT
 
 FORMAT: Final = "offaxis-release"
 VERSION: Final = 1
@@ -67,7 +68,7 @@ class ProvenancePart(_Strict):
     model: ModelPart | None
     public: PublicPart
     settings: dict[Word, float | Word]
-    statement: Annotated[str, Field(max_length=10_000)]
+    statement: Annotated[str, Field(max_length=LONGEST_STATEMENT)]
 
 
 class Manifest(_Strict):

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import PublicIdentity
 
+LONGEST_STATEMENT = 10_000
+
 
 @dataclass(frozen=True)
 class Provenance:

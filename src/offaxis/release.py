@@ -45,7 +45,7 @@ PER_UNIT: dict[Unit, str] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """A frozen release; make one with :func:`offaxis.fit` or :meth:`load`.
 
@@ -93,6 +93,13 @@ class Release:
     def __hash__(self) -> int:
         """Hash by content."""
         return hash(self.hash)
+
+    def __repr__(self) -> str:
+        """Return for example ``Release(laplace, ε = 5, pure, per item, dimension 64, 01c7…)``."""
+        return (
+            f"Release({self.randomizer.kind}, {self.guarantee}, per {self.unit}, "
+            f"dimension {self.input_dim}, {self.hash[:8]}…)"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to other processes as a release file does: whole, checked and frozen."""
@@ -154,22 +161,23 @@ class Release:
 
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
         """Turn one report into a vector (m,), or several into vectors (n, m)."""
-        if isinstance(reports, bytes):
-            return self.decoder.decode(self.observe([reports])).reshape(-1)
-        return self.decoder.decode(self.observe(_iterable(reports)))
+        decoded = self.decoder.decode(self.observe(_iterable(reports)))
+        return decoded.reshape(-1) if isinstance(reports, bytes) else decoded
 
     def decode_mean(self, reports: Iterable[bytes]) -> Vectors:
         """Estimate the mean of the reporting people's vectors, (m,).
 
         Uses the release's mean decoder, or its decoder if that is unbiased; refuses otherwise.
-        What clipping and the lattice take away is not given back.
+        What clipping and the lattice take away is not given back. A reshaped release is made for
+        its task: the mean is accurate along the task's directions and very noisy across them. For
+        means of the vectors themselves fit with ``reshaping="none"``.
         """
         if not self.gives_means:
             part = "decoder" if self.randomizer.unbiased else f"{self.randomizer.kind} randomizer"
             raise BiasedDecoder(
                 f"the {part} of this release is biased, so a mean of its reports would not tend to "
                 f"the mean of the vectors; decode single reports, or fit a release for means with "
-                f"randomizer='laplace'"
+                f"randomizer='laplace' (and reshaping='none' for means of the vectors themselves)"
             )
         decoder = self.mean_decoder or self.decoder
         return np.asarray(decoder.decode(self.observe(_iterable(reports))).mean(axis=0))
@@ -179,6 +187,11 @@ class Release:
 
         For research and utility estimates only: the result protects nobody and is not a report.
         """
+        if not isinstance(rng, np.random.Generator):
+            raise InvalidInput(
+                f"rng must be a numpy Generator, such as numpy.random.default_rng(0), "
+                f"got {type(rng).__name__}"
+            )
         batch, single = as_batch(vectors, self.input_dim)
 
         def once(part: Vectors, child: np.random.Generator) -> Vectors:
@@ -203,7 +216,11 @@ class Release:
 
 
 def _iterable(reports: Any) -> Iterable[bytes]:
-    if isinstance(reports, np.ndarray) or not isinstance(reports, Iterable):
+    if isinstance(reports, bytes):
+        return [reports]
+    if isinstance(reports, np.ndarray | bytearray | memoryview | str) or not isinstance(
+        reports, Iterable
+    ):
         raise InvalidReport(
             f"reports must be bytes or a list of bytes, got {type(reports).__name__}; simulated "
             f"arrays are not reports, only privatize() makes them"

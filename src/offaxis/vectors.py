@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -12,18 +13,35 @@ from offaxis.errors import InvalidInput
 Vectors = NDArray[np.float64]
 
 
+def as_number(value: Any, name: str) -> float:
+    """Return a finite float, or name what was given instead."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidInput(f"{name} must be a number, got {name}={value!r}")
+    if not math.isfinite(value):
+        raise InvalidInput(f"{name} must be finite, got {name}={value!r}")
+    return float(value)
+
+
 def as_array(value: Any, name: str = "vectors") -> Vectors:
     """Return a float64 array of real numbers, copying only when the dtype asks for it."""
-    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidInput(f"{name} must not be masked: fill or drop masked entries first")
+    if hasattr(value, "detach"):  # a torch tensor; NumPy has no bfloat16
+        value = value.detach().cpu()
+        value = value.float() if value.is_floating_point() and value.itemsize == 2 else value
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InvalidInput(f"{name} must all have the same length") from None
     if array.dtype.kind not in "fiu":
         raise InvalidInput(
-            f"{name} must hold real numbers, got dtype {array.dtype}; "
+            f"{name} must hold real numbers, got {type(value).__name__} of dtype {array.dtype}; "
             f"convert them to float32 or float64 first"
         )
     return np.asarray(array, dtype=np.float64)
 
 
-def check_finite(array: Vectors, name: str = "vectors") -> None:
+def check_finite(array: Vectors, name: str = "vectors", first_row: int = 0) -> None:
     """Refuse NaN and infinity, naming the first place."""
     # The sum of absolute values is not finite exactly when an entry is not, or when it overflows.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -32,14 +50,19 @@ def check_finite(array: Vectors, name: str = "vectors") -> None:
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
         where = tuple(int(i) for i in bad[0])
+        place = (where[0] + first_row, *where[1:])
         raise InvalidInput(
-            f"{name} must be finite, got {array[where]} at index {where}; "
+            f"{name} must be finite, got {array[where]} at index {place}; "
             f"remove or replace such entries before they reach a release"
         )
 
 
-def as_batch(value: Any, dim: int | None, name: str = "vectors") -> tuple[Vectors, bool]:
+def as_batch(
+    value: Any, dim: int | None, name: str = "vectors", *, first_row: int = 0
+) -> tuple[Vectors, bool]:
     """Return (n, m) float64 vectors and whether a single vector was given.
+
+    ``first_row`` is the place of the first row in a larger whole, for messages.
 
     Raises
     ------
@@ -55,7 +78,7 @@ def as_batch(value: Any, dim: int | None, name: str = "vectors") -> tuple[Vector
         raise InvalidInput(f"{name} must have dimension {dim}, got {batch.shape[1]}")
     if batch.shape[0] == 0 or batch.shape[1] == 0:
         raise InvalidInput(f"{name} must not be empty, got shape {array.shape}")
-    check_finite(batch, name)
+    check_finite(batch, name, first_row)
     return batch, single
 
 

@@ -53,7 +53,7 @@ def test_wrong_usage_exits_with_2(desk: Path, run: Run, arguments: tuple[str, ..
 
 
 def test_missing_extra_exits_with_4(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(path: Path) -> None:
+    def missing(*_: object) -> None:
         raise MissingExtra("pip install 'offaxis[thing]'")
 
     monkeypatch.setattr("offaxis.cli.facts.load_release", missing)

@@ -79,7 +79,7 @@ def test_an_old_release_is_replaced(desk: Path, run: Run) -> None:
         (("--epsilon", "1", "--randomizer", "gaussian", "--delta", "2"), "delta must lie"),
         (("--epsilon", "1", "--lambda-max", "0.5"), "lambda_max must be"),
         (("--epsilon", "1", "--public", "missing.npy"), "there is no file missing.npy"),
-        (("--epsilon", "1", "--public", "labels.npy"), "must be a batch"),
+        (("--epsilon", "1", "--public", "labels.npy"), "must be an array (n, m)"),
         (("--epsilon", "1", "--public", "few.npy"), "at least 10 public vectors"),
         (("--epsilon", "1", "--public", "hole.npy"), "must be finite"),
         (("--epsilon", "1", "--public", "wide.npy"), "dimension"),

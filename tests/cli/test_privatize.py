@@ -82,9 +82,32 @@ def test_bad_vectors_exit_with_3_and_write_nothing(
     if old is not None:
         Path("my.reports").write_bytes(old)
     before = sorted(desk.iterdir())
-    assert_fails(run(*COMMAND, "bad.npy"), 3, message)
+    assert_fails(run(*COMMAND, "bad.npy", "--force"), 3, message)
     assert sorted(desk.iterdir()) == before
     assert old is None or Path("my.reports").read_bytes() == old
+
+
+def test_a_bad_entry_is_named_by_its_place_in_the_file(
+    desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_ROWS", 2)
+    np.save("bad.npy", np.where(np.arange(35).reshape(7, 5) == 33, np.nan, 1.0))
+    assert_fails(run(*COMMAND, "bad.npy"), 3, "(6, 3)")
+
+
+def test_reports_that_are_there_are_not_made_again_unless_forced(desk: Path, run: Run) -> None:
+    assert run(*COMMAND, "private.npy").exit_code == 0
+    first = Path("my.reports").read_bytes()
+    assert_fails(run(*COMMAND, "private.npy"), 3, "spend the budget again", "--force")
+    assert Path("my.reports").read_bytes() == first
+    assert run(*COMMAND, "private.npy", "--force").exit_code == 0
+    assert Path("my.reports").read_bytes() != first
+
+
+def test_a_pinned_hash_is_enforced(desk: Path, run: Run) -> None:
+    wanted = Release.load("laplace.release").hash
+    assert run(*COMMAND, "private.npy", "--expect", wanted).exit_code == 0
+    assert_fails(run(*COMMAND, "private.npy", "--force", "--expect", "0" * 64), 3, "expected")
 
 
 def test_a_release_without_exact_form_makes_no_reports(desk: Path, run: Run) -> None:

@@ -8,13 +8,15 @@ from offaxis.encoding import radius as module
 from offaxis.encoding.radius import StreamingQuantile
 from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors
+from offaxis.geometry.public import identify
 
 
 @pytest.mark.parametrize("percentile", [10, 50, 90, 100])
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_radius_is_the_percentile_of_the_norms(public, percentile, order):
+    source = PublicVectors(public)
     radius = public_radius(
-        IdentityEncoder(6), PublicVectors(public), order=order, percentile=percentile
+        IdentityEncoder(6), source, identify(source), order=order, percentile=percentile
     )
     norms = np.linalg.norm(public, ord=order, axis=1)
     assert radius == pytest.approx(np.percentile(norms, percentile), rel=1e-14)
@@ -45,12 +47,21 @@ def test_memory_of_a_long_stream_is_bounded(monkeypatch):
     assert len(stream._bins) <= 1 << 12
 
 
-@pytest.mark.parametrize("percentile", [0, -1, 101, float("nan")])
+@pytest.mark.parametrize("percentile", [0, 0.9, -1, 101, float("nan"), None, "90", True])
 def test_a_bad_percentile_is_named(public, percentile):
+    source = PublicVectors(public)
     with pytest.raises(InvalidInput, match="percentile"):
-        public_radius(IdentityEncoder(6), PublicVectors(public), order=1, percentile=percentile)
+        public_radius(IdentityEncoder(6), source, identify(source), order=1, percentile=percentile)
 
 
-def test_public_vectors_without_spread_are_refused():
+def test_a_radius_of_zero_is_refused():
+    source = PublicVectors(np.eye(20)[:, :2])
     with pytest.raises(InvalidInput, match="zero"):
-        public_radius(IdentityEncoder(2), PublicVectors(np.zeros((20, 2))), order=1, percentile=90)
+        public_radius(IdentityEncoder(2), source, identify(source), order=1, percentile=50)
+
+
+def test_vectors_that_change_between_passes_are_refused(public):
+    passes = iter([public, public + 1])
+    source = PublicVectors(lambda: [next(passes)])
+    with pytest.raises(InvalidInput, match="same ones on every pass"):
+        public_radius(IdentityEncoder(6), source, identify(source), order=1, percentile=50)

@@ -30,7 +30,12 @@ def z(public: np.ndarray) -> torch.Tensor:
     return torch.tensor(public[:7], dtype=torch.float32)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_half_precision_that_would_overflow_is_refused(release) -> None:
+    with pytest.raises(InvalidInput, match="overflows float16"):
+        PrivateLayer(release)(torch.zeros(2, release.input_dim, dtype=torch.float16))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_the_output_is_like_the_input(layer: PrivateLayer, z: torch.Tensor, dtype: object) -> None:
     for vectors in (z.to(dtype), z[0].to(dtype)):
         released = layer(vectors)

@@ -2,10 +2,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import (
+    LinearRegression,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    SGDOneClassSVM,
+)
 from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.svm import SVC
 
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry import FiniteDifferences, Layers, as_task_model
@@ -65,6 +73,15 @@ def test_other_estimators_point_to_finite_differences():
     forest = RandomForestClassifier(3).fit(X, Y.argmax(1))
     with pytest.raises(UnsupportedModel, match="FiniteDifferences"):
         as_task_model(forest)
+
+
+@pytest.mark.parametrize(
+    "estimator", [PLSRegression(), PoissonRegressor(), SVC(kernel="rbf"), SGDOneClassSVM()]
+)
+def test_weights_that_mean_something_else_are_not_read(estimator):
+    estimator.fit(X, np.abs(Y[:, 0]).round() if hasattr(estimator, "max_iter") else Y[:, 0] > 0)
+    with pytest.raises(UnsupportedModel, match="FiniteDifferences"):
+        as_task_model(estimator)
 
 
 @pytest.mark.parametrize("thing", [None, "model", lambda z: z, 3])

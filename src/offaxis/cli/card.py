@@ -13,6 +13,7 @@ from rich.text import Text
 from offaxis.cli import wording
 from offaxis.cli.facts import report_size
 from offaxis.cli.terminal import fields, plain
+from offaxis.manifest import VERSION
 
 if TYPE_CHECKING:
     from offaxis.release import Release
@@ -32,7 +33,8 @@ def print_card(release: Release, console: Console) -> None:
     _section(console, "What is not promised", _bullets(wording.not_promised(release.guarantee)))
     _section(console, "Reports", [fields(_report_rows(release))])
     _section(console, "Where it came from", [fields(_origin_rows(release))])
-    _section(console, "Identity", [fields([("release", release.hash)])])
+    identity = [("release", release.hash), ("format", f"version {VERSION}")]
+    _section(console, "Identity", [fields(identity)])
     console.print()
     note = "Percentages and factors are rounded against the promise, never in its favour."
     console.print(Padding(Text(note, style="dim italic"), (0, 0, 0, _INDENT)))
@@ -110,6 +112,8 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
     rows.append(("randomizer", release.randomizer.kind))
     if size:
         means = "yes" if release.gives_means else "no, they would be off"
+        if release.gives_means and release.provenance.model:
+            means += ", accurate along what the model reads and very noisy across it"
         rows.append(("averages over people", means))
     return rows
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offaxis.cli.options import AsJson, ReleaseFile
+from offaxis.cli.options import AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import counted, print_json
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def decode(
     mean: Annotated[
         bool, typer.Option("--mean", help="Write one vector, the mean of all, instead of each.")
     ] = False,
+    expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn reports into vectors, or into an estimate of their mean."""
@@ -39,7 +40,7 @@ def decode(
 
     check_output(out, release, reports)
     check_format(out)
-    loaded = load_release(release)
+    loaded = load_release(release, expect)
     if not reports.is_file():
         raise InvalidReport(f"there is no file of reports {reports}")
     received = read_reports(reports, loaded.report_size)

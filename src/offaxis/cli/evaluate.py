@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from offaxis.cli.options import ARRAY, MODEL, AsJson, ReleaseFile
+from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import counted, print_json, screen
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def evaluate(
     exact: Annotated[
         bool, typer.Option("--exact", help="Make and decode real reports instead of simulating.")
     ] = False,
+    expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure what a model keeps of its answers when vectors pass through a release.
@@ -50,7 +51,7 @@ def evaluate(
     from offaxis.cli.progress import counting
     from offaxis.evaluation import evaluate as measure
 
-    loaded = load_release(release)
+    loaded = load_release(release, expect)
     task = load_model(model)
     batch = read_array(vectors)
     wanted = None if targets is None else read_targets(targets)

@@ -11,13 +11,16 @@ if TYPE_CHECKING:
     from offaxis.release import Release
 
 
-def load_release(path: Path) -> Release:
-    """Read a release file strictly."""
+def load_release(path: Path, expect: str | None = None) -> Release:
+    """Read a release file strictly, and only the one that is expected."""
     from offaxis.release import Release
 
     if not path.is_file():
         raise InvalidRelease(f"there is no release file {path}; make one with: offaxis fit")
-    return Release.load(path)
+    try:
+        return Release.load(path, expect=expect)
+    except InvalidRelease as error:
+        raise InvalidRelease(f"{path}: {error}") from None
 
 
 def report_size(release: Release) -> int | None:
@@ -42,11 +45,13 @@ def guarantee_facts(release: Release) -> dict[str, Any]:
 
 def describe(release: Release) -> dict[str, Any]:
     """Describe a release."""
+    from offaxis.manifest import VERSION
     from offaxis.randomizers import parameters
 
     origin = release.provenance
     return {
         "release": release.hash,
+        "format_version": VERSION,
         "guarantee": guarantee_facts(release),
         "can_report": report_size(release) is not None,
         "report_bytes": report_size(release),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from offaxis.cli.options import AsJson, ReleaseFile
+from offaxis.cli.options import AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import print_json, screen
 
 
-def inspect(release: ReleaseFile, as_json: AsJson = False) -> None:
+def inspect(release: ReleaseFile, expect: Expect = None, as_json: AsJson = False) -> None:
     """Show what a release promises, to whom, on which conditions, and what it does not."""
     from offaxis.cli import wording
     from offaxis.cli.card import print_card
     from offaxis.cli.facts import describe, load_release
 
-    loaded = load_release(release)
+    loaded = load_release(release, expect)
     if not as_json:
         with screen() as console:
             print_card(loaded, console)

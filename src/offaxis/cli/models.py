@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import sys
-import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +60,9 @@ def _imported(module_name: str, attribute: str) -> Any:
     sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
         found: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        raise InvalidInput(f"cannot import {module_name}: {error}") from None
+    except Exception as error:
+        # The user's own code runs here and may raise anything.
+        raise InvalidInput(f"cannot import {module_name}: {_reason(error)}") from error
     finally:
         sys.path.pop(0)
     for part in attribute.split("."):
@@ -86,7 +86,15 @@ def _returned(function: Any, name: str) -> Any:
             f"one. To use a function of a batch as the model, return "
             f"offaxis.geometry.FiniteDifferences(function)"
         ) from None
-    return function()
+    try:
+        return function()
+    except Exception as error:
+        raise InvalidInput(f"{name} failed: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
 def _exported(path: str) -> Any:
@@ -101,8 +109,8 @@ def _exported(path: str) -> Any:
         program = torch.export.load(path)
     except Exception as error:
         # torch has no error of its own for a damaged file; it raises whatever happens to break.
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise InvalidInput(f"{path} is not a readable torch.export file: {reason[0]}") from None
+        reason = _reason(error)
+        raise InvalidInput(f"{path} is not a readable torch.export file: {reason}") from None
     inputs = set(program.graph_signature.user_inputs)
     shapes = [node.meta["val"].shape for node in program.graph.nodes if node.name in inputs]
     if len(shapes) != 1 or len(shapes[0]) != 2:
@@ -112,7 +120,4 @@ def _exported(path: str) -> Any:
             f"{path} only takes batches of exactly {shapes[0][0]} vectors; export it with "
             f"dynamic_shapes=({{0: torch.export.Dim('batch')}},)"
         )
-    module: Any = program.module()
-    # An exported graph was frozen in its mode; asking for eval mode again must not be an error.
-    module.train = module.eval = types.MethodType(lambda self, mode=True: self, module)
-    return module
+    return program.module()

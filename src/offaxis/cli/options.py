@@ -19,6 +19,10 @@ MODEL: Final[Any] = typer.Option(
 ReleaseFile = Annotated[
     Path, typer.Argument(metavar="RELEASE", help="A release file made by offaxis fit.")
 ]
+Expect = Annotated[
+    str | None,
+    typer.Option("--expect", metavar="HASH", help="Refuse the release unless this is its hash."),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of text for people.")
 ]

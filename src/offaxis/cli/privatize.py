@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from offaxis.cli.options import ARRAY, AsJson, ReleaseFile
+from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import counted, print_json
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ def privatize(
         Path,
         typer.Option(metavar="REPORTS", help="The file of reports to write, one after the other."),
     ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a file of reports that is already there.")
+    ] = False,
+    expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn private vectors into reports that may leave the device.
@@ -36,9 +40,15 @@ def privatize(
     from offaxis.cli.arrays import locate, read_array
     from offaxis.cli.facts import guarantee_facts, load_release
     from offaxis.cli.files import check_output
+    from offaxis.errors import InvalidInput
 
     check_output(out, release, locate(vectors)[0])
-    loaded = load_release(release)
+    if out.exists() and not force:
+        raise InvalidInput(
+            f"{out} is already there, and making its reports again would spend the budget again: "
+            f"send the ones it holds, choose another --out, or use --force"
+        )
+    loaded = load_release(release, expect)
     size = loaded.report_size
     count = _write(loaded, read_array(vectors), out)
     if as_json:
@@ -62,12 +72,14 @@ def _write(release: Release, vectors: NDArray[Any], out: Path) -> int:
     """Write reports part by part, so that memory does not grow with the file."""
     from offaxis.cli.progress import counting
     from offaxis.files import replacing
+    from offaxis.vectors import as_batch
 
     batch = vectors[None] if vectors.ndim == 1 else vectors
     with counting("making reports", len(batch)) as advance, replacing(out) as file:
         # An empty file is passed on once, for the release to refuse.
         for start in range(0, max(len(batch), 1), _ROWS):
-            reports = release.privatize(batch[start : start + _ROWS])
+            part, _ = as_batch(batch[start : start + _ROWS], release.input_dim, first_row=start)
+            reports = release.privatize(part)
             file.write(b"".join(reports))
             advance(len(reports))
     return len(batch)

@@ -44,7 +44,7 @@ class Decoder(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearDecoder:
     """z = B v + c, with B of shape (m, r)."""
 

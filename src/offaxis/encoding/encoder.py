@@ -78,7 +78,7 @@ def frozen_map(matrix: Any, shift: Any, *, axis: Literal[0, 1]) -> tuple[Vectors
     return copies[0], copies[1]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AffineEncoder:
     """w = A (z − c), with A of shape (r, m)."""
 

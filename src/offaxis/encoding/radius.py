@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from offaxis.encoding.encoder import Encoder
 from offaxis.errors import InvalidInput
-from offaxis.geometry.public import PublicVectors
-from offaxis.vectors import Vectors, row_norms
+from offaxis.geometry.public import PublicHash, PublicIdentity, PublicVectors
+from offaxis.vectors import Vectors, as_number, row_norms
 
 _ROWS = 8192
 _KEPT = 1 << 20
@@ -62,18 +62,37 @@ class StreamingQuantile:
 
 
 def public_radius(
-    encoder: Encoder, public: PublicVectors, *, order: Literal[1, 2], percentile: float
+    encoder: Encoder,
+    public: PublicVectors,
+    identity: PublicIdentity,
+    *,
+    order: Literal[1, 2],
+    percentile: float,
 ) -> float:
-    """Return ρ: the given percentile of ‖encode(z)‖_p over the public vectors."""
-    if not 0 < percentile <= 100:
-        raise InvalidInput(f"percentile must lie in (0, 100], got percentile={percentile!r}")
-    norms = StreamingQuantile()
+    """Return ρ: the given percentile of ‖encode(z)‖_p over the public vectors.
+
+    ``identity`` says which vectors the encoder was fitted to; others are refused.
+    """
+    percentile = as_number(percentile, "percentile")
+    if not 1 <= percentile <= 100:
+        raise InvalidInput(
+            f"percentile must lie between 1 and 100 (90 means nine of ten vectors), "
+            f"got percentile={percentile!r}"
+        )
+    norms, digest = StreamingQuantile(), PublicHash()
     for batch in public.batches(_ROWS):
-        norms.add(row_norms(encoder.encode(batch), order))
+        digest.add(batch)
+        if batch.shape[1] == identity.dim:
+            norms.add(row_norms(encoder.encode(batch), order))
+    if digest.identity() != identity:
+        raise InvalidInput(
+            "the public vectors are not the ones the map was fitted to: pass the same vectors, "
+            "and let a function of batches return the same ones on every pass"
+        )
     radius = norms.quantile(percentile / 100)
     if radius <= 0:
         raise InvalidInput(
-            f"the {percentile}th percentile of the public vectors' norms is zero; "
+            f"the {percentile:g}th percentile of the public vectors' norms is zero; "
             f"use a higher percentile or public vectors that differ from each other"
         )
     return radius

@@ -17,7 +17,7 @@ from offaxis.vectors import Vectors, as_batch
 Scores = dict[str, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Scores of a release over several independent repetitions.
 
@@ -31,6 +31,14 @@ class Evaluation:
 
     clean: Scores
     runs: dict[str, NDArray[np.float64]]
+
+    def __repr__(self) -> str:
+        """Return every metric as mean ± standard deviation, and its value without privacy."""
+        parts = [
+            f"{metric} {self.mean(metric):.4g} ± {self.std(metric):.2g} (clean {clean:.4g})"
+            for metric, clean in self.clean.items()
+        ]
+        return f"Evaluation({', '.join(parts)})"
 
     def mean(self, metric: str) -> float:
         """Return the mean over repetitions."""
@@ -76,9 +84,15 @@ def _check_targets(targets: Any, clean: Vectors) -> NDArray[Any] | None:
     if array.dtype.kind in "iu":
         classes = max(clean.shape[1], 2)
         if array.ndim != 1 or array.min() < 0 or array.max() >= classes:
-            raise InvalidInput(f"labels must be integers 0 … {classes - 1}, one a vector")
+            raise InvalidInput(
+                f"labels must be integers 0 … {classes - 1}, one a vector, got values "
+                f"{array.min()} … {array.max()} of shape {array.shape}"
+            )
     elif array.size != clean.size:
-        raise InvalidInput(f"targets have {array.size} values, the model answers {clean.size}")
+        raise InvalidInput(
+            f"real targets must have one value an output: {clean.size} in all, got {array.size}; "
+            f"class labels must be integers, not {array.dtype}"
+        )
     return array
 
 

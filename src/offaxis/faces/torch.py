@@ -76,6 +76,8 @@ class PrivateLayer(torch.nn.Module):
         if not isinstance(z, torch.Tensor) or not z.is_floating_point():
             kind = getattr(z, "dtype", type(z).__name__)
             raise InvalidInput(f"vectors must be a floating-point tensor, got {kind}")
+        if z.dtype == torch.float16:
+            raise InvalidInput("decoded noise overflows float16: pass z.float() or z.bfloat16()")
         if z.requires_grad and torch.is_grad_enabled():
             raise InvalidInput("no gradient passes a report: pass z.detach(), or use no_grad()")
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]

@@ -9,7 +9,7 @@ import numpy as np
 
 from offaxis.errors import InvalidInput
 from offaxis.geometry.models import ModelIdentity, TaskModel
-from offaxis.geometry.public import PublicDigest, PublicIdentity, PublicVectors
+from offaxis.geometry.public import PublicHash, PublicIdentity, PublicMoments, PublicVectors
 from offaxis.vectors import Vectors
 
 Progress = Callable[[int], None]
@@ -114,9 +114,10 @@ def measure(model: TaskModel, public: PublicVectors, progress: Progress | None =
         )
     outputs = _check_rows(model, first)
     rows = int(np.clip(_BATCH_NUMBERS // model.numbers_per_vector(dim, outputs), 16, 8192))
-    total, digest = PartialGram.empty(dim), PublicDigest()
+    total, digest, moments = PartialGram.empty(dim), PublicHash(), PublicMoments(first[0])
     for batch in public.batches(rows):
         digest.add(batch)
+        moments.add(batch)
         with np.errstate(over="ignore", invalid="ignore"):
             total = total.merge(PartialGram.of(model, batch))
         if progress:
@@ -129,8 +130,8 @@ def measure(model: TaskModel, public: PublicVectors, progress: Progress | None =
         )
     return Geometry(
         gram=gram,
-        mean=digest.mean,
-        covariance=digest.covariance,
+        mean=moments.mean,
+        covariance=moments.covariance,
         outputs=outputs,
         model=model.identity(),
         public=digest.identity(),

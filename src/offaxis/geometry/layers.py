@@ -38,7 +38,7 @@ ACTIVATIONS: Final[dict[str, tuple[_Pointwise, _Pointwise]]] = {
 """Name → (function, slope). GELU is the exact one, x Φ(x)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Layers:
     """A fully connected network given by its weights.
 
@@ -75,6 +75,11 @@ class Layers:
                 raise InvalidInput(f"layer {index} has weights {w.shape} and bias {b.shape}")
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "biases", biases)
+
+    def __repr__(self) -> str:
+        """Return for example ``Layers(64→10→32→10, relu)``."""
+        sizes = [self.input_dim, *(len(b) for b in self.biases)]
+        return f"Layers({'→'.join(map(str, sizes))}, {self.activation})"
 
     @classmethod
     def linear(cls, weight: NDArray[Any], bias: NDArray[Any] | None = None) -> Layers:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from offaxis.errors import InvalidInput
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors, as_array, as_batch
 
 MINIMUM = 10
 """Fewer public vectors than this say nothing about a percentile."""
@@ -44,54 +44,84 @@ class PublicVectors:
                 "function that returns a fresh iterator of batches"
             )
         elif not callable(source):
-            source = source if hasattr(source, "shape") else np.asarray(source)
-            if source.ndim != 2:
+            source = source if hasattr(source, "shape") else as_array(source, "public vectors")
+            if len(source.shape) != 2:
                 raise InvalidInput(
-                    f"public vectors must be a batch (n, m), got shape {tuple(source.shape)}"
+                    f"public vectors must be an array (n, m), or a function that returns batches, "
+                    f"got a {type(source).__name__} of shape {tuple(source.shape)}"
                 )
         self._source: Any | Callable[[], Iterable[Any]] = source
 
     def batches(self, rows: int) -> Iterator[Vectors]:
         """Yield checked float64 batches of at most ``rows`` vectors."""
-        dim = None
+        dim, seen = None, 0
         for block in self._blocks(rows):
+            if getattr(block, "ndim", None) != 2:
+                raise InvalidInput(
+                    f"the function of public vectors must give arrays (b, m), it gave a "
+                    f"{type(block).__name__} of shape {getattr(block, 'shape', 'unknown')}"
+                )
             for start in range(0, len(block), rows):
-                batch, _ = as_batch(block[start : start + rows], dim, "public vectors")
-                dim = batch.shape[1]
+                part = block[start : start + rows]
+                batch, _ = as_batch(part, dim, "public vectors", first_row=seen)
+                dim, seen = batch.shape[1], seen + len(batch)
                 yield batch
+        if not seen:
+            raise InvalidInput("public vectors must not be empty")
 
     def _blocks(self, rows: int) -> Iterator[Any]:
         if callable(self._source):
             yield from self._source()
         else:
-            if len(self._source) == 0:
-                raise InvalidInput("public vectors must not be empty")
             for start in range(0, len(self._source), rows):
                 yield self._source[start : start + rows]
 
 
-class PublicDigest:
-    """Count, moments and hash of public vectors, taken on the way through them."""
+class PublicHash:
+    """Count and hash of public vectors, taken on the way through them."""
 
     def __init__(self) -> None:
         self._sha = hashlib.sha256()
-        self._count = 0
-        self._origin: Vectors = np.empty(0)
-        self._sum: Vectors = np.empty(0)
-        self._products: Vectors = np.empty(0)
+        self._first: Vectors = np.empty(0)
         self._all_equal = True
+        self.count = 0
 
     def add(self, batch: Vectors) -> None:
-        """Take in one batch; how the vectors are cut into batches does not matter to the hash."""
+        """Take in one batch; how the vectors are cut into batches does not matter."""
+        if not self.count:
+            self._first = batch[0].copy()
         self._sha.update(np.ascontiguousarray(batch, dtype="<f8").tobytes())
-        self._count += len(batch)
-        if not self._origin.size:
-            dim = batch.shape[1]
-            self._origin, self._sum = batch[0].copy(), np.zeros(dim)
-            self._products = np.zeros((dim, dim))
+        self._all_equal = self._all_equal and bool((batch == self._first).all())
+        self.count += len(batch)
+
+    def identity(self) -> PublicIdentity:
+        """Return who the vectors are, or refuse if they are too few or all the same."""
+        if self.count < MINIMUM:
+            raise InvalidInput(
+                f"fitting needs at least {MINIMUM} public vectors, got {self.count}; "
+                f"collect more public (not private) vectors"
+            )
+        if self._all_equal:
+            raise InvalidInput(
+                "the public vectors are all equal, so they say nothing about any spread; "
+                "use public vectors that differ from each other"
+            )
+        return PublicIdentity(self.count, self._first.size, self._sha.hexdigest())
+
+
+class PublicMoments:
+    """Mean and covariance of public vectors, taken on the way through them."""
+
+    def __init__(self, first: Vectors) -> None:
         # Moments about one of the vectors: a large common offset cancels exactly.
+        self._origin = first.copy()
+        self._sum = np.zeros(first.size)
+        self._products = np.zeros((first.size, first.size))
+        self._count = 0
+
+    def add(self, batch: Vectors) -> None:
+        """Take in one batch."""
         moved = batch - self._origin
-        self._all_equal = self._all_equal and not moved.any()
         with np.errstate(over="ignore", invalid="ignore"):
             self._sum += moved.sum(axis=0)
             self._products += moved.T @ moved
@@ -100,6 +130,7 @@ class PublicDigest:
                 f"public vectors as large as {np.abs(batch).max():.1e} have no finite covariance; "
                 f"rescale the vectors"
             )
+        self._count += len(batch)
 
     @property
     def mean(self) -> Vectors:
@@ -112,24 +143,10 @@ class PublicDigest:
         shift = self._sum / self._count
         return self._products / self._count - np.outer(shift, shift)
 
-    def identity(self) -> PublicIdentity:
-        """Return who the vectors are, or refuse if they are too few."""
-        if self._count < MINIMUM:
-            raise InvalidInput(
-                f"fitting needs at least {MINIMUM} public vectors, got {self._count}; "
-                f"collect more public (not private) vectors"
-            )
-        if self._all_equal:
-            raise InvalidInput(
-                "the public vectors are all equal, so they say nothing about any spread; "
-                "use public vectors that differ from each other"
-            )
-        return PublicIdentity(self._count, self.mean.size, self._sha.hexdigest())
-
 
 def identify(vectors: PublicVectors) -> PublicIdentity:
     """Walk through the vectors only to say who they are."""
-    digest = PublicDigest()
+    digest = PublicHash()
     for batch in vectors.batches(8192):
         digest.add(batch)
     return digest.identity()

@@ -23,6 +23,17 @@ def layers_of(estimator: Any) -> Layers:
         check_is_fitted(estimator)
     except NotFittedError:
         raise InvalidInput(f"the {name} is not fitted; fit it on public data first") from None
+    layers = _read(estimator, name)
+    if layers is not None and _agrees(layers, estimator):
+        return layers
+    raise UnsupportedModel(
+        f"no adapter for the scikit-learn estimator {name}: linear models and MLPs are read "
+        f"directly; for others wrap a function of a batch, before any softmax, as "
+        f"offaxis.geometry.FiniteDifferences(estimator.decision_function)"
+    )
+
+
+def _read(estimator: Any, name: str) -> Layers | None:
     if hasattr(estimator, "coefs_") and hasattr(estimator, "intercepts_"):
         return Layers(
             [np.asarray(w).T for w in estimator.coefs_],
@@ -30,12 +41,24 @@ def layers_of(estimator: Any) -> Layers:
             activation=estimator.activation,
             name=name,
         )
-    if hasattr(estimator, "coef_") and not hasattr(estimator, "support_vectors_"):
+    if hasattr(estimator, "coef_") and hasattr(estimator, "intercept_"):
         weight = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
-        bias = np.broadcast_to(np.ravel(getattr(estimator, "intercept_", 0.0)), weight.shape[:1])
+        bias = np.broadcast_to(np.ravel(estimator.intercept_), weight.shape[:1])
         return Layers([weight], [bias], name=name)
-    raise UnsupportedModel(
-        f"no adapter for the scikit-learn estimator {name}: linear models and MLPs are read "
-        f"directly; for others wrap its decision function as "
-        f"offaxis.geometry.FiniteDifferences(estimator.decision_function)"
+    return None
+
+
+def _agrees(layers: Layers, estimator: Any) -> bool:
+    """Compare with the estimator's own answers: some have weights that mean something else."""
+    Z = np.random.default_rng(0).standard_normal((20, layers.input_dim))
+    outputs = layers.outputs(Z)
+    if hasattr(estimator, "decision_function"):
+        wanted = np.asarray(estimator.decision_function(Z))
+    elif hasattr(estimator, "classes_"):
+        answers = outputs.argmax(1) if outputs.shape[1] > 1 else (outputs[:, 0] > 0).astype(int)
+        return bool(np.array_equal(estimator.classes_[answers], estimator.predict(Z)))
+    else:
+        wanted = np.asarray(estimator.predict(Z))
+    return wanted.size == outputs.size and np.allclose(
+        wanted.reshape(outputs.shape), outputs, rtol=1e-6, atol=1e-6 * np.abs(outputs).max()
     )

@@ -39,7 +39,10 @@ def spectrum(gram: Vectors, covariance: Vectors | None = None) -> Spectrum:
     values = np.where(ignored, 0.0, values)
     if covariance is not None and ignored.any():
         rest = basis[:, ignored]
-        basis[:, ignored] = rest @ np.linalg.eigh(rest.T @ covariance @ rest)[1][:, ::-1]
+        # Directions in which nothing varies either are told apart by their coordinates.
+        order = np.arange(values.size, 0, -1) / values.size
+        key = covariance + np.diag(order * (1e-9 * np.trace(covariance) / values.size))
+        basis[:, ignored] = rest @ np.linalg.eigh(rest.T @ key @ rest)[1][:, ::-1]
     if values[0] <= 0:
         raise InvalidInput(
             "the model's Jacobian is zero at every public vector, so there is nothing to reshape "

@@ -8,6 +8,7 @@ on the model, so the first batch measures both.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -67,7 +68,7 @@ class TorchModel:
                 part.training = flag
 
     def _tensor(self, Z: Vectors) -> torch.Tensor:
-        return torch.as_tensor(Z, dtype=self._dtype, device=self._device)
+        return torch.tensor(Z, dtype=self._dtype, device=self._device)
 
     def _call(self, z: torch.Tensor) -> torch.Tensor:
         out = self._module(z)
@@ -134,7 +135,9 @@ class TorchModel:
                 f"torch cannot differentiate {type(self._module).__name__} over a batch "
                 f"({'; '.join(failures)}); wrap it as offaxis.geometry.FiniteDifferences(function)"
             )
-        return min(costs, key=lambda mode: costs[mode])
+        # The modes round differently: a near tie must not change a fit from run to run.
+        reverse, forward = (costs.get(mode, math.inf) for mode in ("reverse", "forward"))
+        return "forward" if forward < 0.7 * reverse else "reverse"
 
     def _seconds(self, way: Callable[[torch.Tensor], Any], z: torch.Tensor) -> float:
         start = time.perf_counter()
