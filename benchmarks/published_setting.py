@@ -40,6 +40,7 @@ def main() -> None:
         delta = 1e-5 if name == "gaussian" else None
         for label, settings in (
             ("plain", {"reshaping": "none"}),
+            ("centred", {"reshaping": "centre"}),
             ("reshaped, gauge 1 (published)", {"gauge": 1}),
             ("reshaped, matched gauge", {}),
         ):

@@ -59,7 +59,15 @@ def test_no_model_is_a_clear_error_unless_none_is_needed(public):
 def test_plain_use_has_no_centre_and_no_map(public):
     plain = offaxis.fit(None, public, epsilon=1, reshaping="none", percentile=50)
     assert plain.randomizer.radius == pytest.approx(np.median(np.abs(public).sum(axis=1)))
-    assert plain.encoder.tensors() == {}
+    assert not plain.encoder.centre.any()
+
+
+def test_centring_alone_is_offered(public):
+    centred = offaxis.fit(None, public, epsilon=1, reshaping="centre", percentile=50)
+    away = public - public.mean(axis=0)
+    assert centred.randomizer.radius == pytest.approx(np.median(np.abs(away).sum(axis=1)))
+    assert np.allclose(centred.decoder.offset, public.mean(axis=0))
+    assert centred.provenance.model is None
 
 
 def test_the_gauge_follows_the_randomizers_norm_unless_told(head, public):

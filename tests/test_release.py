@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.decoding import IdentityDecoder, LinearDecoder
-from offaxis.encoding import AffineEncoder, IdentityEncoder
+from offaxis.decoding import LinearDecoder, ShiftDecoder
+from offaxis.encoding import AffineEncoder, ShiftEncoder
 from offaxis.errors import BiasedDecoder, ExactFormUnavailable, InvalidInput
 from offaxis.randomizers import Laplace
 from offaxis.sampling.entropy import Entropy
@@ -151,11 +151,11 @@ def test_the_seams_carry_a_map_of_lower_rank(release, public):
 
 def test_parts_that_do_not_fit_are_refused(release):
     with pytest.raises(InvalidInput, match="do not fit"):
-        replace(release, decoder=IdentityDecoder(5))
+        replace(release, decoder=ShiftDecoder(np.zeros(5)))
     with pytest.raises(InvalidInput, match="do not fit"):
-        replace(release, encoder=IdentityEncoder(5))
+        replace(release, encoder=ShiftEncoder(np.zeros(5)))
     with pytest.raises(InvalidInput, match="do not fit"):
-        replace(release, mean_decoder=IdentityDecoder(5))
+        replace(release, mean_decoder=ShiftDecoder(np.zeros(5)))
 
 
 def test_the_guarantee_is_data(release):

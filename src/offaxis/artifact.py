@@ -16,8 +16,8 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save as serialize
 
-from offaxis.decoding import Decoder, IdentityDecoder, LinearDecoder
-from offaxis.encoding import AffineEncoder, Encoder, IdentityEncoder
+from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
+from offaxis.encoding import AffineEncoder, Encoder, ShiftEncoder
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
 from offaxis.geometry.models import ModelIdentity
@@ -210,16 +210,16 @@ def _take(tensors: Tensors, prefix: str, *names: str) -> list[Vectors]:
 def _encoder(part: MapPart, tensors: Tensors) -> Encoder:
     if part.kind == AffineEncoder.kind:
         return AffineEncoder(*_take(tensors, "encoder", "matrix", "centre"))
-    if part.kind == IdentityEncoder.kind:
-        return IdentityEncoder(part.input_dim)
+    if part.kind == ShiftEncoder.kind:
+        return ShiftEncoder(*_take(tensors, "encoder", "centre"))
     raise InvalidRelease(f"unknown encoder {part.kind!r}")
 
 
 def _decoder(part: MapPart, tensors: Tensors, prefix: str) -> Decoder:
     if part.kind == LinearDecoder.kind:
         return LinearDecoder(*_take(tensors, prefix, "matrix", "offset"))
-    if part.kind == IdentityDecoder.kind:
-        return IdentityDecoder(part.input_dim)
+    if part.kind == ShiftDecoder.kind:
+        return ShiftDecoder(*_take(tensors, prefix, "offset"))
     raise InvalidRelease(f"unknown decoder {part.kind!r}")
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 from offaxis import randomizers
-from offaxis.decoding import Decoder, IdentityDecoder, LinearDecoder
-from offaxis.encoding import Encoder, IdentityEncoder, public_radius, reshape
+from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
+from offaxis.encoding import Encoder, ShiftEncoder, public_radius, reshape
 from offaxis.encoding.reshaping import Rank
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
 from offaxis.geometry.jacobian import Progress
-from offaxis.geometry.public import identify
+from offaxis.geometry.public import survey
 from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.provenance import LONGEST_STATEMENT, Provenance
 from offaxis.release import Release
 from offaxis.vectors import as_number
 
-Shape = Literal["jacobian", "none"]
+Shape = Literal["jacobian", "centre", "none"]
 
 
 def fit(
@@ -45,8 +47,8 @@ def fit(
     ----------
     model : torch module, scikit-learn estimator, weight matrix, Layers, TaskModel, or Geometry
         The public task. A :class:`~offaxis.geometry.Geometry` measured before on the same public
-        vectors saves measuring it again for another budget. With ``reshaping="none"`` it may be
-        None.
+        vectors saves measuring it again for another budget. Not used, and may be None, unless
+        ``reshaping="jacobian"``.
     public : array (n, m), or callable returning an iterator of batches
         Public vectors.
     epsilon : number
@@ -57,8 +59,9 @@ def fit(
         For the Gaussian only.
     unit : {"item", "user"}
         What one report stands for.
-    reshaping : {"jacobian", "none"}
-        Shape the space to the task, or use the randomizer plainly (no map, no centring).
+    reshaping : {"jacobian", "centre", "none"}
+        Shape the space to the task; only subtract the public mean; or use the randomizer plainly.
+        The last two need no model.
     percentile : float
         Public percentile of the encoded norms that becomes the radius ρ.
     lambda_max : float
@@ -85,9 +88,11 @@ def fit(
     settings: dict[str, str | float] = {"reshaping": reshaping}
     encoder: Encoder
     decoder: Decoder
-    if reshaping == "none":
-        origin = Provenance(None, identify(vectors), settings, statement)
-        encoder, decoder = IdentityEncoder(origin.public.dim), IdentityDecoder(origin.public.dim)
+    if reshaping in ("none", "centre"):
+        identity, mean = survey(vectors)
+        centre = mean if reshaping == "centre" else np.zeros(identity.dim)
+        encoder, decoder = ShiftEncoder(centre), ShiftDecoder(centre)
+        origin = Provenance(None, identity, settings, statement)
     elif reshaping == "jacobian":
         geometry = (
             model
@@ -101,7 +106,7 @@ def fit(
         settings |= {"gauge": p, "lambda_max": cap, "rank": rank}
         origin = Provenance(geometry.model, geometry.public, settings, statement)
     else:
-        raise InvalidInput(f"reshaping must be 'jacobian' or 'none', got {reshaping!r}")
+        raise InvalidInput(f"reshaping must be 'jacobian', 'centre' or 'none', got {reshaping!r}")
     radius = public_radius(encoder, vectors, origin.public, order=order, percentile=percentile)
     settings["percentile"] = float(percentile)
     mechanism = randomizers.make(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from offaxis.decoding import IdentityDecoder, LinearDecoder
+from offaxis.decoding import LinearDecoder, ShiftDecoder
 from offaxis.errors import InvalidInput
 
 
@@ -19,9 +19,11 @@ def test_affine_decoders_pass_means_through():
     assert np.allclose(decoder.decode(V).mean(0), decoder.decode(V.mean(0, keepdims=True))[0])
 
 
-def test_the_identity_stores_nothing():
-    assert IdentityDecoder(4).tensors() == {}
-    assert IdentityDecoder(4).unbiased
+def test_a_shift_is_added():
+    decoder = ShiftDecoder(np.array([1.0, 2.0]))
+    assert decoder.decode(np.zeros((1, 2))).tolist() == [[1.0, 2.0]]
+    assert decoder.unbiased
+    assert (decoder.input_dim, decoder.output_dim) == (2, 2)
 
 
 @pytest.mark.parametrize("offset", [np.zeros(2), np.array([np.nan, 0, 0])])

@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offaxis.encoding import IdentityEncoder, public_radius
+from offaxis.encoding import ShiftEncoder, public_radius
 from offaxis.encoding import radius as module
 from offaxis.encoding.radius import StreamingQuantile
 from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors
-from offaxis.geometry.public import identify
+from offaxis.geometry.public import survey
 
 
 @pytest.mark.parametrize("percentile", [10, 50, 90, 100])
@@ -16,7 +16,7 @@ from offaxis.geometry.public import identify
 def test_the_radius_is_the_percentile_of_the_norms(public, percentile, order):
     source = PublicVectors(public)
     radius = public_radius(
-        IdentityEncoder(6), source, identify(source), order=order, percentile=percentile
+        ShiftEncoder(np.zeros(6)), source, survey(source)[0], order=order, percentile=percentile
     )
     norms = np.linalg.norm(public, ord=order, axis=1)
     assert radius == pytest.approx(np.percentile(norms, percentile), rel=1e-14)
@@ -51,17 +51,19 @@ def test_memory_of_a_long_stream_is_bounded(monkeypatch):
 def test_a_bad_percentile_is_named(public, percentile):
     source = PublicVectors(public)
     with pytest.raises(InvalidInput, match="percentile"):
-        public_radius(IdentityEncoder(6), source, identify(source), order=1, percentile=percentile)
+        public_radius(
+            ShiftEncoder(np.zeros(6)), source, survey(source)[0], order=1, percentile=percentile
+        )
 
 
 def test_a_radius_of_zero_is_refused():
     source = PublicVectors(np.eye(20)[:, :2])
     with pytest.raises(InvalidInput, match="zero"):
-        public_radius(IdentityEncoder(2), source, identify(source), order=1, percentile=50)
+        public_radius(ShiftEncoder(np.zeros(2)), source, survey(source)[0], order=1, percentile=50)
 
 
 def test_vectors_that_change_between_passes_are_refused(public):
     passes = iter([public, public + 1])
     source = PublicVectors(lambda: [next(passes)])
     with pytest.raises(InvalidInput, match="same ones on every pass"):
-        public_radius(IdentityEncoder(6), source, identify(source), order=1, percentile=50)
+        public_radius(ShiftEncoder(np.zeros(6)), source, survey(source)[0], order=1, percentile=50)

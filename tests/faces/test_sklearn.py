@@ -219,7 +219,7 @@ def test_a_randomizer_without_an_exact_form_releases_nothing() -> None:
         ({"epsilon": 0}, PUBLIC_LABELS, "epsilon must be positive, got epsilon=0"),
         ({"delta": 1e-5}, PUBLIC_LABELS, "takes no delta"),
         ({"percentile": 0}, PUBLIC_LABELS, "percentile"),
-        ({"reshaping": "pca"}, PUBLIC_LABELS, "'jacobian' or 'none'"),
+        ({"reshaping": "pca"}, PUBLIC_LABELS, "'jacobian', 'centre' or 'none'"),
         ({}, np.zeros(len(PUBLIC), dtype=int), "only one class"),
         ({}, PUBLIC_LABELS[:-1], "inconsistent numbers of samples"),
     ],

@@ -3,21 +3,23 @@ import pytest
 
 from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors
-from offaxis.geometry.public import identify
+from offaxis.geometry.public import survey
 
 
 def test_the_hash_does_not_depend_on_how_vectors_are_cut():
     data = np.random.default_rng(0).standard_normal((100, 3))
-    whole = identify(PublicVectors(data))
-    cut = identify(PublicVectors(lambda: iter([data[:1], data[1:40], data[40:]])))
+    whole, mean = survey(PublicVectors(data))
+    cut, _ = survey(PublicVectors(lambda: iter([data[:1], data[1:40], data[40:]])))
     assert whole == cut
+    assert np.allclose(mean, data.mean(axis=0))
     assert whole.count == 100
     assert whole.dim == 3
 
 
 def test_half_precision_is_read_without_loss():
     data = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float16)
-    assert identify(PublicVectors(data)) == identify(PublicVectors(data.astype(np.float64)))
+    wide = data.astype(np.float64)
+    assert survey(PublicVectors(data))[0] == survey(PublicVectors(wide))[0]
 
 
 def test_a_one_way_iterator_is_refused():
@@ -39,9 +41,9 @@ def test_a_one_way_iterator_is_refused():
 )
 def test_bad_public_vectors_are_named(data, message):
     with pytest.raises(InvalidInput, match=message):
-        identify(PublicVectors(data))
+        survey(PublicVectors(data))
 
 
 def test_batches_of_different_dimension_are_refused():
     with pytest.raises(InvalidInput, match="dimension 3"):
-        identify(PublicVectors(lambda: iter([np.ones((20, 3)), np.ones((20, 4))])))
+        survey(PublicVectors(lambda: iter([np.ones((20, 3)), np.ones((20, 4))])))

@@ -42,8 +42,11 @@ def fit(
         typer.Option(help="What one report stands for: one vector, or all of a person's."),
     ] = "item",
     reshaping: Annotated[
-        Literal["jacobian", "none"],
-        typer.Option(help="Shape the noise to the model, or not at all (no model needed)."),
+        Literal["jacobian", "centre", "none"],
+        typer.Option(
+            help="Shape the noise to the model; only subtract the public mean; or plain noise. "
+            "The last two need no model."
+        ),
     ] = "jacobian",
     percentile: Annotated[
         float, typer.Option(help="Percentile of the public vectors' lengths kept unclipped.")

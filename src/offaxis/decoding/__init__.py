@@ -1,5 +1,5 @@
 """From observations back to vectors: post-processing, free of any privacy cost."""
 
-from offaxis.decoding.decoder import Decoder, IdentityDecoder, LinearDecoder
+from offaxis.decoding.decoder import Decoder, LinearDecoder, ShiftDecoder
 
-__all__ = ["Decoder", "IdentityDecoder", "LinearDecoder"]
+__all__ = ["Decoder", "LinearDecoder", "ShiftDecoder"]

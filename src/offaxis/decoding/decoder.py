@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
-from offaxis.encoding.encoder import frozen_map
+from offaxis.encoding.encoder import frozen_map, frozen_shift
 from offaxis.vectors import Vectors
 
 
@@ -85,33 +85,37 @@ class LinearDecoder:
         return {"matrix": self.matrix, "offset": self.offset}
 
 
-@dataclass(frozen=True)
-class IdentityDecoder:
-    """z = v: the plain use of a randomizer, without any reshaping."""
+@dataclass(frozen=True, eq=False, repr=False)
+class ShiftDecoder:
+    """z = v + c: no reshaping; with c = 0 the plain use of a randomizer."""
 
-    kind: ClassVar[str] = "identity"
+    kind: ClassVar[str] = "shift"
 
-    dim: int
+    offset: Vectors
+
+    def __post_init__(self) -> None:
+        """Check the size and freeze the array."""
+        object.__setattr__(self, "offset", frozen_shift(self.offset))
 
     @property
     def unbiased(self) -> bool:
-        """True."""
+        """True: a shift passes expectations through."""
         return True
 
     @property
     def input_dim(self) -> int:
         """Dimension of an observation."""
-        return self.dim
+        return int(self.offset.size)
 
     @property
     def output_dim(self) -> int:
         """Dimension of a decoded vector, the same."""
-        return self.dim
+        return int(self.offset.size)
 
     def decode(self, observations: Vectors) -> Vectors:
-        """Return the observations themselves."""
-        return observations
+        """Return the shifted observations."""
+        return observations + self.offset
 
     def tensors(self) -> dict[str, Vectors]:
-        """There is nothing to store but the dimension."""
-        return {}
+        """Return the offset."""
+        return {"offset": self.offset}

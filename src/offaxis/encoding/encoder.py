@@ -57,6 +57,22 @@ def tame(Z: Vectors) -> Vectors:
     return np.where(peak > _LARGEST_INPUT, Z / peak.clip(min=1.0) * _LARGEST_INPUT, Z)
 
 
+def _frozen(array: Any) -> Vectors:
+    copy = np.array(array, dtype=np.float64, order="C")
+    if not np.isfinite(copy).all() or np.abs(copy).max(initial=0.0) > LARGEST_ENTRY:
+        raise InvalidInput(f"a map must be finite with entries up to {LARGEST_ENTRY:g}")
+    copy.setflags(write=False)
+    return copy
+
+
+def frozen_shift(shift: Any) -> Vectors:
+    """Return a read-only float64 copy of a vector, refusing what could overflow."""
+    copy = _frozen(shift)
+    if copy.ndim != 1 or copy.size == 0:
+        raise InvalidInput(f"a shift must be a vector (m,), got shape {copy.shape}")
+    return copy
+
+
 def frozen_map(matrix: Any, shift: Any, *, axis: Literal[0, 1]) -> tuple[Vectors, Vectors]:
     """Return read-only float64 copies of a matrix and of the shift along one of its axes.
 
@@ -65,17 +81,10 @@ def frozen_map(matrix: Any, shift: Any, *, axis: Literal[0, 1]) -> tuple[Vectors
     InvalidInput
         If the shapes do not fit, or an entry is not finite or so large that it could overflow.
     """
-    copies = []
-    for array in (matrix, shift):
-        copy = np.array(array, dtype=np.float64, order="C")
-        if not np.isfinite(copy).all() or np.abs(copy).max(initial=0.0) > LARGEST_ENTRY:
-            raise InvalidInput(f"a map must be finite with entries up to {LARGEST_ENTRY:g}")
-        copy.setflags(write=False)
-        copies.append(copy)
-    shape = copies[0].shape
-    if len(shape) != 2 or 0 in shape or copies[1].shape != (shape[axis],):
-        raise InvalidInput(f"a map {shape} and a shift {copies[1].shape} do not fit")
-    return copies[0], copies[1]
+    frozen, along = _frozen(matrix), frozen_shift(shift)
+    if frozen.ndim != 2 or 0 in frozen.shape or along.shape != (frozen.shape[axis],):
+        raise InvalidInput(f"a map {frozen.shape} and a shift {along.shape} do not fit")
+    return frozen, along
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,28 +121,32 @@ class AffineEncoder:
         return {"matrix": self.matrix, "centre": self.centre}
 
 
-@dataclass(frozen=True)
-class IdentityEncoder:
-    """w = z: the plain use of a randomizer, without any reshaping."""
+@dataclass(frozen=True, eq=False, repr=False)
+class ShiftEncoder:
+    """w = z − c: no reshaping; with c = 0 the plain use of a randomizer."""
 
-    kind: ClassVar[str] = "identity"
+    kind: ClassVar[str] = "shift"
 
-    dim: int
+    centre: Vectors
+
+    def __post_init__(self) -> None:
+        """Check the size and freeze the array."""
+        object.__setattr__(self, "centre", frozen_shift(self.centre))
 
     @property
     def input_dim(self) -> int:
         """Dimension m of a private vector."""
-        return self.dim
+        return int(self.centre.size)
 
     @property
     def output_dim(self) -> int:
         """Dimension of an encoding, the same."""
-        return self.dim
+        return int(self.centre.size)
 
     def encode(self, Z: Vectors) -> Vectors:
-        """Return the vectors themselves."""
-        return tame(Z)
+        """Return the shifted vectors."""
+        return tame(Z) - self.centre
 
     def tensors(self) -> dict[str, Vectors]:
-        """There is nothing to store but the dimension."""
-        return {}
+        """Return the centre."""
+        return {"centre": self.centre}

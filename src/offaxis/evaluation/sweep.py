@@ -34,6 +34,7 @@ def sweep(
     *,
     randomizers: Sequence[str],
     epsilons: Sequence[float] = BUDGETS,
+    shapes: Sequence[Shape] = SHAPES,
     delta: float = 1e-5,
     seeds: int = 20,
     seed: int = 0,
@@ -50,7 +51,7 @@ def sweep(
     geometry = measure(task, source)
     rows = []
     for name in randomizers:
-        for shape in SHAPES:
+        for shape in shapes:
             for epsilon in epsilons:
                 release = fit(
                     geometry,

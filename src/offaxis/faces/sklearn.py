@@ -58,7 +58,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         For the Gaussian only.
     unit : {"item", "user"}, default="item"
         What one report stands for.
-    reshaping : {"jacobian", "none"}, default="jacobian"
+    reshaping : {"jacobian", "centre", "none"}, default="jacobian"
         Shape the space to the task, or use the randomizer plainly.
     percentile : float, default=90.0
         Public percentile of the encoded norms that becomes the radius.
@@ -165,7 +165,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
 
     def _task(self, public: NDArray[Any], targets: NDArray[Any] | None) -> Any:
         """Return what :func:`offaxis.fit` shall shape the space for."""
-        if self.reshaping == "none":
+        if self.reshaping != "jacobian":
             return None
         if self.model is None:
             # Checked once more: sklearn.config_context(assume_finite=True) skips the check above.

@@ -144,9 +144,12 @@ class PublicMoments:
         return self._products / self._count - np.outer(shift, shift)
 
 
-def identify(vectors: PublicVectors) -> PublicIdentity:
-    """Walk through the vectors only to say who they are."""
-    digest = PublicHash()
+def survey(vectors: PublicVectors) -> tuple[PublicIdentity, Vectors]:
+    """Walk once through the vectors; return who they are and their mean."""
+    digest, moments = PublicHash(), None
     for batch in vectors.batches(8192):
+        moments = moments or PublicMoments(batch[0])
         digest.add(batch)
-    return digest.identity()
+        moments.add(batch)
+    assert moments is not None
+    return digest.identity(), moments.mean

@@ -52,6 +52,8 @@ class DemoResult:
         The sweep: every randomizer at every budget, plain and reshaped.
     exact : tuple of ExactCheck
         Laplace: real reports beside their simulation.
+    centred : tuple of Row
+        The headline budget again with nothing but the public mean subtracted.
     published : tuple of Row
         The reshaped rows of the headline budget again, in the paper's gauge.
     release : Release
@@ -68,6 +70,7 @@ class DemoResult:
 
     rows: tuple[Row, ...]
     exact: tuple[ExactCheck, ...]
+    centred: tuple[Row, ...]
     published: tuple[Row, ...]
     release: Release
     clean: float
