@@ -234,6 +234,21 @@ def test_unreadable_paths_are_clear_errors(release, tmp_path):
         release.save(tmp_path / "no" / "such" / "folder.release")
 
 
+@pytest.mark.parametrize("shape", [[1 << 62, 0], [(1 << 64) - 1, 0], [1] * 70, [0, 1 << 21]])
+def test_odd_tensor_shapes_are_refused(release, shape):
+    blob = forge(release)
+    size = struct.unpack_from("<Q", blob)[0]
+    header = json.loads(blob[8 : 8 + size])
+    end = 0 if 0 in shape else 8
+    header["odd"] = {"dtype": "F64", "shape": shape, "data_offsets": [0, 0]}
+    if end:
+        header = {"__metadata__": header["__metadata__"]}
+        header["odd"] = {"dtype": "F64", "shape": shape, "data_offsets": [0, end]}
+    text = json.dumps(header).encode()
+    with pytest.raises(InvalidRelease):
+        from_bytes(struct.pack("<Q", len(text)) + text + (bytes(end) or blob[8 + size :]))
+
+
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path):
     path = tmp_path / "huge.release"
     with path.open("wb") as file:

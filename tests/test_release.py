@@ -76,6 +76,32 @@ def test_one_bad_vector_stops_the_whole_batch(release):
         release.privatize(Z)
 
 
+def test_a_vector_that_changes_after_the_check_is_not_released(release, monkeypatch):
+    """What is checked is what is released, even if the caller's array changes meanwhile."""
+    Z = np.zeros((5000, 6))
+    original = Laplace.report
+    calls = []
+
+    def meanwhile(self, W, entropy):
+        calls.append(len(W))
+        Z[-1] = np.nan
+        return original(self, W, entropy)
+
+    monkeypatch.setattr(Laplace, "report", meanwhile)
+    with pytest.raises(InvalidInput, match=r"\(4999, 0\)"):
+        release.privatize(Z)
+    assert calls == [4096]
+
+
+@pytest.mark.parametrize("z", [[3, 5e-324], [1e-300, 1e300], [1.7e308, 1e-10], [0.0, 0.0]])
+@pytest.mark.parametrize("shape", ["jacobian", "none"])
+def test_no_setting_of_numpy_makes_a_finite_vector_fail(z, shape):
+    public = np.random.default_rng(0).standard_normal((50, 2))
+    release = offaxis.fit(np.eye(2), public, epsilon=1, reshaping=shape)
+    with np.errstate(all="raise"):
+        assert len(release.privatize(np.array(z))) == release.report_size
+
+
 def test_the_mean_of_many_reports_is_the_mean_of_the_vectors(head, public):
     release = offaxis.fit(head, public, epsilon=8, percentile=100, lambda_max=4)
     Z = np.tile(public, (60, 1))

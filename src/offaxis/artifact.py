@@ -43,6 +43,7 @@ from offaxis.vectors import Vectors
 
 METADATA_KEY: Final = "offaxis"
 LARGEST_FILE: Final = 1 << 30
+LARGEST_SIDE: Final = 1 << 20
 LARGEST_HEADER: Final = 1 << 20
 Tensors = dict[str, Vectors]
 
@@ -131,11 +132,12 @@ def write(release: Release, path: str | Path) -> None:
 def read(path: str | Path, *, expect: str | None = None) -> Release:
     """Read a release file."""
     try:
-        if Path(path).stat().st_size > LARGEST_FILE:
-            raise InvalidRelease(f"{path} is larger than a release may be ({LARGEST_FILE} bytes)")
-        blob = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            blob = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise InvalidRelease(f"cannot read {path}: {error.strerror or error}") from error
+    if len(blob) > LARGEST_FILE:
+        raise InvalidRelease(f"{path} is larger than a release may be ({LARGEST_FILE} bytes)")
     return from_bytes(blob, expect=expect)
 
 
@@ -196,7 +198,10 @@ def _read_tensors(blob: bytes) -> Tensors:
     for name, entry in entries:
         if entry["dtype"] != "F64":
             raise InvalidRelease(f"tensor {name!r} has type {entry['dtype']}, not F64")
-        tensors[name] = np.frombuffer(entry["data"], dtype="<f8").reshape(entry["shape"])
+        shape = entry["shape"]
+        if len(shape) > 2 or any(side > LARGEST_SIDE for side in shape):
+            raise InvalidRelease(f"tensor {name!r} has a shape no release has")
+        tensors[name] = np.frombuffer(entry["data"], dtype="<f8").reshape(shape)
     return tensors
 
 

@@ -57,7 +57,7 @@ class ModelPart(_Strict):
 class PublicPart(_Strict):
     """The public vectors."""
 
-    count: Annotated[int, Field(ge=1)]
+    count: Annotated[int, Field(ge=1, le=10**15)]
     dim: Dim
     sha256: Sha256
 

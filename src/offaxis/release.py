@@ -27,7 +27,7 @@ from offaxis.randomizers import Randomizer
 from offaxis.randomizers.domain import FiniteSet
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.parallel import simulate_in_chunks
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors, as_batch, check_finite
 
 _PRIVATIZE_ROWS = 4096
 
@@ -148,7 +148,13 @@ class Release:
         entropy = Entropy()
         payloads: list[bytes] = []
         for start in range(0, len(batch), _PRIVATIZE_ROWS):
-            encoded = self.encoder.encode(batch[start : start + _PRIVATIZE_ROWS])
+            # Copied, then checked again: the caller's array may change meanwhile.
+            part = np.array(batch[start : start + _PRIVATIZE_ROWS])
+            check_finite(part, first_row=start)
+            # A device that fails for some vectors tells something, so no setting of NumPy's
+            # floating-point errors may make encoding fail; the randomizer checks in integers.
+            with np.errstate(all="ignore"):
+                encoded = self.encoder.encode(part)
             payloads += self.randomizer.report(encoded, entropy)
         framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
         return framed[0] if single else framed

@@ -86,3 +86,15 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00\x01\n")
     with pytest.raises(InvalidInput, match="not a table of numbers"):
         read_csv(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("text", ["1,2\n3,secret99\n", "0.5,secret99\n1,2\n"])
+def test_a_bad_cell_is_placed_but_never_shown(tmp_path: Path, text: str) -> None:
+    """The cell may be private, and messages end up in logs."""
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidInput) as caught:
+        read_csv(path)
+    assert "secret99" not in str(caught.value)
+    assert "0.5" not in str(caught.value)
+    assert "row" in str(caught.value)

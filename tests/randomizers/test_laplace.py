@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.randomizers.laplace import LARGEST, Laplace, pack, unpack
 from offaxis.randomizers.lattice import onto_l1_lattice
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
+from offaxis.sampling.discrete_laplace import SATURATED, DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, law_p_value, mean_p_value
 
@@ -127,6 +127,46 @@ def test_a_report_is_the_lattice_point_plus_the_samplers_noise(monkeypatch):
     W = np.array([[0.5, -0.25, 0.0], [1e300, 0.0, 0.0]])
     sent = unpack(randomizer.report(W, Entropy()), 3)
     assert np.array_equal(sent, onto_l1_lattice(W, 2.0, randomizer.bound) + noise.reshape(2, 3))
+
+
+@pytest.mark.parametrize("vector", [[0.0, 0.0], [5e-324, 0.0], [1e300, -1e300], [0.3, 0.3]])
+@pytest.mark.parametrize("noise", [(7, -9), (SATURATED, -SATURATED), (LARGEST, 0)])
+def test_noise_reaches_every_single_vector_before_the_clamp(monkeypatch, vector, noise):
+    randomizer = Laplace(2, 2.0, 4)
+    values = np.array(noise, dtype=np.int32)
+    monkeypatch.setattr(DiscreteLaplace, "draw", lambda self, count, bits: values)
+    point = onto_l1_lattice(np.array([vector]), 2.0, randomizer.bound)[0]
+    sent = unpack(randomizer.report(np.array([vector]), Entropy()), 2)[0]
+    assert sent.tolist() == np.clip(point + values, -LARGEST, LARGEST).tolist()
+
+
+@pytest.mark.parametrize(
+    "W",
+    [
+        np.full((4, 1), 9.0),
+        np.full((4, 3), 9.0),
+        np.full(2, np.nan),
+        np.full((1, 2), np.inf),
+        np.array([[1, 2]], dtype=object),
+    ],
+)
+def test_a_report_needs_finite_rows_of_its_own_width(W):
+    """A narrower input would be broadcast, and its loss multiplied by the dimension."""
+    with pytest.raises(InvalidInput):
+        Laplace(2, 1.0, 1).report(W, Entropy())
+
+
+def test_integer_and_half_precision_inputs_are_read_as_numbers():
+    randomizer = Laplace(2, 1.0, 50)
+    for W in (np.array([[-(2**63), 0]]), np.array([[-60000, 0]], dtype=np.float16)):
+        V = randomizer.read(randomizer.report(np.tile(W, (500, 1)), Entropy()))
+        assert V.mean(axis=0) == pytest.approx([-1.0, 0.0], abs=0.05)
+
+
+def test_a_promise_the_lattice_does_not_keep_is_refused(monkeypatch):
+    monkeypatch.setattr(Laplace, "bound", 1 << 20)
+    with pytest.raises(InvalidInput, match="the lattice gives"):
+        Laplace(2, 1.0, 1)
 
 
 def test_every_coordinate_takes_its_own_bits_from_the_operating_system(monkeypatch):

@@ -102,12 +102,12 @@ def test_the_ratio_of_gamma_functions(x):
 @pytest.mark.parametrize("dim", [1, 2, 3, 64, 10_000])
 @pytest.mark.parametrize("kind", ["sphere", "gaussian"])
 def test_the_two_densities_are_a_factor_of_e_to_the_epsilon_apart(kind, dim, epsilon):
-    """Inside the cap the density is probability/mass, outside (1 − probability)/(1 − mass)."""
+    """Inside the cap the density is (1 − far)/mass, outside far/(1 − mass)."""
     cap = sphere_cap(epsilon, dim) if kind == "sphere" else gaussian_cap(epsilon)
     with mpmath.workdps(40):
-        inside = mpmath.mpf(cap.probability) / mpmath.mpf(cap.mass)
-        far = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)) * cap.mass / mpmath.mpf(cap.tail_mass))
-        outside = far / mpmath.mpf(cap.tail_mass)
+        far = mpmath.mpf(cap.far_probability)
+        inside = (1 - far) / mpmath.mpf(cap.mass)
+        outside = far / (1 - mpmath.mpf(cap.mass))
         assert mpmath.log(inside / outside) <= epsilon * (1 + mpmath.mpf("1e-12"))
 
 
@@ -156,8 +156,8 @@ def test_privunit2_components_follow_the_two_sided_law(dim, epsilon):
     base = stats.beta((dim - 1) / 2, (dim - 1) / 2, loc=-1, scale=2)
 
     def cdf(t):
-        low = np.minimum(base.cdf(t), cap.tail_mass) / cap.tail_mass * (1 - cap.probability)
-        high = np.maximum(cap.mass - base.sf(t), 0) / cap.mass * cap.probability
+        low = np.minimum(base.cdf(t), cap.tail_mass) / cap.tail_mass * cap.far_probability
+        high = np.maximum(cap.mass - base.sf(t), 0) / cap.mass * (1 - cap.far_probability)
         return low + high
 
     assert np.allclose(np.linalg.norm(V, axis=1), 1.0, rtol=1e-9)
@@ -193,6 +193,12 @@ def test_it_is_pure_declares_its_bias_and_cannot_release_yet(make):
     assert not randomizer.unbiased
     with pytest.raises(ExactFormUnavailable, match="exact form not available yet"):
         randomizer.report(np.zeros((1, 4)), Entropy())
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_budget_beyond_float64_is_refused(make):
+    with pytest.raises(InvalidInput, match="at most 100"):
+        make(3, 101)
 
 
 def test_an_unknown_output_is_refused():

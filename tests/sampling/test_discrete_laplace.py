@@ -63,6 +63,19 @@ def test_low_digits_are_fair_and_a_stuck_one_is_caught():
     assert counts_p_value(np.bincount((samples | 1) & 3, minlength=4) + 6, quarter) < ALPHA
 
 
+def test_neighbours_are_independent_and_shared_bits_are_caught():
+    samples = np.abs(DiscreteLaplace(17).draw(COUNT, Entropy()))
+
+    def joint(values):
+        return np.bincount((values[::2] & 3) * 4 + (values[1::2] & 3), minlength=16)
+
+    sixteenth = np.full(16, 1 / 16)
+    assert counts_p_value(joint(samples), sixteenth) > ALPHA
+    twin = samples.copy()
+    twin[1::2] = (twin[1::2] & ~3) | (samples[::2] & 3)
+    assert counts_p_value(joint(twin) + 6, sixteenth) < ALPHA
+
+
 class Scripted:
     """A source of written-down bits, to reach events of probability 2**-200.
 
@@ -114,6 +127,20 @@ def test_every_tie_is_resolved_by_more_bits():
     heads = sampler._thresholds[:MAGNITUDE_BITS]
     assert sampler.draw(1, Scripted(heads, 1, (1 << 64) - 1))[0] == 0
     assert sampler.draw(1, Scripted(heads, 1, 0))[0] == SATURATED - 1
+
+
+@pytest.mark.parametrize("digit", range(MAGNITUDE_BITS))
+def test_a_tie_is_decided_by_the_digits_own_probability(digit):
+    sampler = DiscreteLaplace(17)
+    column = MAGNITUDE_BITS - 1 - digit
+    words = np.full(MAGNITUDE_BITS, 0xFFFF, dtype=np.uint16)
+    words[column] = sampler._thresholds[column]
+    tail = sampler._digit_probabilities[column].digits(16 + 64) & ((1 << 64) - 1)
+    # One step below the next 64 digits of p gives a one, one step above a zero; where those
+    # digits are all zero (the rarest magnitudes) a tie goes on to the 64 after them.
+    if tail:
+        assert sampler.draw(1, Scripted(words, 1, tail - 1))[0] == 1 << digit
+    assert sampler.draw(1, Scripted(words, 1, tail + 1))[0] == 0
 
 
 @pytest.mark.parametrize("log2_scale", [-1, 21])

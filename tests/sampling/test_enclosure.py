@@ -22,8 +22,31 @@ def true_value(function, x, bits):
 def test_the_enclosure_of_exp_holds_and_is_tight(x, bits):
     low, high = exp_minus(x, bits)
     exact = true_value(lambda v: mpmath.exp(-v), x, bits)
-    assert low <= exact <= high
+    # The limit is irrational, so a true upper bound lies strictly above its integer part.
+    assert low <= exact < high
     assert high - low <= 2
+
+
+@given(arguments, precisions)
+def test_the_enclosure_of_the_logistic_holds(x, bits):
+    low, high = logistic_minus(x, bits)
+    exact = true_value(lambda v: 1 / (1 + mpmath.exp(v)), x, bits)
+    assert low <= exact < high
+
+
+def test_digits_are_not_given_out_before_they_are_certain():
+    """An enclosure that straddles a digit at first must be refined, not guessed."""
+    asked = []
+
+    def enclose(bits):
+        asked.append(bits)
+        p = 0b1011
+        if len(asked) == 1:
+            return (p << (bits - 4)) - 1, (p << (bits - 4)) + 1
+        return (p << (bits - 4)) + 1, (p << (bits - 4)) + 2
+
+    assert digits(enclose, 4) == 0b1011
+    assert len(asked) == 2
 
 
 @given(arguments, precisions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ _EXACT = 2.0**53
 
 def read_csv(path: Path, name: str | None = None) -> NDArray[Any]:
     """Return the rows of a file, (n, columns): int64 if no number has a point, else float64."""
+    skip = 0
     try:
         skip = _lines_before_data(path)
         with path.open(encoding="utf-8-sig") as file, warnings.catch_warnings():
@@ -32,11 +34,21 @@ def read_csv(path: Path, name: str | None = None) -> NDArray[Any]:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(
-            f"{path} is not a table of numbers separated by commas: {error}"
+            f"{path} is not a table of numbers separated by commas{_place(str(error), skip)}"
         ) from None
     if whole and np.abs(table).max(initial=0.0) < _EXACT:
         return table.astype(np.int64)
     return table
+
+
+def _place(message: str, skip: int) -> str:
+    """Say where NumPy stumbled, without the cell itself: it may be private."""
+    found = re.search(r"row (\d+), column (\d+)", message)
+    if found:
+        # NumPy counts data rows from 0 and columns from 1.
+        return f": see row {int(found[1]) + skip + 1}, column {found[2]} of the file"
+    found = re.search(r"columns changed from (\d+) to (\d+)", message)
+    return f": rows have {found[1]} and {found[2]} columns" if found else ""
 
 
 def _lines_before_data(path: Path) -> int:
@@ -60,9 +72,10 @@ def _is_header(path: Path, cells: list[str]) -> bool:
         return False
     if any(numbers) or not all(cell.strip() for cell in cells):
         raise InvalidInput(
-            f"the first row of {path} is neither numbers nor column names: "
-            f"{', '.join(repr(cell) for cell in cells[:4])}{', …' if len(cells) > 4 else ''}. "
-            f"Fill in what is missing, and save without row numbers (pandas: index=False)"
+            f"the first row of {path} is neither numbers nor column names: only columns "
+            f"{', '.join(str(i + 1) for i, is_number in enumerate(numbers) if is_number) or 'none'}"
+            f" hold numbers. Fill in what is missing, and save without row numbers "
+            f"(pandas: index=False)"
         )
     return True
 

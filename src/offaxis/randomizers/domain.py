@@ -54,17 +54,19 @@ class Ball:
     order: Literal[1, 2]
 
     def project(self, W: Vectors) -> Vectors:
-        """Shrink every row radially onto the ball; rows inside it stay as they are."""
+        """Shrink every row radially onto the ball; rows inside it stay as they are.
+
+        Each row depends on itself alone: what one person holds never moves another's vector.
+        """
         norms = row_norms(W, self.order)
-        if np.all(norms <= self.radius):
-            return W
-        if np.isfinite(norms).all():
-            return W * np.minimum(1.0, self.radius / np.maximum(norms, self.radius))[:, None]
-        unit, peak = _safe_rescale(W)
-        unit_norms = row_norms(unit, self.order)[:, None]
-        with np.errstate(over="ignore"):
-            outside = unit_norms > self.radius / np.maximum(peak, np.finfo(float).tiny)
-        return np.where(outside, unit * (self.radius / np.maximum(unit_norms, 1.0)), W)
+        share = self.radius / np.maximum(norms, self.radius)
+        projected = W * share[:, None]
+        # Beyond this the norm or the share is not a normal float64 any more.
+        extreme = ~(share > 1e-280)
+        if extreme.any():
+            unit, _ = _safe_rescale(W[extreme])
+            projected[extreme] = unit * (self.radius / row_norms(unit, self.order)[:, None])
+        return projected
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,15 @@ class Sphere:
         length of the result would give it away.
         """
         norms = row_norms(W, 2)
-        # Squares are exact enough in this range; outside it they may over- or underflow.
-        if np.all((norms > 1e-140) & (norms < 1e140)):
-            return W / norms[:, None]
-        unit, peak = _safe_rescale(W)
-        zero = peak[:, 0] == 0
-        if zero.any():
-            unit = np.where(zero[:, None], rng.standard_normal(W.shape), unit)
-        return unit / row_norms(unit, 2)[:, None]
+        # In this range squares neither over- nor underflow.
+        normal = (norms > 1e-140) & (norms < 1e140)
+        unit = W / np.where(normal, norms, 1.0)[:, None]
+        if not normal.all():
+            extreme, peak = _safe_rescale(W[~normal])
+            zero = peak[:, 0] == 0
+            extreme[zero] = rng.standard_normal((int(zero.sum()), W.shape[1]))
+            unit[~normal] = extreme / row_norms(extreme, 2)[:, None]
+        return unit
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from offaxis.randomizers.lattice import onto_l1_lattice
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.simulation import add_laplace
-from offaxis.vectors import Vectors, row_norms
+from offaxis.vectors import Vectors, as_batch, row_norms
 
 BYTES_PER_COORDINATE: Final = 3
 LARGEST: Final = (1 << 23) - 1
@@ -139,10 +139,12 @@ class Laplace:
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         """Return one exact payload a row of W."""
         require_entropy(entropy)
-        sampler = _sampler(self.log2_scale)
+        # A copy of the right width, checked: what is checked is what is released.
+        W, _ = as_batch(np.array(W), self.dim)
         # The noise is drawn before the input is looked at: its timing cannot depend on it.
-        noise = sampler.draw(W.shape[0] * self.dim, entropy).reshape(W.shape[0], self.dim)
-        return pack(onto_l1_lattice(W, self.radius, self.bound) + noise)
+        noise = _sampler(self.log2_scale).draw(W.size, entropy).reshape(W.shape)
+        with np.errstate(all="ignore"):
+            return pack(onto_l1_lattice(W, self.radius, self.bound) + noise)
 
     def read(self, payloads: list[bytes]) -> Vectors:
         """Return the noisy lattice points, in the units of the input."""

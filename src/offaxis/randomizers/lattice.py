@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.errors import InvalidInput
 from offaxis.randomizers.domain import Ball
 from offaxis.vectors import Vectors
 
@@ -16,17 +17,33 @@ from offaxis.vectors import Vectors
 def onto_l1_lattice(W: Vectors, radius: float, bound: int) -> NDArray[np.int32]:
     """Clip rows to the ℓ1 ball and truncate toward zero onto the lattice of step radius/bound.
 
-    Returns integers with ``Σ|n_i| <= bound`` in every row, whatever finite W is given.
+    Returns integers with ``Σ|n_i| <= bound`` in every row, whatever finite W is given. Each row
+    depends on itself alone.
+
+    Raises
+    ------
+    InvalidInput
+        If W is not finite. Nothing but the last check below stands between a float and the noise,
+        so it is made in 64-bit integers, of every row, always.
     """
     clipped = Ball(W.shape[1], radius, 1).project(W)
-    # |clipped / radius| <= 1 up to rounding, so the product fits far inside int32.
-    steps = np.trunc(clipped / radius * bound).astype(np.int32)
-    excess = np.abs(steps).sum(axis=1, dtype=np.int64) - bound
-    while (excess > 0).any():
-        rows = np.flatnonzero(excess > 0)
-        largest = np.abs(steps[rows]).argmax(axis=1)
-        value = steps[rows, largest]
-        cut = np.minimum(np.abs(value), excess[rows]).astype(np.int32)
-        steps[rows, largest] = value - np.sign(value) * cut
-        excess = np.abs(steps).sum(axis=1, dtype=np.int64) - bound
-    return steps
+    if not np.isfinite(clipped).all():
+        raise InvalidInput("a vector that is not finite cannot be laid on the lattice")
+    # Bounded as a float, so that no cast can wrap; inside the ball this changes nothing.
+    steps = np.clip(np.trunc(clipped / radius * bound), -bound, bound).astype(np.int64)
+    excess = np.abs(steps).sum(axis=1) - bound
+    for row in np.flatnonzero(excess > 0):
+        _shrink(steps[row], int(excess[row]))
+    if (np.abs(steps).sum(axis=1) > bound).any():
+        raise AssertionError("an encoded vector lies outside the ball")
+    return steps.astype(np.int32)
+
+
+def _shrink(steps: NDArray[np.int64], excess: int) -> None:
+    """Take ``excess`` steps off a row, from its largest entries first."""
+    for index in np.argsort(-np.abs(steps), kind="stable"):
+        cut = min(abs(int(steps[index])), excess)
+        steps[index] -= np.sign(steps[index]) * cut
+        excess -= cut
+        if not excess:
+            return

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, gammaincc, ndtri
 
 from offaxis.errors import InvalidInput
-from offaxis.privacy.guarantee import Guarantee, exact_epsilon
+from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
 from offaxis.randomizers.base import SimulatedOnly
 from offaxis.randomizers.domain import Sphere, check_dim, check_radius
 from offaxis.randomizers.privunit_calibration import (
@@ -29,6 +29,9 @@ from offaxis.randomizers.privunit_calibration import (
 )
 from offaxis.sampling.simulation import gaussian_towards, towards
 from offaxis.vectors import Vectors, row_dots, row_norms
+
+LARGEST_EPSILON = 100
+"""Beyond it e^ε and the size of the cap leave the range of float64."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class _DirectionRandomizer(SimulatedOnly):
         object.__setattr__(self, "dim", check_dim(self.dim))
         object.__setattr__(self, "radius", check_radius(self.radius))
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        if self.epsilon > LARGEST_EPSILON:
+            raise InvalidInput(
+                f"epsilon must be at most {LARGEST_EPSILON} for {self.kind}, "
+                f"got epsilon={decimal(self.epsilon)}"
+            )
 
     @property
     def domain(self) -> Sphere:
@@ -79,7 +87,7 @@ class PrivUnit2(_DirectionRandomizer):
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw reports in floating point, already scaled to be unbiased for ρ·w/‖w‖."""
         u = self.domain.project(W, rng)
-        near = np.less(rng.random(W.shape[0]), self.cap.probability)
+        near = np.greater_equal(rng.random(W.shape[0]), self.cap.far_probability)
         length = self.radius / self.cap.mean
         if self.dim == 1:
             return np.where(near[:, None], length * u, -length * u)
@@ -145,7 +153,7 @@ class PrivUnitG(_DirectionRandomizer):
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw reports in floating point, already scaled to be unbiased for ρ·w/‖w‖."""
         u = self.domain.project(W, rng)
-        near = np.less(rng.random(W.shape[0]), self.cap.probability)
+        near = np.greater_equal(rng.random(W.shape[0]), self.cap.far_probability)
         uniform = rng.random(near.size)
         quantile = ndtri(uniform * np.where(near, self.cap.mass, self.cap.tail_mass))
         v = gaussian_towards(u, np.where(near, -quantile, quantile), rng)

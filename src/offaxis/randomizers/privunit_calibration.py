@@ -34,8 +34,9 @@ class Cap:
         P, the probability of the cap under the uniform (or Gaussian) law.
     tail_mass : float
         1 − P, computed without cancellation.
-    probability : float
-        How often the report lies in the cap: e^ε P / (e^ε P + 1 − P).
+    far_probability : float
+        How often the report lies outside the cap, (1 − P) / (e^ε P + 1 − P): the smaller and
+        therefore the more exact of the two when ε is large.
     mean : float
         A, the expected component of the report along the input.
     """
@@ -43,7 +44,7 @@ class Cap:
     threshold: float
     mass: float
     tail_mass: float
-    probability: float
+    far_probability: float
     mean: float
 
 
@@ -70,9 +71,9 @@ def _sphere_cap(slope: float, dim: int) -> tuple[float, float, float, float]:
     return threshold, mass, 1.0 - mass, math.log(density / (dim - 1)) + (dim - 1) / 2 * log_sine2
 
 
-def _likely(epsilon: float, mass: float, tail: float) -> float:
-    """Return e^ε P / (e^ε P + 1 − P) without overflow."""
-    return 1.0 / (1.0 + math.exp(-epsilon) * tail / mass)
+def _far(epsilon: float, mass: float, tail: float) -> float:
+    """Return (1 − P) / (e^ε P + 1 − P)."""
+    return tail / (math.exp(epsilon) * mass + tail)
 
 
 @lru_cache(maxsize=1024)
@@ -83,7 +84,7 @@ def sphere_cap(epsilon: float, dim: int) -> Cap:
     a needle (dim = 2, ε = 50, where 1 − γ is below 1e-14).
     """
     if dim == 1:  # two points: the near one with probability e^ε / (e^ε + 1)
-        return Cap(1.0, 0.5, 0.5, _likely(epsilon, 0.5, 0.5), math.tanh(epsilon / 2))
+        return Cap(1.0, 0.5, 0.5, _far(epsilon, 0.5, 0.5), math.tanh(epsilon / 2))
     log_gain = epsilon + math.log(-math.expm1(-epsilon))  # log(e^ε − 1)
 
     def log_mean(slope: float) -> tuple[float, float]:
@@ -98,7 +99,7 @@ def sphere_cap(epsilon: float, dim: int) -> Cap:
     log_slope = brentq(gap, -40.0, 40.0, xtol=1e-15, rtol=8.9e-16, maxiter=500)
     slope = math.exp(log_slope)
     threshold, mass, tail, _ = _sphere_cap(slope, dim)
-    return Cap(threshold, mass, tail, _likely(epsilon, mass, tail), math.exp(log_mean(slope)[0]))
+    return Cap(threshold, mass, tail, _far(epsilon, mass, tail), math.exp(log_mean(slope)[0]))
 
 
 @lru_cache(maxsize=1024)
@@ -118,7 +119,7 @@ def gaussian_cap(epsilon: float) -> Cap:
     highest = math.log(math.sqrt(2 * epsilon) + 1)  # beyond it the cap is rarer than e^{−ε}
     threshold = math.exp(brentq(gap, -30.0, highest, xtol=1e-15, rtol=8.9e-16, maxiter=500))
     mass, tail = float(ndtr(-threshold)), float(ndtr(threshold))
-    return Cap(threshold, mass, tail, _likely(epsilon, mass, tail), mean(threshold))
+    return Cap(threshold, mass, tail, _far(epsilon, mass, tail), mean(threshold))
 
 
 @lru_cache(maxsize=1024)

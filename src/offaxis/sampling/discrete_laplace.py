@@ -10,7 +10,8 @@ is a product over the digits, so the digits of a geometric variable are *indepen
 (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006 build noise from the same fact). A sign bit and
 the rejection of "minus zero" (Canonne, Kamath, Steinke 2020, Algorithm 2) give both sides.
 Every digit compares 16 random bits with the digits of its probability and fetches more only on a
-tie, so the work does not depend on the value drawn. Proof: docs/proofs.md.
+tie. Ties are rare but not independent of the value: very large magnitudes always come with one, so
+whoever times the sampler learns a little (docs/limitations.md). Proof: docs/proofs.md.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class RandomBits(Protocol):
 class Entropy:
     """Uniform random bits from the operating system, stretched by AES-256 in counter mode."""
 
-    __slots__ = ("_forks_seen", "_stream")
+    __slots__ = ("_process", "_stream")
 
     def __init__(self) -> None:
         self._rekey()
@@ -56,14 +56,16 @@ class Entropy:
         except (NotImplementedError, OSError) as error:
             raise EntropyFailure(f"the operating system gave no randomness: {error}") from error
         self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
-        self._forks_seen = _forks
+        self._process = (os.getpid(), _forks)
 
     def _take(self, count: int) -> bytearray:
-        if self._forks_seen != _forks:
+        # The count of forks sees what a reused process id would hide, and the other way round.
+        if self._process != (os.getpid(), _forks):
             self._rekey()
         out = bytearray(count)
         plain = _ZEROS[:count] if count <= len(_ZEROS) else memoryview(bytes(count))
-        self._stream.update_into(plain, out)
+        if self._stream.update_into(plain, out) != count:
+            raise EntropyFailure("the key stream ended early")
         return out
 
     def words(self, count: int) -> NDArray[np.uint16]:
