@@ -43,9 +43,9 @@ def as_array(value: Any, name: str = "vectors") -> Vectors:
 
 def check_finite(array: Vectors, name: str = "vectors", first_row: int = 0) -> None:
     """Refuse NaN and infinity, naming the first place."""
-    # The sum of absolute values is not finite exactly when an entry is not, or when it overflows.
+    # A sum with an infinity or a NaN in it is never finite; one that overflows is looked at below.
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.abs(array).sum()):
+        if np.isfinite(array.sum()):
             return
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
