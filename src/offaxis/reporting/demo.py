@@ -79,9 +79,10 @@ def _run(
     headline = HEADLINE_EPSILON if HEADLINE_EPSILON in epsilons else max(epsilons)
     rows = _sweep(data, epsilons, seeds, _stage(progress, "simulating releases"))
     exact = _exact(data, geometry, epsilons, seeds, _stage(progress, "drawing real reports"))
-    centred = _headline_rows(data, headline, seeds, _stage(progress, "centring only"), "centre")
+    stage = _stage(progress, "centring only")
+    centred = _sweep(data, [headline], seeds, stage, ["centre"])
     stage = _stage(progress, "the paper's gauge")
-    published = _headline_rows(data, headline, seeds, stage, "jacobian", gauge=1.0)
+    published = _sweep(data, [headline], seeds, stage, ["jacobian"], gauge=1)
     releases: Releases = {
         (name, shape): _release(data, geometry, headline, name, shape)
         for name in RANDOMIZERS
@@ -123,7 +124,14 @@ def _release(
     )
 
 
-def _sweep(data: DemoData, epsilons: Sequence[float], seeds: int, stage: _Stage) -> list[Row]:
+def _sweep(
+    data: DemoData,
+    epsilons: Sequence[float],
+    seeds: int,
+    stage: _Stage,
+    shapes: Sequence[Shape] = SHAPES,
+    **settings: Any,
+) -> list[Row]:
     return sweep(
         data.head,
         data.public,
@@ -131,9 +139,11 @@ def _sweep(data: DemoData, epsilons: Sequence[float], seeds: int, stage: _Stage)
         data.labels,
         randomizers=RANDOMIZERS,
         epsilons=epsilons,
+        shapes=shapes,
         delta=DELTA,
         seeds=seeds,
-        progress=stage(len(RANDOMIZERS) * len(SHAPES) * len(epsilons) * seeds),
+        progress=stage(len(RANDOMIZERS) * len(shapes) * len(epsilons) * seeds),
+        **settings,
     )
 
 
@@ -163,25 +173,6 @@ def _exact(
             )
             checks.append(ExactCheck(shape, epsilon, simulated, real))
     return checks
-
-
-def _headline_rows(
-    data: DemoData, epsilon: float, seeds: int, stage: _Stage, shape: Shape, **settings: Any
-) -> list[Row]:
-    """Evaluate every randomizer at the headline's budget in another way than the sweep."""
-    return sweep(
-        data.head,
-        data.public,
-        data.vectors,
-        data.labels,
-        randomizers=RANDOMIZERS,
-        epsilons=[epsilon],
-        shapes=[shape],
-        delta=DELTA,
-        seeds=seeds,
-        progress=stage(len(RANDOMIZERS) * seeds),
-        **settings,
-    )
 
 
 _Stage = Callable[[int], Callable[[int], None]]
