@@ -93,6 +93,20 @@ def test_a_vector_that_changes_after_the_check_is_not_released(release, monkeypa
     assert calls == [4096]
 
 
+def test_the_callers_memory_is_not_encoded(public, monkeypatch):
+    release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+    original = ShiftEncoder.encode
+    shared = []
+
+    def watched(self, part):
+        shared.append(np.shares_memory(part, public))
+        return original(self, part)
+
+    monkeypatch.setattr(ShiftEncoder, "encode", watched)
+    release.privatize(public)
+    assert shared == [False]
+
+
 @pytest.mark.parametrize("z", [[3, 5e-324], [1e-300, 1e300], [1.7e308, 1e-10], [0.0, 0.0]])
 @pytest.mark.parametrize("shape", ["jacobian", "none"])
 def test_no_setting_of_numpy_makes_a_finite_vector_fail(z, shape):
