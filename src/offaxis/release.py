@@ -122,7 +122,7 @@ class Release:
         """Whether a mean over people can be decoded without bias."""
         return (self.mean_decoder or self.decoder).unbiased and self.randomizer.unbiased
 
-    def privatize(self, vectors: Any) -> Any:
+    def privatize(self, vectors: Any) -> bytes | list[bytes]:
         """Turn private vectors into reports that may leave the device.
 
         Every call draws fresh randomness from the operating system and spends the budget again:

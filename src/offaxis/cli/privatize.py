@@ -80,6 +80,7 @@ def _write(release: Release, vectors: NDArray[Any], out: Path) -> int:
         for start in range(0, max(len(batch), 1), _ROWS):
             part, _ = as_batch(batch[start : start + _ROWS], release.input_dim, first_row=start)
             reports = release.privatize(part)
-            file.write(b"".join(reports))
+            assert isinstance(reports, list), "a batch gives a list"
+            file.writelines(reports)
             advance(len(reports))
     return len(batch)

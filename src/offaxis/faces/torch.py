@@ -71,7 +71,7 @@ class PrivateLayer(torch.nn.Module):
         return self.decode(self.privatize(z), device=z.device, dtype=z.dtype)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def privatize(self, z: torch.Tensor) -> Any:
+    def privatize(self, z: torch.Tensor) -> bytes | list[bytes]:
         """Turn one private vector (m,) into bytes, or a batch (n, m) into a list of bytes."""
         if not isinstance(z, torch.Tensor) or not z.is_floating_point():
             kind = getattr(z, "dtype", type(z).__name__)
