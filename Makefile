@@ -42,4 +42,4 @@ $(VENV)/test-ready: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis offaxis-demo.html offaxis-demo.csv
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis offaxis-demo.html

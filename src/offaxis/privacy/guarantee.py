@@ -14,7 +14,6 @@ import numpy as np
 from offaxis.errors import InvalidInput
 
 Unit = Literal["item", "user"]
-Number = int | float | str | Decimal | Fraction
 
 _NUMBER: Final = re.compile(r"[+-]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
 

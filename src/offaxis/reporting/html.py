@@ -91,7 +91,6 @@ def _headline(result: DemoResult, epsilon: float) -> dict[str, Any]:
         "plain": plain,
         "centred": find(result.centred, HEADLINE_RANDOMIZER, "centre", epsilon).mean(METRIC),
         "reshaped": reshaped,
-        "recovered": (reshaped - plain) / (result.clean - plain),
         "published": find(result.published, HEADLINE_RANDOMIZER, "jacobian", epsilon).mean(METRIC),
     }
 

@@ -1,8 +1,7 @@
-"""What the demo measured, as data: for the page, for the command line and for a CSV file."""
+"""What the demo measured, as data: for the page and for the command line."""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,14 +89,6 @@ class DemoResult:
             }
             for row in self.rows
         ]
-
-    def save_csv(self, path: str | Path) -> None:
-        """Write :meth:`table` to a CSV file."""
-        table = self.table()
-        with Path(path).open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, fieldnames=list(table[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(table)
 
     @property
     def randomizers(self) -> tuple[str, ...]:
