@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save as serialize
 
@@ -128,6 +128,7 @@ def parameter(name, value):
         (lambda m: m["guarantee"].update(unit="village"), "guarantee.unit"),
         (parameter("epsilon", "4"), "promises ε=3"),
         (parameter("epsilon", "3.0"), "canonical"),
+        (parameter("epsilon", "1/00"), "finite number"),
         (parameter("epsilon", "9" * 5000), "randomizer"),
         (parameter("epsilon", 3), "wrong type"),
         (parameter("log2_scale", 23), "log2_scale"),
@@ -198,6 +199,45 @@ def test_only_the_canonical_text_is_accepted(release, spoil):
     text = manifest_of(release).canonical()
     with pytest.raises(InvalidRelease):
         from_bytes(forge(release, text=spoil(text)))
+
+
+def leaves(node, path=()):
+    for key, value in node.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from leaves(value, (*path, key))
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+    | st.sampled_from(["1/0", "1/00", "0/1", "-1", "1e999999999", "1/3", "١", "x" * 300, 10**4000]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_no_forged_manifest_crashes_the_loader(release, data):
+    """Any value in any place: a declared error, or a release whose guarantee is its own."""
+    known = json.loads(manifest_of(release).canonical())
+    path = data.draw(st.sampled_from(list(leaves(known))))
+    value = data.draw(values)
+
+    def change(manifest):
+        for key in path[:-1]:
+            manifest = manifest[key]
+        manifest[path[-1]] = value
+
+    try:
+        loaded = from_bytes(forge(release, change))
+    except InvalidRelease:
+        return
+    assert loaded.guarantee.epsilon == loaded.randomizer.epsilon == release.guarantee.epsilon
 
 
 def test_a_lying_header_length_is_refused_without_reading_on(release):

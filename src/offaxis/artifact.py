@@ -38,12 +38,12 @@ from offaxis.manifest import (
 from offaxis.privacy.guarantee import RELATION, Guarantee
 from offaxis.provenance import Provenance
 from offaxis.randomizers import parameters, rebuild
+from offaxis.randomizers.domain import LARGEST_DIM
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
 METADATA_KEY: Final = "offaxis"
 LARGEST_FILE: Final = 1 << 30
-LARGEST_SIDE: Final = 1 << 20
 LARGEST_HEADER: Final = 1 << 20
 Tensors = dict[str, Vectors]
 
@@ -199,7 +199,7 @@ def _read_tensors(blob: bytes) -> Tensors:
         if entry["dtype"] != "F64":
             raise InvalidRelease(f"tensor {name!r} has type {entry['dtype']}, not F64")
         shape = entry["shape"]
-        if len(shape) > 2 or any(side > LARGEST_SIDE for side in shape):
+        if len(shape) > 2 or any(side > LARGEST_DIM for side in shape):
             raise InvalidRelease(f"tensor {name!r} has a shape no release has")
         tensors[name] = np.frombuffer(entry["data"], dtype="<f8").reshape(shape)
     return tensors

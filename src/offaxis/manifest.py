@@ -9,13 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offaxis.errors import InvalidRelease
 from offaxis.provenance import LONGEST_STATEMENT
+from offaxis.randomizers.domain import LARGEST_DIM
 
 FORMAT: Final = "offaxis-release"
 VERSION: Final = 1
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
-Dim = Annotated[int, Field(ge=1, le=1 << 20)]
+Dim = Annotated[int, Field(ge=1, le=LARGEST_DIM)]
 
 
 class _Strict(BaseModel):

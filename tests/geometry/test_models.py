@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_digits
@@ -62,6 +63,27 @@ def test_a_classifying_perceptron_gives_logits():
     logits = as_task_model(estimator).outputs(X)
     softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     assert np.allclose(softmax, estimator.predict_proba(X))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("labels", [Y[:, 0] > 0, (Y[:, :2] > 0).astype(int)])
+def test_two_classes_and_several_labels_at_once_are_read(labels):
+    estimator = MLPClassifier(hidden_layer_sizes=(6,), max_iter=20, random_state=0).fit(X, labels)
+    logits = as_task_model(estimator).outputs(X)
+    share = estimator.predict_proba(X)[:, -logits.shape[1] :]
+    assert np.allclose(1 / (1 + np.exp(-logits)), share)
+
+
+def test_an_estimator_fitted_to_a_data_frame_is_read_without_a_remark():
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    estimator = LinearRegression().fit(frame, Y)
+    assert np.allclose(as_task_model(estimator).outputs(X), estimator.predict(frame))
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201])
+def test_a_name_no_file_can_hold_is_refused(name):
+    with pytest.raises(InvalidInput, match="name"):
+        FiniteDifferences(lambda z: z, name=name).identity()
 
 
 def test_an_unfitted_estimator_says_what_to_do():

@@ -78,7 +78,7 @@ def test_a_bad_radius_is_named(radius):
         check_radius(radius)
 
 
-@pytest.mark.parametrize("dim", [0, -3, 2.0, True, None])
+@pytest.mark.parametrize("dim", [0, -3, 2.0, True, None, (1 << 20) + 1])
 def test_a_bad_dimension_is_named(dim):
     with pytest.raises(InvalidInput, match="dim"):
         check_dim(dim)

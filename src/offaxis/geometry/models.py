@@ -9,8 +9,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.errors import UnsupportedModel
+from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.vectors import Vectors
+
+LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,14 @@ class ModelIdentity:
     kind: str
     name: str
     sha256: str
+
+    def __post_init__(self) -> None:
+        """Keep the name to what a release file holds."""
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= LONGEST_NAME:
+            raise InvalidInput(
+                f"the model's name must have 1 to {LONGEST_NAME} characters, "
+                f"got {str(self.name)[:60]!r}"
+            )
 
 
 @runtime_checkable

@@ -24,6 +24,8 @@ from offaxis.vectors import Vectors
 
 Mode = Literal["reverse", "forward"]
 _TRIAL_ROWS = 64
+_TRIAL_NUMBERS = 1 << 24
+"""Forward mode pushes m directions of m numbers a vector: keep its trial within 64 MiB."""
 
 
 class TorchModel:
@@ -112,7 +114,8 @@ class TorchModel:
 
     def _differentiate(self, z: torch.Tensor) -> torch.Tensor:
         if self._mode is None:
-            self._mode = self._faster_mode(z[:_TRIAL_ROWS])
+            rows = max(1, min(_TRIAL_ROWS, _TRIAL_NUMBERS // z.shape[1] ** 2))
+            self._mode = self._faster_mode(z[:rows])
         return self._reverse(z) if self._mode == "reverse" else self._forward(z)
 
     def _faster_mode(self, z: torch.Tensor) -> Mode:

@@ -15,7 +15,7 @@ from offaxis.errors import InvalidInput
 
 Unit = Literal["item", "user"]
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+/\d+|(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(\d+/0*[1-9]\d*|(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
 
 _LARGEST_PART: Final = 10**95
 """So that every promise fits its place in a release file."""
@@ -41,7 +41,7 @@ def exact(value: Any, name: str) -> Fraction:
         # str() of a Python or NumPy float is its shortest decimal that reads back the same.
         text = str(value).strip()
         # Checked first: an exponent of a billion would be expanded digit by digit.
-        if len(text) > 200 or not _NUMBER.fullmatch(text) or text.endswith("/0"):
+        if len(text) > 200 or not _NUMBER.fullmatch(text):
             raise InvalidInput(f"{name} must be a finite number, got {name}={repr(value)[:60]}")
         number = Fraction(text)
     if max(abs(number.numerator), number.denominator) >= _LARGEST_PART:

@@ -19,6 +19,10 @@ RADIUS_RANGE = (1e-100, 1e100)
 """Radii outside this range could overflow float64 inside an encoder; none is ever useful."""
 
 
+LARGEST_DIM = 1 << 20
+"""The most coordinates a release may have, here and in its file."""
+
+
 def check_radius(radius: float) -> float:
     """Return the radius as a float, or say what is wrong with it."""
     low, high = RADIUS_RANGE
@@ -29,8 +33,12 @@ def check_radius(radius: float) -> float:
 
 def check_dim(dim: int) -> int:
     """Return the dimension as an int, or say what is wrong with it."""
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise InvalidInput(f"dim must be a positive integer, got dim={dim!r}")
+    if (
+        isinstance(dim, bool)
+        or not isinstance(dim, int | np.integer)
+        or not 1 <= dim <= LARGEST_DIM
+    ):
+        raise InvalidInput(f"dim must be an integer from 1 to {LARGEST_DIM}, got dim={dim!r}")
     return int(dim)
 
 

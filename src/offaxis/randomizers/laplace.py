@@ -37,6 +37,9 @@ _OFFSET: Final = 1 << 23
 _TAIL: Final = 44
 """Noise scales kept free above the bound: a coordinate is clamped with probability e**-44."""
 
+WIDEST: Final = -1
+"""In place of a log2_scale: the widest lattice that fits the payload."""
+
 _sampler = lru_cache(maxsize=32)(DiscreteLaplace)
 
 
@@ -74,7 +77,7 @@ class Laplace:
     dim: int
     radius: float
     epsilon: Fraction
-    log2_scale: int = -1
+    log2_scale: int = WIDEST
 
     def __post_init__(self) -> None:
         """Fix the lattice and check, exactly, that it keeps the promise."""
@@ -82,7 +85,7 @@ class Laplace:
         object.__setattr__(self, "radius", check_radius(self.radius))
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         widest = choose_log2_scale(self.epsilon)
-        if self.log2_scale == -1:
+        if self.log2_scale == WIDEST:
             object.__setattr__(self, "log2_scale", widest)
         if not 0 <= self.log2_scale <= widest or self.bound < 1:
             raise InvalidInput(
@@ -141,7 +144,7 @@ class Laplace:
         require_entropy(entropy)
         # A copy of the right width, checked: what is checked is what is released.
         W, _ = as_batch(np.array(W), self.dim)
-        # The noise is drawn before the input is looked at: its timing cannot depend on it.
+        # The noise is drawn from the entropy alone, before the input is clipped.
         noise = _sampler(self.log2_scale).draw(W.size, entropy).reshape(W.shape)
         with np.errstate(all="ignore"):
             return pack(onto_l1_lattice(W, self.radius, self.bound) + noise)
