@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers.laplace import LARGEST, Laplace, pack, unpack
-from offaxis.randomizers.lattice import onto_l1_lattice
+from offaxis.randomizers.laplace import Laplace
+from offaxis.randomizers.lattice import onto_lattice
+from offaxis.randomizers.payload import LARGEST, pack, unpack
 from offaxis.sampling.discrete_laplace import SATURATED, DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, law_p_value, mean_p_value
@@ -21,7 +22,7 @@ epsilons = st.fractions(min_value=Fraction(1, 1000), max_value=50, max_denominat
 
 def worst_log_ratio(randomizer: Laplace, w: np.ndarray, other: np.ndarray) -> Fraction:
     """The largest log Pr[y|w] / Pr[y|w'] over all y, exactly: ‖n − n'‖₁ / t."""
-    n, n2 = onto_l1_lattice(np.stack([w, other]), randomizer.radius, randomizer.bound)
+    n, n2 = randomizer.integers(np.stack([w, other]))
     gap = int(np.abs(n.astype(np.int64) - n2).sum())
     return Fraction(gap, 1 << randomizer.log2_scale)
 
@@ -43,8 +44,7 @@ def test_the_ratio_of_any_two_inputs_stays_within_epsilon(epsilon, dim, seed):
 def test_a_radius_in_place_of_the_diameter_would_break_the_promise():
     """The twin: R = ε t instead of ε t / 2, the ρ-for-2ρ mistake."""
     good = Laplace(3, 1.0, Fraction(2))
-    twin_bound = 2 * good.bound
-    n, n2 = onto_l1_lattice(np.array([[9.0, 0, 0], [-9.0, 0, 0]]), 1.0, twin_bound)
+    n, n2 = onto_lattice(np.array([[9.0, 0, 0], [-9.0, 0, 0]]), good.domain, 2 * good.bound)
     assert Fraction(int(np.abs(n - n2).sum()), 1 << good.log2_scale) > good.epsilon
 
 
@@ -126,7 +126,7 @@ def test_a_report_is_the_lattice_point_plus_the_samplers_noise(monkeypatch):
     monkeypatch.setattr(Laplace, "simulate", lambda *_: pytest.fail("float noise"))
     W = np.array([[0.5, -0.25, 0.0], [1e300, 0.0, 0.0]])
     sent = unpack(randomizer.report(W, Entropy()), 3)
-    assert np.array_equal(sent, onto_l1_lattice(W, 2.0, randomizer.bound) + noise.reshape(2, 3))
+    assert np.array_equal(sent, randomizer.integers(W) + noise.reshape(2, 3))
 
 
 @pytest.mark.parametrize("vector", [[0.0, 0.0], [5e-324, 0.0], [1e300, -1e300], [0.3, 0.3]])
@@ -135,7 +135,7 @@ def test_noise_reaches_every_single_vector_before_the_clamp(monkeypatch, vector,
     randomizer = Laplace(2, 2.0, 4)
     values = np.array(noise, dtype=np.int32)
     monkeypatch.setattr(DiscreteLaplace, "draw", lambda self, count, bits: values)
-    point = onto_l1_lattice(np.array([vector]), 2.0, randomizer.bound)[0]
+    point = randomizer.integers(np.array([vector]))[0]
     sent = unpack(randomizer.report(np.array([vector]), Entropy()), 2)[0]
     assert sent.tolist() == np.clip(point + values, -LARGEST, LARGEST).tolist()
 

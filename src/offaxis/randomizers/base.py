@@ -67,6 +67,18 @@ class Randomizer(Protocol):
         """Return E‖observation − w‖² for w on the boundary of the domain, analytically."""
         ...
 
+    def worst_pair(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return two vectors of the domain that the reports tell apart as well as any two."""
+        ...
+
+    def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> NDArray[np.float64]:
+        """Return log Pr[payload i | row i of W], up to a constant independent of W.
+
+        Of the bytes themselves, not of the observation read off them: what an auditor who knows
+        the code would compute.
+        """
+        ...
+
 
 def require_entropy(entropy: Entropy) -> None:
     """Refuse any stand-in for the operating system's randomness on the release path."""

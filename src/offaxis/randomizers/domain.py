@@ -42,6 +42,13 @@ def check_dim(dim: int) -> int:
     return int(dim)
 
 
+def opposite_poles(dim: int, radius: float) -> tuple[Vectors, Vectors]:
+    """Return ±radius along the first axis: as far apart as two vectors of a ball can be."""
+    pole = np.zeros(dim)
+    pole[0] = radius
+    return pole, -pole
+
+
 def _safe_rescale(W: Vectors) -> tuple[Vectors, Vectors]:
     """Divide each row by its largest magnitude so that its norm cannot over- or underflow."""
     peak = np.abs(W).max(axis=1, keepdims=True)

@@ -21,19 +21,17 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
 from offaxis.randomizers.base import require_entropy
-from offaxis.randomizers.domain import Ball, check_dim, check_radius
-from offaxis.randomizers.lattice import onto_l1_lattice
+from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
+from offaxis.randomizers.lattice import onto_lattice
+from offaxis.randomizers.payload import BYTES_PER_COORDINATE, LARGEST, pack, unpack
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.simulation import add_laplace
 from offaxis.vectors import Vectors, as_batch, row_norms
 
-BYTES_PER_COORDINATE: Final = 3
-LARGEST: Final = (1 << 23) - 1
-_OFFSET: Final = 1 << 23
 _TAIL: Final = 44
 """Noise scales kept free above the bound: a coordinate is clamped with probability e**-44."""
 
@@ -147,7 +145,11 @@ class Laplace:
         # The noise is drawn from the entropy alone, before the input is clipped.
         noise = _sampler(self.log2_scale).draw(W.size, entropy).reshape(W.shape)
         with np.errstate(all="ignore"):
-            return pack(onto_l1_lattice(W, self.radius, self.bound) + noise)
+            return pack(self.integers(W) + noise)
+
+    def integers(self, W: Vectors) -> NDArray[np.int64]:
+        """Return what the noise is added to: lattice points with Σ|n_i| <= bound, checked."""
+        return onto_lattice(W, self.domain, self.bound)
 
     def read(self, payloads: list[bytes]) -> Vectors:
         """Return the noisy lattice points, in the units of the input."""
@@ -162,25 +164,11 @@ class Laplace:
         inverse_scale = math.ldexp(1.0, -self.log2_scale)
         return self.dim * self.step**2 / (2 * math.sinh(inverse_scale / 2) ** 2)
 
+    def worst_pair(self) -> tuple[Vectors, Vectors]:
+        """Return two opposite vertices of the ball."""
+        return opposite_poles(self.dim, self.radius)
 
-def pack(values: NDArray[np.int32]) -> list[bytes]:
-    """Clamp to 24 bits and write each coordinate as offset binary, three bytes, low byte first."""
-    clamped = np.clip(values, -LARGEST, LARGEST).astype("<u4") + np.uint32(_OFFSET)
-    octets = clamped.view(np.uint8).reshape(*values.shape, 4)[..., :BYTES_PER_COORDINATE]
-    blob = octets.tobytes()
-    size = values.shape[1] * BYTES_PER_COORDINATE
-    return [blob[i : i + size] for i in range(0, len(blob), size)]
-
-
-def unpack(payloads: list[bytes], dim: int) -> NDArray[np.int32]:
-    """Undo :func:`pack`; a length or a value that pack never writes is an error."""
-    size = dim * BYTES_PER_COORDINATE
-    if any(len(payload) != size for payload in payloads):
-        raise InvalidReport(f"a Laplace payload of {dim} coordinates has {size} bytes")
-    octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(-1, dim, 3)
-    padded = np.zeros((*octets.shape[:2], 4), dtype=np.uint8)
-    padded[..., :BYTES_PER_COORDINATE] = octets
-    values = padded.view("<u4")[..., 0].astype(np.int32) - np.int32(_OFFSET)
-    if values.size and values.min() < -LARGEST:
-        raise InvalidReport("a Laplace payload holds a value that no client writes")
-    return values
+    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
+        """Return −‖y − n‖₁ / t of the integers y on the wire."""
+        gap = np.abs(unpack(payloads, self.dim) - self.integers(W)).sum(axis=1)
+        return -gap / (1 << self.log2_scale)

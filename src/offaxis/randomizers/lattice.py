@@ -1,4 +1,4 @@
-"""From real vectors to integers whose bound is checked in integers.
+"""From real vectors to integers whose bound is checked in integers: the front end of every release.
 
 Float clipping leaves the ball by an ulp about half the time. Here the last word has an exact sum of
 integers, so what the noise protects is bounded without any appeal to floating point.
@@ -14,11 +14,11 @@ from offaxis.randomizers.domain import Ball
 from offaxis.vectors import Vectors
 
 
-def onto_l1_lattice(W: Vectors, radius: float, bound: int) -> NDArray[np.int32]:
-    """Clip rows to the ℓ1 ball and truncate toward zero onto the lattice of step radius/bound.
+def onto_lattice(W: Vectors, ball: Ball, bound: int) -> NDArray[np.int64]:
+    """Clip rows to the ball and truncate toward zero onto the lattice of step radius/bound.
 
-    Returns integers with ``Σ|n_i| <= bound`` in every row, whatever finite W is given. Each row
-    depends on itself alone.
+    Returns integers with ``Σ|n_i| <= bound`` (p = 1) or ``Σ n_i² <= bound²`` (p = 2) in every row,
+    whatever finite W is given. Each row depends on itself alone.
 
     Raises
     ------
@@ -26,24 +26,29 @@ def onto_l1_lattice(W: Vectors, radius: float, bound: int) -> NDArray[np.int32]:
         If W is not finite. Nothing but the last check below stands between a float and the noise,
         so it is made in 64-bit integers, of every row, always.
     """
-    clipped = Ball(W.shape[1], radius, 1).project(W)
+    allowed = bound**ball.order
+    if bound < 1 or allowed * W.shape[1] >= 1 << 63:
+        raise ValueError(f"a bound of {bound} cannot be checked in 64-bit integers")
+    clipped = ball.project(W)
     if not np.isfinite(clipped).all():
         raise InvalidInput("a vector that is not finite cannot be laid on the lattice")
     # Bounded as a float, so that no cast can wrap; inside the ball this changes nothing.
-    steps = np.clip(np.trunc(clipped / radius * bound), -bound, bound).astype(np.int64)
-    excess = np.abs(steps).sum(axis=1) - bound
-    for row in np.flatnonzero(excess > 0):
-        _shrink(steps[row], int(excess[row]))
-    if (np.abs(steps).sum(axis=1) > bound).any():
+    steps = np.clip(np.trunc(clipped / ball.radius * bound), -bound, bound).astype(np.int64)
+    for row in np.flatnonzero(_size(steps, ball.order) > allowed):
+        _shrink(steps[row], ball.order, allowed)
+    if (_size(steps, ball.order) > allowed).any():
         raise AssertionError("an encoded vector lies outside the ball")
-    return steps.astype(np.int32)
+    return steps
 
 
-def _shrink(steps: NDArray[np.int64], excess: int) -> None:
-    """Take ``excess`` steps off a row, from its largest entries first."""
-    for index in np.argsort(-np.abs(steps), kind="stable"):
-        cut = min(abs(int(steps[index])), excess)
-        steps[index] -= np.sign(steps[index]) * cut
-        excess -= cut
-        if not excess:
-            return
+def _size(steps: NDArray[np.int64], order: int) -> NDArray[np.int64]:
+    """Return Σ|n_i|^order of every row, in integers."""
+    size: NDArray[np.int64] = (np.abs(steps) if order == 1 else steps * steps).sum(axis=-1)
+    return size
+
+
+def _shrink(steps: NDArray[np.int64], order: int, allowed: int) -> None:
+    """Take single steps off the largest entries of a row until it is inside the ball."""
+    while _size(steps, order) > allowed:
+        largest = int(np.argmax(np.abs(steps)))
+        steps[largest] -= np.sign(steps[largest])
