@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,9 @@ from offaxis.errors import ExactFormUnavailable
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers.domain import Domain
 from offaxis.sampling.entropy import Entropy
+
+CHOOSE: Final = -1
+"""In place of an integer parameter: the best one for the others."""
 
 Observations = NDArray[Any]
 """What the server reads off payloads: one row of numbers, or one symbol, a report."""

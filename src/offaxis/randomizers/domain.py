@@ -91,8 +91,8 @@ class Sphere:
     dim: int
     radius: float
 
-    def project(self, W: Vectors, rng: np.random.Generator) -> Vectors:
-        """Return unit directions; a zero row gets a uniformly random one.
+    def directions(self, W: Vectors) -> Vectors:
+        """Return unit directions; a zero row stays zero.
 
         A tiny row is rescaled before its norm is taken, never divided by a floor: otherwise the
         length of the result would give it away.
@@ -103,9 +103,16 @@ class Sphere:
         unit = W / np.where(normal, norms, 1.0)[:, None]
         if not normal.all():
             extreme, peak = _safe_rescale(W[~normal])
-            zero = peak[:, 0] == 0
-            extreme[zero] = rng.standard_normal((int(zero.sum()), W.shape[1]))
-            unit[~normal] = extreme / row_norms(extreme, 2)[:, None]
+            lengths = np.where(peak[:, 0] > 0, row_norms(extreme, 2), 1.0)
+            unit[~normal] = extreme / lengths[:, None]
+        return unit
+
+    def project(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+        """Return unit directions; a zero row gets a uniformly random one."""
+        unit = self.directions(W)
+        zero = np.flatnonzero(~unit.any(axis=1))
+        if zero.size:
+            unit[zero] = self.directions(rng.standard_normal((zero.size, W.shape[1])))
         return unit
 
 

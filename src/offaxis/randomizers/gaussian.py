@@ -1,48 +1,136 @@
-"""Gaussian noise on the ℓ2 ball: (ε, δ), calibrated by the exact privacy profile."""
+"""Gaussian noise on the ℓ2 ball: (ε, δ), calibrated by the exact privacy profile.
+
+Contract: for every two inputs and every set S of reports,
+``Pr[report in S | w] <= exp(ε) Pr[report in S | w'] + δ``.
+
+The exact form works on integers. The noise has the standard deviation s = 2**b in lattice steps,
+the ball of radius ρ is laid on the lattice of step ρ/R: the input is clipped and truncated toward
+zero to integers n with Σn_i² <= R² (checked in integers), and every coordinate gets independent
+noise round(s·Z). Because n is an integer, n + round(s·Z) = round(n + s·Z): the report is a function
+of the ideal Gaussian mechanism of sensitivity 2R and noise s, and inherits its (ε, δ). R is the
+largest bound whose δ, computed by outward rounding, stays within the promise.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import ClassVar
+from functools import lru_cache
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.privacy.guarantee import Guarantee, exact_delta, exact_epsilon
-from offaxis.randomizers.base import SimulatedOnly
-from offaxis.randomizers.domain import Ball, check_dim, check_radius
-from offaxis.randomizers.gaussian_calibration import noise_scale
-from offaxis.vectors import Vectors, row_dots
+from offaxis.errors import InvalidInput
+from offaxis.privacy.guarantee import Guarantee, decimal, exact_delta, exact_epsilon
+from offaxis.randomizers.base import CHOOSE, require_entropy
+from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
+from offaxis.randomizers.gaussian_calibration import certified_delta, noise_scale
+from offaxis.randomizers.lattice import onto_lattice
+from offaxis.randomizers.payload import BYTES_PER_COORDINATE, LARGEST, pack, unpack
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.rounded_gaussian import LARGEST_LOG2_SCALE, RoundedGaussian
+from offaxis.vectors import Vectors, as_batch, row_dots
+
+LARGEST_EPSILON: Final = 1000
+"""Beyond it the certificate takes longer than a second, and promises nothing anyway."""
+
+_TAIL: Final = 40
+"""Standard deviations kept free above the bound: a clamp is rarer than e**-800."""
+
+_sampler = lru_cache(maxsize=16)(RoundedGaussian)
+
+
+@lru_cache(maxsize=256)
+def realised_delta(bound: int, log2_scale: int, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """Return a certified δ at ε of the lattice mechanism, to 64 digits beyond those of δ."""
+    bits = 64 + math.ceil(1 / delta).bit_length()
+    return certified_delta(Fraction(2 * bound, 1 << log2_scale), epsilon, bits)
+
+
+@lru_cache(maxsize=256)
+def choose_bound(log2_scale: int, epsilon: Fraction, delta: Fraction) -> int:
+    """Return the largest R that keeps (ε, δ) and leaves the tails inside 24 bits."""
+    sigma = noise_scale(2.0, float(epsilon), float(delta))
+    bound = min(math.floor((1 << log2_scale) / sigma), LARGEST - (_TAIL << log2_scale))
+    while bound > 0 and realised_delta(bound, log2_scale, epsilon, delta) > delta:
+        bound -= 1
+    return bound
 
 
 @dataclass(frozen=True)
-class Gaussian(SimulatedOnly):
+class Gaussian:
     """Gaussian randomizer on the ℓ2 ball of ``radius`` in R^dim; sensitivity Δ = 2·radius.
 
     Not pure: with probability up to about δ the loss may exceed ε.
+
+    Parameters
+    ----------
+    dim : int
+    radius : float
+        ρ; inputs outside the ball are clipped onto it.
+    epsilon, delta : number
+        Promised ε and δ, read exactly.
+    log2_scale : int
+        b of the lattice: the noise has a standard deviation of 2**b steps.
+    bound : int, optional
+        R of the lattice; the largest possible when not given.
     """
 
     kind: ClassVar[str] = "gaussian"
     wire_id: ClassVar[int] = 2
+    has_exact_form: ClassVar[bool] = True
 
     dim: int
     radius: float
     epsilon: Fraction
     delta: Fraction
+    log2_scale: int = LARGEST_LOG2_SCALE
+    bound: int = CHOOSE
 
     def __post_init__(self) -> None:
-        """Read the parameters exactly."""
+        """Fix the lattice and check, with outward rounding, that it keeps the promise."""
         object.__setattr__(self, "dim", check_dim(self.dim))
         object.__setattr__(self, "radius", check_radius(self.radius))
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         object.__setattr__(self, "delta", exact_delta(self.delta))
+        if self.epsilon > LARGEST_EPSILON:
+            raise InvalidInput(
+                f"epsilon must be at most {LARGEST_EPSILON} for the Gaussian, "
+                f"got epsilon={decimal(self.epsilon)}"
+            )
+        if not 0 <= self.log2_scale <= LARGEST_LOG2_SCALE:
+            raise InvalidInput(
+                f"log2_scale must lie in 0..{LARGEST_LOG2_SCALE}, got log2_scale={self.log2_scale}"
+            )
+        largest = choose_bound(self.log2_scale, self.epsilon, self.delta)
+        if largest < 1:
+            raise InvalidInput(
+                f"epsilon={decimal(self.epsilon)} and delta={decimal(self.delta)} leave no room on "
+                f"a Gaussian lattice; use a larger epsilon or delta"
+            )
+        if self.bound == CHOOSE:
+            object.__setattr__(self, "bound", largest)
+        if not 1 <= self.bound <= largest:
+            raise InvalidInput(f"bound must lie in 1..{largest}, got bound={self.bound}")
+        if self.realised_delta > self.delta:
+            raise InvalidInput(f"the lattice gives δ={float(self.realised_delta)} > {self.delta}")
 
-    @cached_property
+    @property
+    def realised_delta(self) -> Fraction:
+        """A certified upper bound on the δ of the integer mechanism at ε, at most ``delta``."""
+        return realised_delta(self.bound, self.log2_scale, self.epsilon, self.delta)
+
+    @property
+    def step(self) -> float:
+        """The length of one lattice step."""
+        return self.radius / self.bound
+
+    @property
     def scale(self) -> float:
-        """σ: the standard deviation of the noise in every coordinate."""
-        return noise_scale(2 * self.radius, float(self.epsilon), float(self.delta))
+        """σ: the standard deviation of the noise in every coordinate, in the input's units."""
+        return self.step * (1 << self.log2_scale)
 
     @property
     def domain(self) -> Ball:
@@ -56,8 +144,13 @@ class Gaussian(SimulatedOnly):
 
     @property
     def unbiased(self) -> bool:
-        """True: the noise has mean zero."""
+        """True: the noise has mean zero (truncation to the lattice moves less than one step)."""
         return True
+
+    @property
+    def payload_size(self) -> int:
+        """Three bytes a coordinate."""
+        return BYTES_PER_COORDINATE * self.dim
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Clip and add Gaussian noise, in floating point; never a report."""
@@ -66,11 +159,38 @@ class Gaussian(SimulatedOnly):
         noise += self.domain.project(W)
         return noise
 
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        """Return one exact payload a row of W."""
+        require_entropy(entropy)
+        # A copy of the right width, checked: what is checked is what is released.
+        W, _ = as_batch(np.array(W), self.dim)
+        # The noise is drawn from the entropy alone, before the input is clipped.
+        noise = _sampler(self.log2_scale).draw(W.size, entropy).reshape(W.shape)
+        with np.errstate(all="ignore"):
+            return pack(self.integers(W) + noise)
+
+    def integers(self, W: Vectors) -> NDArray[np.int64]:
+        """Return what the noise is added to: lattice points with Σn_i² <= bound², checked."""
+        return onto_lattice(W, self.domain, self.bound)
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return the noisy lattice points, in the units of the input."""
+        return unpack(payloads, self.dim).astype(np.float64) * self.step
+
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return −‖v − clip(w)‖² / 2σ², the log density up to a constant independent of w."""
         gap = V - self.domain.project(W)
         return -row_dots(gap, gap) / (2 * self.scale**2)
 
     def expected_squared_error(self) -> float:
-        """Return dim · σ²."""
-        return self.dim * self.scale**2
+        """Return dim · (σ² + step²/12): the noise, and what rounding it adds."""
+        return self.dim * (self.scale**2 + self.step**2 / 12)
+
+    def worst_pair(self) -> tuple[Vectors, Vectors]:
+        """Return two opposite points of the sphere."""
+        return opposite_poles(self.dim, self.radius)
+
+    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
+        """Return −‖y − n‖² / 2s² of the integers y on the wire."""
+        gap = (unpack(payloads, self.dim) - self.integers(W)).astype(np.float64)
+        return -row_dots(gap, gap) / (2 * 4.0**self.log2_scale)

@@ -5,16 +5,20 @@ For sensitivity Δ and noise σ write h = Δ/σ. The mechanism is (ε, δ)-DP ex
     δ >= Φ(h/2 − ε/h) − e^ε Φ(−h/2 − ε/h).
 
 The classical σ = Δ √(2 ln(1.25/δ)) / ε is *not* used anywhere: it is proved for ε <= 1 only and
-promises too much for large ε.
+promises too much for large ε. ``noise_scale`` solves for σ in floating point; ``certified_delta``
+is what a promise rests on: an upper bound by outward rounding, for rational h and ε.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
+
+from offaxis.sampling.enclosure import exp_minus, normal_tail
 
 _ROOT_HALF = math.sqrt(0.5)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -69,3 +73,27 @@ def noise_scale(sensitivity: float, epsilon: float, delta: float) -> float:
         high += 1.0
     log_h = brentq(gap, low, high, xtol=1e-15, rtol=8.9e-16, maxiter=200) if low < high else low
     return sensitivity / math.exp(log_h) * _ROUND_UP
+
+
+def certified_delta(h: Fraction, epsilon: Fraction, bits: int) -> Fraction:
+    """Return an upper bound on the smallest δ at ε of Gaussian noise with Δ/σ = h.
+
+    Integer arithmetic, rounded against the promise; off by less than about 2**-bits.
+    """
+    if h == 0:
+        return Fraction(0)
+    low, _ = _upper_tail(h / 2 + epsilon / h, bits + math.ceil(epsilon * 3 / 2) + 4)
+    _, high = _upper_tail(epsilon / h - h / 2, bits)
+    return high - low * _exp_below(epsilon, bits)
+
+
+def _upper_tail(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    """Enclose Pr[Z >= x]."""
+    low, high = (Fraction(side, 2 << bits) for side in normal_tail(abs(x), bits))
+    return (low, high) if x >= 0 else (1 - high, 1 - low)
+
+
+def _exp_below(x: Fraction, bits: int) -> Fraction:
+    """Return a lower bound on e^x."""
+    precision = bits + 3 * math.ceil(x)
+    return Fraction(1 << precision, exp_minus(x, precision)[1])

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
-from offaxis.randomizers.base import require_entropy
+from offaxis.randomizers.base import CHOOSE, require_entropy
 from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.payload import BYTES_PER_COORDINATE, LARGEST, pack, unpack
@@ -34,9 +34,6 @@ from offaxis.vectors import Vectors, as_batch, row_norms
 
 _TAIL: Final = 44
 """Noise scales kept free above the bound: a coordinate is clamped with probability e**-44."""
-
-WIDEST: Final = -1
-"""In place of a log2_scale: the widest lattice that fits the payload."""
 
 _sampler = lru_cache(maxsize=32)(DiscreteLaplace)
 
@@ -75,7 +72,7 @@ class Laplace:
     dim: int
     radius: float
     epsilon: Fraction
-    log2_scale: int = WIDEST
+    log2_scale: int = CHOOSE
 
     def __post_init__(self) -> None:
         """Fix the lattice and check, exactly, that it keeps the promise."""
@@ -83,7 +80,7 @@ class Laplace:
         object.__setattr__(self, "radius", check_radius(self.radius))
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         widest = choose_log2_scale(self.epsilon)
-        if self.log2_scale == WIDEST:
+        if self.log2_scale == CHOOSE:
             object.__setattr__(self, "log2_scale", widest)
         if not 0 <= self.log2_scale <= widest or self.bound < 1:
             raise InvalidInput(
@@ -171,4 +168,4 @@ class Laplace:
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
         """Return −‖y − n‖₁ / t of the integers y on the wire."""
         gap = np.abs(unpack(payloads, self.dim) - self.integers(W)).sum(axis=1)
-        return -gap / (1 << self.log2_scale)
+        return -gap * 2.0**-self.log2_scale

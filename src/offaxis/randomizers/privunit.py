@@ -1,76 +1,42 @@
 """PrivUnit2 and PrivUnitG: pure ε on directions, near the best possible error for large ε.
 
-Contract: the density of the report given direction u is e^ε on ``{v : ⟨v, u⟩ >= γ}`` and 1 outside,
-up to one normaliser that does not depend on u. So any two directions are within e^ε. The length of
-the input is forgotten: every vector is reported as ρ times its direction, which makes a mean over
-people biased (``unbiased`` is False).
+The density of the ideal report given direction u is e^ε on ``{v : ⟨v, u⟩ >= γ}`` and 1 outside, up
+to one normaliser that does not depend on u. What is released is its rank form (rank_form.py), with
+the same guarantee and, by default, 99.5 % of its correlation with the input; ``simulate`` draws
+from the law of that form. The length of the input is forgotten: every vector is reported as ρ times
+its direction, which makes a mean over people biased (``unbiased`` is False).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, gammaincc, ndtri
+from scipy.special import betaincinv, ndtr, ndtri, stdtr
 
 from offaxis.errors import InvalidInput
-from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
-from offaxis.randomizers.base import SimulatedOnly
-from offaxis.randomizers.domain import Sphere, check_dim, check_radius
+from offaxis.randomizers.directions import spread
 from offaxis.randomizers.privunit_calibration import (
     Cap,
+    angle_moment,
+    chi_nodes,
     gaussian_cap,
     normalised_mean,
+    normalising_factor,
     sphere_cap,
 )
+from offaxis.randomizers.rank_form import RankForm
+from offaxis.randomizers.ranks import Ranks
 from offaxis.sampling.simulation import gaussian_towards, towards
 from offaxis.vectors import Vectors, row_dots, row_norms
 
-LARGEST_EPSILON = 100
-"""Beyond it e^ε and the size of the cap leave the range of float64."""
-
 
 @dataclass(frozen=True)
-class _DirectionRandomizer(SimulatedOnly):
-    """What PrivUnit2 and PrivUnitG share: a sphere, pure ε, one cap."""
-
-    dim: int
-    radius: float
-    epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        """Read the parameters exactly."""
-        object.__setattr__(self, "dim", check_dim(self.dim))
-        object.__setattr__(self, "radius", check_radius(self.radius))
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
-        if self.epsilon > LARGEST_EPSILON:
-            raise InvalidInput(
-                f"epsilon must be at most {LARGEST_EPSILON} for {self.kind}, "
-                f"got epsilon={decimal(self.epsilon)}"
-            )
-
-    @property
-    def domain(self) -> Sphere:
-        """The unit sphere; ``radius`` is the length given back to a decoded direction."""
-        return Sphere(self.dim, self.radius)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Pure ε."""
-        return Guarantee(self.epsilon)
-
-    @property
-    def unbiased(self) -> bool:
-        """False: unbiased for ρ·w/‖w‖, not for w."""
-        return False
-
-
-@dataclass(frozen=True)
-class PrivUnit2(_DirectionRandomizer):
+class PrivUnit2(RankForm):
     """PrivUnit2 on S^{dim−1} (Bhowmick, Duchi, Freudiger, Kapoor, Rogers 2018).
 
     In one dimension it is the sign, told truly with probability e^ε / (e^ε + 1).
@@ -78,46 +44,68 @@ class PrivUnit2(_DirectionRandomizer):
 
     kind: ClassVar[str] = "privunit2"
     wire_id: ClassVar[int] = 3
+    ranked_by_angle: ClassVar[bool] = True
 
     @cached_property
     def cap(self) -> Cap:
         """The optimal cap for this ε and dimension."""
         return sphere_cap(float(self.epsilon), self.dim)
 
+    @property
+    def _cap_mass(self) -> float:
+        return self.cap.mass
+
+    @property
+    def ideal_mean(self) -> float:
+        """A of the optimal cap."""
+        return self.cap.mean
+
+    def _mean(self, ranks: Ranks) -> float:
+        if self.dim == 1:  # both directions have |t| = 1, so every pair has one near vector to give
+            return (
+                ranks.near / ranks.pairs * ranks.expectation(lambda tail: np.full_like(tail, 0.5))
+            )
+        return ranks.expectation(lambda tail: angle_moment(self._quantile(tail), self.dim))
+
+    def _quantile(self, tail: Vectors) -> Vectors:
+        """Return (1 − t)/2 at the t >= 0 with Pr[|t| >= t] = tail."""
+        shape = (self.dim - 1) / 2
+        quantile: Vectors = betaincinv(shape, shape, tail / 2)
+        return quantile
+
+    def _observed(self, g: Vectors) -> Vectors:
+        return g / row_norms(g, 2)[:, None]
+
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw reports in floating point, already scaled to be unbiased for ρ·w/‖w‖."""
         u = self.domain.project(W, rng)
-        near = np.greater_equal(rng.random(W.shape[0]), self.cap.far_probability)
-        length = self.radius / self.cap.mean
+        tail, forward = self.ranks.draw(len(u), rng)
+        length = self.radius / self.mean
         if self.dim == 1:
-            return np.where(near[:, None], length * u, -length * u)
-        return towards(u, self._components(near, rng), length, rng)
-
-    def _components(self, near: NDArray[np.bool_], rng: np.random.Generator) -> Vectors:
-        """Draw ⟨v, u⟩ given on which side of γ it lies, by inversion of the lower tail."""
-        shape = (self.dim - 1) / 2
-        uniform = rng.random(near.size)
-        quantile = betaincinv(
-            shape, shape, uniform * np.where(near, self.cap.mass, self.cap.tail_mass)
-        )
-        t: Vectors = np.where(near, 1 - 2 * quantile, 2 * quantile - 1)
-        return t
+            return np.where(forward[:, None], length * u, -length * u)
+        t = 1 - 2 * self._quantile(tail)
+        return towards(u, np.where(forward, t, -t), length, rng)
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
-        """Return ε in the cap around w and 0 outside (W must hold no zero row)."""
-        u = W / row_norms(W, 2)[:, None]
-        component = row_dots(V, u) * (self.cap.mean / self.radius)
-        # In one dimension the cap is the single point u.
-        threshold = self.cap.threshold if self.dim > 1 else 0.0
-        return np.where(component >= threshold, float(self.epsilon), 0.0)
+        """Return the log density of the reported direction given w (W must hold no zero row)."""
+        cosine = row_dots(V, W / row_norms(W, 2)[:, None]) / row_norms(V, 2)
+        return self.ranks.log_density(self._tail(np.abs(cosine)), cosine > 0)
+
+    def _tail(self, cosine: Vectors) -> Vectors:
+        """Return Pr[|t| >= cosine], by Student's law of t √(dim−1) / √(1 − t²)."""
+        if self.dim == 1:
+            return np.ones_like(cosine)
+        sine = np.sqrt(np.maximum((1 - cosine) * (1 + cosine), 1e-300))
+        tail: Vectors = 2 * stdtr(self.dim - 1, -cosine / sine * math.sqrt(self.dim - 1))
+        return tail
 
     def expected_squared_error(self) -> float:
         """Return ρ² (1/A² − 1)."""
-        return float(self.radius**2 * (1 / self.cap.mean**2 - 1))
+        return float(self.radius**2 * (1 / self.mean**2 - 1))
 
 
 @dataclass(frozen=True)
-class PrivUnitG(_DirectionRandomizer):
+class PrivUnitG(RankForm):
     """PrivUnitG (Asi, Feldman, Talwar 2022): a Gaussian in place of the uniform direction.
 
     Parameters
@@ -129,63 +117,89 @@ class PrivUnitG(_DirectionRandomizer):
 
     kind: ClassVar[str] = "privunitg"
     wire_id: ClassVar[int] = 4
+    ranked_by_angle: ClassVar[bool] = False
 
     output: Literal["gaussian", "sphere"] = "gaussian"
 
     def __post_init__(self) -> None:
         """Read the parameters exactly."""
-        super().__post_init__()
         if self.output not in ("gaussian", "sphere"):
             raise InvalidInput(f"output must be 'gaussian' or 'sphere', got {self.output!r}")
+        super().__post_init__()
 
     @cached_property
     def cap(self) -> Cap:
         """The optimal cap for this ε; the dimension does not enter."""
         return gaussian_cap(float(self.epsilon))
 
-    @cached_property
-    def mean(self) -> float:
-        """The expected component of the reported vector along the input."""
+    @property
+    def _cap_mass(self) -> float:
+        return self.cap.mass
+
+    @property
+    def ideal_mean(self) -> float:
+        """The component of the ideal report: of the Gaussian vector, or of its direction."""
         if self.output == "gaussian":
             return self.cap.mean
         return normalised_mean(float(self.epsilon), self.dim)
 
+    def _mean(self, ranks: Ranks) -> float:
+        if self.output == "gaussian":
+            return ranks.expectation(lambda tail: _normal_density(-ndtri(tail / 2)))
+        return ranks.expectation(self._direction_moment)
+
+    def _direction_moment(self, tail: Vectors) -> Vectors:
+        """Return E[t/‖v‖; t >= γ] at the γ of each tail, v Gaussian with component t."""
+        threshold = -ndtri(tail / 2)
+        if self.dim == 1:
+            return tail / 2
+        return _normal_density(threshold) * normalising_factor(threshold, self.dim)
+
+    def _observed(self, g: Vectors) -> Vectors:
+        return g / (spread() if self.output == "gaussian" else row_norms(g, 2)[:, None])
+
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw reports in floating point, already scaled to be unbiased for ρ·w/‖w‖."""
         u = self.domain.project(W, rng)
-        near = np.greater_equal(rng.random(W.shape[0]), self.cap.far_probability)
-        uniform = rng.random(near.size)
-        quantile = ndtri(uniform * np.where(near, self.cap.mass, self.cap.tail_mass))
-        v = gaussian_towards(u, np.where(near, -quantile, quantile), rng)
+        tail, forward = self.ranks.draw(len(u), rng)
+        t = -ndtri(tail / 2)
+        v = gaussian_towards(u, np.where(forward, t, -t), rng)
         if self.output == "sphere":
             v /= row_norms(v, 2)[:, None]
         v *= self.radius / self.mean
         return v
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
-        """Return ε in the cap around w and 0 outside; for the direction form, an integral of it.
-
-        The Gaussian form is reported unnormalised, so its density ratio is read off directly. The
-        direction form is post-processing of it: its ratio lies between the two.
-        """
-        u = W / row_norms(W, 2)[:, None]
-        component = row_dots(V, u)
+        """Return the log density of the reported vector, or direction, given w (no zero row)."""
+        component = row_dots(V, W / row_norms(W, 2)[:, None])
         if self.output == "gaussian":
             component = component * (self.mean / self.radius)
-            return np.where(component >= self.cap.threshold, float(self.epsilon), 0.0)
+            return self.ranks.log_density(2 * ndtr(-np.abs(component)), component > 0)
+        # The direction is what is left of the vector when its length, r ~ χ_dim, is forgotten.
         cosine = component / row_norms(V, 2)
-        return self._direction_log_density(cosine)
-
-    def _direction_log_density(self, cosine: Vectors) -> Vectors:
-        """Integrate the Gaussian form over the length r ~ χ_dim: 1 + (e^ε − 1) Pr[r cos >= γ]."""
-        reach = self.cap.threshold / np.maximum(cosine, 1e-300)
-        far = gammaincc(self.dim / 2, np.minimum(reach, 1e150) ** 2 / 2)
-        probability = np.where(cosine > 0, far, 0.0)
-        density: Vectors = np.log1p(np.expm1(float(self.epsilon)) * probability)
+        lengths, weights = chi_nodes(self.dim)
+        tail = 2 * ndtr(-np.abs(cosine)[:, None] * lengths)
+        ratio = np.exp(self.ranks.log_density(tail, cosine[:, None] > 0))
+        density: Vectors = np.log(ratio @ weights)
         return density
 
     def expected_squared_error(self) -> float:
-        """Return ρ² dim/γ² for the Gaussian form, ρ² (1/B² − 1) for the direction."""
+        """Return ρ² ((dim − 1 + E t²)/A² − 1) for the Gaussian form, ρ² (1/B² − 1) otherwise."""
+        energy = 1.0
         if self.output == "gaussian":
-            return float(self.radius**2 * self.dim / self.mean**2)
-        return float(self.radius**2 * (1 / self.mean**2 - 1))
+            square = self.ranks.expectation(_square_moment)
+            energy = self.dim - 1 + self.ranks.background + square
+        return float(self.radius**2 * (energy / self.mean**2 - 1))
+
+
+def _normal_density(x: Vectors) -> Vectors:
+    """Return φ(x), which is also E[t; t >= x]."""
+    density: Vectors = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return density
+
+
+def _square_moment(tail: Vectors) -> Vectors:
+    """Return E[t²; t >= γ] = γ φ(γ) + Q(γ) at the γ of each tail."""
+    threshold = -ndtri(tail / 2)
+    moment: Vectors = threshold * _normal_density(threshold) + tail / 2
+    return moment

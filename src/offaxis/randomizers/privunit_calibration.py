@@ -1,4 +1,4 @@
-"""Where the cap of PrivUnit2 and PrivUnitG begins, and what scale makes them unbiased.
+"""Where the ideal cap of PrivUnit2 and PrivUnitG begins, and what scale makes them unbiased.
 
 Both report a random vector v whose density is e^ε where the component t = ⟨v, u⟩ along the input
 is at least γ, and 1 elsewhere. Only the law of t differs: a coordinate of a uniform unit vector
@@ -17,6 +17,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincc, erfcx, ndtr
 
+from offaxis.vectors import Vectors
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _HALF_GAMMA_SERIES = (1, -1 / 8, 1 / 128, 5 / 1024, -21 / 32768, -399 / 262144, 869 / 4194304)
 """Γ(x + 1/2) / (Γ(x) √x) in powers of 1/x; the next term is below 1e-15 from x = 60 on."""
@@ -32,19 +34,12 @@ class Cap:
         γ, the smallest component along the input that counts as near.
     mass : float
         P, the probability of the cap under the uniform (or Gaussian) law.
-    tail_mass : float
-        1 − P, computed without cancellation.
-    far_probability : float
-        How often the report lies outside the cap, (1 − P) / (e^ε P + 1 − P): the smaller and
-        therefore the more exact of the two when ε is large.
     mean : float
         A, the expected component of the report along the input.
     """
 
     threshold: float
     mass: float
-    tail_mass: float
-    far_probability: float
     mean: float
 
 
@@ -58,8 +53,8 @@ def half_gamma_ratio(x: float) -> float:
     return steps * math.sqrt(x) * series
 
 
-def _sphere_cap(slope: float, dim: int) -> tuple[float, float, float, float]:
-    """Return γ, P, 1 − P, log M of the cap of S^{dim−1} with γ = slope/√(1 + slope²) > 0."""
+def _sphere_cap(slope: float, dim: int) -> tuple[float, float, float]:
+    """Return γ, P, log M of the cap of S^{dim−1} with γ = slope/√(1 + slope²) > 0."""
     threshold = slope / math.hypot(1.0, slope)
     sine2 = 1 / (1 + slope * slope)
     if threshold < 0.5:
@@ -68,12 +63,7 @@ def _sphere_cap(slope: float, dim: int) -> tuple[float, float, float, float]:
         mass = 0.5 * float(betainc((dim - 1) / 2, 0.5, sine2))
     density = half_gamma_ratio((dim - 1) / 2) / math.sqrt(math.pi)
     log_sine2 = math.log1p(-threshold * threshold) if threshold < 0.5 else math.log(sine2)
-    return threshold, mass, 1.0 - mass, math.log(density / (dim - 1)) + (dim - 1) / 2 * log_sine2
-
-
-def _far(epsilon: float, mass: float, tail: float) -> float:
-    """Return (1 − P) / (e^ε P + 1 − P)."""
-    return tail / (math.exp(epsilon) * mass + tail)
+    return threshold, mass, math.log(density / (dim - 1)) + (dim - 1) / 2 * log_sine2
 
 
 @lru_cache(maxsize=1024)
@@ -84,11 +74,11 @@ def sphere_cap(epsilon: float, dim: int) -> Cap:
     a needle (dim = 2, ε = 50, where 1 − γ is below 1e-14).
     """
     if dim == 1:  # two points: the near one with probability e^ε / (e^ε + 1)
-        return Cap(1.0, 0.5, 0.5, _far(epsilon, 0.5, 0.5), math.tanh(epsilon / 2))
+        return Cap(1.0, 0.5, math.tanh(epsilon / 2))
     log_gain = epsilon + math.log(-math.expm1(-epsilon))  # log(e^ε − 1)
 
     def log_mean(slope: float) -> tuple[float, float]:
-        threshold, mass, _, log_moment = _sphere_cap(slope, dim)
+        threshold, mass, log_moment = _sphere_cap(slope, dim)
         lift = log_gain + math.log(mass) if mass > 0 else -math.inf
         return log_gain + log_moment - float(np.logaddexp(0.0, lift)), threshold
 
@@ -98,8 +88,8 @@ def sphere_cap(epsilon: float, dim: int) -> Cap:
 
     log_slope = brentq(gap, -40.0, 40.0, xtol=1e-15, rtol=8.9e-16, maxiter=500)
     slope = math.exp(log_slope)
-    threshold, mass, tail, _ = _sphere_cap(slope, dim)
-    return Cap(threshold, mass, tail, _far(epsilon, mass, tail), math.exp(log_mean(slope)[0]))
+    threshold, mass, _ = _sphere_cap(slope, dim)
+    return Cap(threshold, mass, math.exp(log_mean(slope)[0]))
 
 
 @lru_cache(maxsize=1024)
@@ -118,8 +108,7 @@ def gaussian_cap(epsilon: float) -> Cap:
 
     highest = math.log(math.sqrt(2 * epsilon) + 1)  # beyond it the cap is rarer than e^{−ε}
     threshold = math.exp(brentq(gap, -30.0, highest, xtol=1e-15, rtol=8.9e-16, maxiter=500))
-    mass, tail = float(ndtr(-threshold)), float(ndtr(threshold))
-    return Cap(threshold, mass, tail, _far(epsilon, mass, tail), mean(threshold))
+    return Cap(threshold, float(ndtr(-threshold)), mean(threshold))
 
 
 @lru_cache(maxsize=1024)
@@ -134,22 +123,37 @@ def normalised_mean(epsilon: float, dim: int) -> float:
     if dim == 1:  # v/‖v‖ is the sign of t
         lift = -math.expm1(-epsilon) * cap.mass
         return lift / (lift + math.exp(-epsilon))
+    return cap.mean * float(normalising_factor(np.array([cap.threshold]), dim)[0])
+
+
+def normalising_factor(thresholds: Vectors, dim: int) -> Vectors:
+    """Return E[t/‖v‖; t >= γ] / E[t; t >= γ] for a Gaussian v in R^dim, dim >= 2, at each γ."""
     constant = math.sqrt(2) * half_gamma_ratio((dim - 1) / 2) / (dim - 1)
-    return cap.mean * constant * _chi_expectation(cap.threshold, dim)
+    lengths, weights = chi_nodes(dim)
+    factor: Vectors = constant * (lengths / np.hypot(lengths, thresholds[:, None])) @ weights
+    return factor
 
 
-def _chi_expectation(threshold: float, dim: int) -> float:
-    """Return E[s / √(s² + γ²)] for s ~ χ_dim, by Gauss–Legendre panels.
+@lru_cache(maxsize=64)
+def chi_nodes(dim: int) -> tuple[Vectors, Vectors]:
+    """Return nodes and weights of the law of χ_dim, by Gauss–Legendre panels.
 
-    Panels double in width away from the near-kink at s = γ and are at most one wide, while the
-    whole law has standard deviation below one: twenty nodes a panel reach rounding.
+    Panels are at most one wide, while the whole law has standard deviation below one, and double in
+    width from zero on, so that a kink of s / √(s² + γ²) at any small γ is resolved.
     """
     centre = math.sqrt(dim - 0.5)
     low, high = max(0.0, centre - 14.0), centre + 14.0
-    doubling = threshold * 2.0 ** np.arange(-4, math.log2(high / threshold))
+    doubling = high * 2.0 ** -np.arange(1, 40)
     edges = np.union1d(np.linspace(low, high, 30), doubling[doubling > low])
     middle, half = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
     s = middle[:, None] + half[:, None] * _NODES
     log_density = (dim - 1) * np.log(s / centre) + (centre**2 - s**2) / 2
     weight = half[:, None] * _WEIGHTS * np.exp(log_density)
-    return float((weight * s / np.hypot(s, threshold)).sum() / weight.sum())
+    return s.ravel(), (weight / weight.sum()).ravel()
+
+
+def angle_moment(quantile: Vectors, dim: int) -> Vectors:
+    """Return E[t; t >= 1 − 2q] of a coordinate t of a uniform unit vector, dim >= 2, at each q."""
+    density = half_gamma_ratio((dim - 1) / 2) / math.sqrt(math.pi)
+    moment: Vectors = density / (dim - 1) * (4 * quantile * (1 - quantile)) ** ((dim - 1) / 2)
+    return moment

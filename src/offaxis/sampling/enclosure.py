@@ -1,13 +1,16 @@
-"""Certified digits of exp(-x): integer arithmetic, rounded outward, never a float.
+"""Certified digits of probabilities: integer arithmetic, rounded outward, never a float.
 
-An exact sampler may compare random bits with the binary digits of an irrational probability as
-long as every digit it looks at is certain. These functions deliver such digits.
+An exact sampler may compare random bits with the binary digits of a probability as long as every
+digit it looks at is certain. These functions deliver such digits, for exp(-x), for the tail of the
+normal law and for what is made of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
 
 Enclosure = Callable[[int], tuple[int, int]]
 """bits -> (low, high) with low <= p * 2**bits <= high."""
@@ -47,8 +50,79 @@ def logistic_minus(x: Fraction, bits: int) -> tuple[int, int]:
     return (low << bits) // (one + low), -(-(high << bits) // (one + high))
 
 
+def rational(p: Fraction, bits: int) -> tuple[int, int]:
+    """Enclose a rational number."""
+    scaled = p.numerator << bits
+    return scaled // p.denominator, -(-scaled // p.denominator)
+
+
+def preferred(near: int, far: int, x: Fraction, bits: int) -> tuple[int, int]:
+    """Enclose near / (near + far · exp(-x)): the chance of a group whose members weigh e^x."""
+    precision = bits + 2 + far.bit_length()
+    low, high = exp_minus(x, precision)
+    one = 1 << precision
+    top = (near << bits) * one
+    return top // (near * one + far * high), -(-top // (near * one + far * low))
+
+
+@lru_cache(maxsize=64)
+def root_two_over_pi(bits: int) -> tuple[int, int]:
+    """Enclose √(2/π), with π by Machin's 16 atan(1/5) − 4 atan(1/239)."""
+    precision = bits + 32
+
+    def atan_inverse(k: int) -> int:
+        """Return 2**precision · atan(1/k), off by less than its number of terms."""
+        power = total = (1 << precision) // k
+        order = 1
+        while power:
+            power //= k * k
+            order += 2
+            total += -(power // order) if order % 4 == 3 else power // order
+        return total
+
+    # Fewer than `precision` terms a series, each off by less than one, times 20: well below 2**28.
+    if precision >= 1 << 20:
+        raise ValueError("more digits than any sampler asks for")
+    pi = 16 * atan_inverse(5) - 4 * atan_inverse(239)
+    slack = 1 << 28
+    low = isqrt((2 << (2 * bits + precision)) // (pi + slack))
+    high = isqrt((2 << (2 * bits + precision)) // (pi - slack) + 1) + 1
+    return low, high
+
+
+def normal_tail(x: Fraction, bits: int) -> tuple[int, int]:
+    """Enclose Pr[|Z| >= x] of a standard normal Z, for x >= 0.
+
+    Pr[|Z| < x] = √(2/π) Σ (−1)^n x^{2n+1} / (2^n n! (2n+1)). The terms alternate and, once
+    2n > x², decrease, so what follows the last one is smaller than it. Each term is enclosed.
+    """
+    precision = bits + 16 + x.numerator * x.numerator // (x.denominator * x.denominator)
+    top, bottom = x.numerator * x.numerator, x.denominator * x.denominator
+    low, high = rational(x, precision)
+    below = above = 0
+    order = 0
+    while high > 1 or 2 * order * bottom <= top:
+        odd = 2 * order + 1
+        if order % 2:
+            below, above = below - -(-high // odd), above - low // odd
+        else:
+            below, above = below + low // odd, above - (-high // odd)
+        order += 1
+        divisor = 2 * order * bottom
+        low, high = low * top // divisor, -(-high * top // divisor)
+    below, above = max(0, below - high), above + high
+    root_low, root_high = root_two_over_pi(precision)
+    inside_low = below * root_low >> precision
+    inside_high = -(-above * root_high >> precision)
+    one, shift = 1 << precision, precision - bits
+    return max(0, one - inside_high) >> shift, -((inside_low - one) >> shift)
+
+
 def digits(enclose: Enclosure, bits: int) -> int:
-    """Return the first ``bits`` binary digits of an irrational p in (0, 1): floor(p * 2**bits)."""
+    """Return the first ``bits`` binary digits of p: floor(p * 2**bits).
+
+    Does not return for an irrational enclosure of a number that is a multiple of 2**-bits.
+    """
     guard = 16
     while True:
         low, high = (value >> guard for value in enclose(bits + guard))

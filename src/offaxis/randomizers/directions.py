@@ -1,0 +1,111 @@
+"""Public directions: what a nonce stands for, bit by bit (docs/report-format.md).
+
+A nonce of 12 bytes expands to as many pairs of opposite vectors as wanted. Pair j takes B = ⌈m/8⌉
+blocks of the AES-128 counter key stream under a *public* key, from block j·B on, with the counter
+block ``nonce ‖ 32-bit big-endian block number``. Coordinate i of the pair's first vector is
+``TABLE[k]``, k the i-th little-endian 16-bit word of those blocks; the second vector is its
+negative. Vector 2j is the first of pair j, vector 2j + 1 the second. ``TABLE`` holds odd integers
+that follow the normal law: 2⌊2048·Φ⁻¹((2k + 1)/2¹⁷)⌋ + 1.
+
+Nothing here is secret and no guarantee rests on it: a poor generator would only cost utility.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from functools import cache
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from offaxis.vectors import Vectors
+
+NONCE_BYTES: Final = 12
+PUBLIC_KEY: Final = b"offaxis rank v1."
+TABLE_SHA256: Final = "9d3456d114aad5a18526ed2817a4a3a91b756da278a9ad0fd211b47c8e6ae33f"
+_BLOCK: Final = 16
+_WORDS: Final = _BLOCK // 2
+_CHUNK_NUMBERS: Final = 1 << 16
+"""So many coordinates are expanded at a time: they stay in the cache."""
+
+Nonces = NDArray[np.uint8]
+"""(n, 12): one nonce a row."""
+
+
+@cache
+def table() -> Vectors:
+    """Return the 65,536 odd integers, as exact float64."""
+    k = np.arange(1 << 16)
+    values: Vectors = 2 * np.floor(2048 * ndtri((2 * k + 1) / (1 << 17))) + 1
+    if hashlib.sha256(values.astype("<i2").tobytes()).hexdigest() != TABLE_SHA256:
+        raise AssertionError("the table of directions came out different on this machine")
+    return values
+
+
+@cache
+def spread() -> float:
+    """Return the root mean square of the table: the length of one standard deviation."""
+    return math.sqrt(float((table() ** 2).mean()))
+
+
+def blocks_per_pair(dim: int) -> int:
+    """Return B, the number of key-stream blocks a pair takes."""
+    return -(-dim // _WORDS)
+
+
+def expand(nonces: Nonces, pairs: NDArray[np.int64], dim: int) -> Vectors:
+    """Return the first vector of each named pair: (n, p, dim) for pairs (n, p), row by row."""
+    blocks = blocks_per_pair(dim)
+    counters = np.empty((*pairs.shape, blocks, _BLOCK // 4), dtype=">u4")
+    counters[..., :3] = nonces.view(">u4")[:, None, None, :]
+    counters[..., 3] = pairs[..., None] * blocks + np.arange(blocks)
+    cipher = Cipher(algorithms.AES(PUBLIC_KEY), modes.ECB()).encryptor()
+    words = np.frombuffer(cipher.update(counters.data.cast("B")), dtype="<u2")
+    first: Vectors = table()[words.reshape(*pairs.shape, blocks * _WORDS)[..., :dim]]
+    return first
+
+
+def products(nonces: Nonces, pairs: int, inputs: NDArray[np.int64], *, normalise: bool) -> Vectors:
+    """Return the correlation of every row's input with the first vectors of its pairs.
+
+    Exactly ⟨n, g⟩ in integers, as float64: with |n|² <= 2**40, |g_i| < 2**15 and dim <= 2**20 every
+    partial sum stays below 2**53, so that no order of summation changes it. With ``normalise``
+    it is divided by √⟨g, g⟩, both operations correctly rounded: the same on every machine.
+    """
+    rows, dim = inputs.shape
+    out = np.empty((rows, pairs))
+    per_chunk = max(1, _CHUNK_NUMBERS // dim)
+    rows_at_once = max(1, per_chunk // pairs)
+    for row in range(0, rows, rows_at_once):
+        part = slice(row, row + rows_at_once)
+        direction = inputs[part].astype(np.float64)[:, :, None]
+        for first in range(0, pairs, per_chunk):
+            names = np.arange(first, min(first + per_chunk, pairs))
+            g = expand(nonces[part], np.broadcast_to(names, (len(direction), names.size)), dim)
+            score = (g @ direction)[:, :, 0]
+            if normalise:
+                score /= np.sqrt(np.einsum("rpi,rpi->rp", g, g))
+            out[part, first : first + names.size] = score
+    return out
+
+
+def nearest(score: Vectors, near: int) -> NDArray[np.int64]:
+    """Return, for every row, the ``near`` vectors of highest score, ascending; ties by index.
+
+    Of each pair one vector counts, the one whose score is not negative. Exactly ``near`` distinct
+    indices come back whatever the scores are, which is all that a guarantee needs.
+    """
+    size = np.abs(score)
+    threshold = np.partition(size, size.shape[1] - near, axis=1)[:, -near, None]
+    above, level = size > threshold, size == threshold
+    room = near - above.sum(axis=1, keepdims=True)
+    chosen = above | (level & (np.cumsum(level, axis=1) <= room))
+    if (chosen.sum(axis=1) != near).any():
+        raise AssertionError("a ranking did not choose exactly as many directions as it must")
+    row, pair = np.nonzero(chosen)
+    indices: NDArray[np.int64] = 2 * pair + (score[row, pair] < 0)
+    return indices.reshape(len(score), near)

@@ -1,0 +1,214 @@
+"""PrivUnit in rank form: pure ε without any assumption, whatever the floats do.
+
+Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
+
+The client draws a nonce, which stands for N public directions (directions.py), ranks them by their
+correlation with its own vector, calls exactly c of them near, and reports one of the N: each near
+one with probability e^ε / (c e^ε + N − c), each other one with 1 / (c e^ε + N − c). The normaliser
+does not depend on the input. Which directions are near may depend on it in any way at all, even
+through rounding errors: a wrong ranking costs utility, never privacy. The payload is nonce ‖ index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
+from offaxis.randomizers.base import CHOOSE, require_entropy
+from offaxis.randomizers.directions import NONCE_BYTES, Nonces, expand, nearest, products
+from offaxis.randomizers.domain import Ball, Sphere, check_dim, check_radius, opposite_poles
+from offaxis.randomizers.lattice import onto_lattice
+from offaxis.randomizers.ranks import MOST_NUMBERS, Ranks, choose
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.response import Response, place
+from offaxis.vectors import Vectors, as_batch
+
+LARGEST_EPSILON: Final = 100
+"""Beyond it e^ε and the size of the cap leave the range of float64."""
+
+INDEX_BYTES: Final = 4
+INPUT_BOUND: Final = 1 << 20
+"""A direction is laid on the integers of the ball of this radius before it is ranked."""
+
+_SCORES: Final = 1 << 18
+"""So many scores are held at a time."""
+
+_READ_ROWS: Final = 1 << 12
+
+_response = lru_cache(maxsize=32)(Response)
+
+
+@dataclass(frozen=True)
+class RankForm:
+    """What PrivUnit2 and PrivUnitG share: directions, pure ε, one nonce and one index a report.
+
+    Parameters
+    ----------
+    dim : int
+    radius : float
+        ρ; the length given back to a decoded direction. It clips nothing.
+    epsilon : number
+        Promised ε, read exactly.
+    directions, near : int, optional
+        N (even) and c; the fewest for a loss of half a percent when not given.
+    """
+
+    kind: ClassVar[str]
+    has_exact_form: ClassVar[bool] = True
+    ranked_by_angle: ClassVar[bool]
+
+    dim: int
+    radius: float
+    epsilon: Fraction
+    directions: int = CHOOSE
+    near: int = CHOOSE
+
+    def __post_init__(self) -> None:
+        """Read the parameters exactly and fix the number of directions."""
+        object.__setattr__(self, "dim", check_dim(self.dim))
+        object.__setattr__(self, "radius", check_radius(self.radius))
+        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        if self.epsilon > LARGEST_EPSILON:
+            raise InvalidInput(
+                f"epsilon must be at most {LARGEST_EPSILON} for {self.kind}, "
+                f"got epsilon={decimal(self.epsilon)}"
+            )
+        if self.directions == CHOOSE and self.near == CHOOSE:
+            ranks = self._choose()
+            object.__setattr__(self, "directions", 2 * ranks.pairs)
+            object.__setattr__(self, "near", ranks.near)
+        pairs = self.directions // 2
+        if self.directions % 2 or not 1 <= pairs <= max(1, MOST_NUMBERS // self.dim):
+            raise InvalidInput(
+                f"directions must be even and at most {MOST_NUMBERS} coordinates in pairs, "
+                f"got directions={self.directions}"
+            )
+        if not 1 <= self.near <= pairs:
+            raise InvalidInput(f"near must lie in 1..{pairs}, got near={self.near}")
+
+    def _choose(self) -> Ranks:
+        epsilon = float(self.epsilon)
+        return choose(self.dim, epsilon, self._cap_mass, self._mean, self.ideal_mean)
+
+    @property
+    def _cap_mass(self) -> float:
+        """The share of near directions in the ideal law."""
+        raise NotImplementedError
+
+    @property
+    def ideal_mean(self) -> float:
+        """The component along the input that infinitely many directions would give."""
+        raise NotImplementedError
+
+    def _mean(self, ranks: Ranks) -> float:
+        """Return the expected component of the reported vector along the input."""
+        raise NotImplementedError
+
+    def _observed(self, g: Vectors) -> Vectors:
+        """Turn public vectors, in their integers, into observations of mean ``self.mean``."""
+        raise NotImplementedError
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """The law of the reported direction's component along the input."""
+        return Ranks(self.directions // 2, self.near, float(self.epsilon))
+
+    @cached_property
+    def mean(self) -> float:
+        """The expected component of the reported vector along the input."""
+        return self._mean(self.ranks)
+
+    @property
+    def domain(self) -> Sphere:
+        """The unit sphere; ``radius`` is the length given back to a decoded direction."""
+        return Sphere(self.dim, self.radius)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure ε."""
+        return Guarantee(self.epsilon)
+
+    @property
+    def unbiased(self) -> bool:
+        """False: unbiased for ρ·w/‖w‖, not for w."""
+        return False
+
+    @property
+    def payload_size(self) -> int:
+        """A nonce and an index."""
+        return NONCE_BYTES + INDEX_BYTES
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        """Return one exact payload a row of W."""
+        require_entropy(entropy)
+        # A copy of the right width, checked: what is checked is what is released.
+        W, _ = as_batch(np.array(W), self.dim)
+        # Everything random is drawn before the input is looked at.
+        nonces = entropy.words(len(W) * NONCE_BYTES // 2).view(np.uint8).reshape(-1, NONCE_BYTES)
+        response = _response(self.directions, self.near, self.epsilon)
+        is_near, offset = response.draw(len(W), entropy)
+        with np.errstate(all="ignore"):
+            index = place(is_near, offset, self.nearest(W, nonces)).astype("<u4")
+        return [
+            nonce + number.tobytes()
+            for nonce, number in zip(map(bytes, nonces), index, strict=True)
+        ]
+
+    def integers(self, W: Vectors) -> NDArray[np.int64]:
+        """Return the directions of W on the integers: Σn_i² <= 2**40, checked; zero stays zero."""
+        return onto_lattice(self.domain.directions(W), Ball(self.dim, 1.0, 2), INPUT_BOUND)
+
+    def nearest(self, W: Vectors, nonces: Nonces) -> NDArray[np.int64]:
+        """Return the near directions of every row under its nonce, (n, near), ascending.
+
+        A zero row ties everywhere, so its near directions are the first ones: as good as random.
+        """
+        inputs = self.integers(W)
+        pairs = self.directions // 2
+        out = np.empty((len(W), self.near), dtype=np.int64)
+        rows = max(1, _SCORES // pairs)
+        for start in range(0, len(W), rows):
+            part = slice(start, start + rows)
+            score = products(nonces[part], pairs, inputs[part], normalise=self.ranked_by_angle)
+            out[part] = nearest(score, self.near)
+        return out
+
+    def _parse(self, payloads: list[bytes]) -> tuple[Nonces, NDArray[np.int64]]:
+        """Split payloads into nonces and indices."""
+        size = self.payload_size
+        if any(len(payload) != size for payload in payloads):
+            raise InvalidReport(f"a {self.kind} payload has {size} bytes")
+        octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(-1, size)
+        index = octets[:, NONCE_BYTES:].copy().view("<u4")[:, 0].astype(np.int64)
+        if index.size and index.max() >= self.directions:
+            raise InvalidReport(f"a {self.kind} payload names a direction that does not exist")
+        return octets[:, :NONCE_BYTES].copy(), index
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return the reported directions, scaled to be unbiased for ρ·w/‖w‖."""
+        nonces, index = self._parse(payloads)
+        out = np.empty((len(index), self.dim))
+        rows = max(1, _READ_ROWS * 64 // self.dim)
+        for start in range(0, len(index), rows):
+            part = slice(start, start + rows)
+            g = expand(nonces[part], index[part, None] >> 1, self.dim)[:, 0]
+            sign = 1.0 - 2.0 * (index[part] & 1)
+            out[part] = self._observed(g) * (sign * (self.radius / self.mean))[:, None]
+        return out
+
+    def worst_pair(self) -> tuple[Vectors, Vectors]:
+        """Return two opposite directions: their near sets are disjoint."""
+        return opposite_poles(self.dim, self.radius)
+
+    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
+        """Return ε where the reported direction is near for w under the payload's nonce, else 0."""
+        nonces, index = self._parse(payloads)
+        near = (self.nearest(W, nonces) == index[:, None]).any(axis=1)
+        return np.where(near, float(self.epsilon), 0.0)
