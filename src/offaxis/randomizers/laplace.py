@@ -168,4 +168,5 @@ class Laplace:
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
         """Return −‖y − n‖₁ / t of the integers y on the wire."""
         gap = np.abs(unpack(payloads, self.dim) - self.integers(W)).sum(axis=1)
-        return np.ldexp(-gap.astype(np.float64), -self.log2_scale)
+        loss: NDArray[np.float64] = gap / float(1 << self.log2_scale)
+        return -loss
