@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.sampling.enclosure import digits, exp_minus, logistic_minus
+from offaxis.sampling.enclosure import (
+    digits,
+    exp_minus,
+    logistic_minus,
+    normal_tail,
+    preferred,
+    rational,
+    root_two_over_pi,
+)
 
 arguments = st.fractions(min_value=Fraction(1, 10**6), max_value=200, max_denominator=10**6)
 precisions = st.integers(min_value=1, max_value=300)
@@ -59,3 +67,34 @@ def test_digits_of_the_logistic_are_certain(x, bits):
 def test_more_digits_extend_fewer(x):
     enclose = partial(exp_minus, x)
     assert digits(enclose, 256) >> 128 == digits(enclose, 128)
+
+
+@given(st.fractions(min_value=0, max_value=20, max_denominator=10**5), precisions)
+def test_the_enclosure_of_the_normal_tail_holds_and_is_tight(x, bits):
+    low, high = normal_tail(x, bits)
+    with mpmath.workprec(bits + 800):
+        exact = mpmath.erfc(mpmath.mpf(x.numerator) / x.denominator / mpmath.sqrt(2))
+        assert low <= exact * mpmath.mpf(2) ** bits <= high
+    assert high - low <= 3
+
+
+@given(st.integers(1, 1000), st.integers(1, 10**7), arguments, precisions)
+def test_the_enclosure_of_a_preferred_group_holds_and_is_tight(near, far, x, bits):
+    low, high = preferred(near, far, x, bits)
+    with mpmath.workprec(bits + 600):
+        weight = mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator)
+        assert low <= near / (near + far * weight) * mpmath.mpf(2) ** bits <= high
+    assert high - low <= 2
+
+
+@pytest.mark.parametrize("bits", [1, 32, 128, 1000])
+def test_the_enclosure_of_the_root_of_two_over_pi_holds(bits):
+    low, high = root_two_over_pi(bits)
+    with mpmath.workprec(bits + 100):
+        assert low <= mpmath.sqrt(2 / mpmath.pi) * mpmath.mpf(2) ** bits <= high
+    assert high - low <= 2
+
+
+@given(st.fractions(min_value=0, max_value=1), precisions)
+def test_the_digits_of_a_rational_are_its_own(p, bits):
+    assert digits(partial(rational, p), bits) == p.numerator * 2**bits // p.denominator

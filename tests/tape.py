@@ -1,0 +1,36 @@
+"""Random bits that were written down beforehand, for samplers under test and for test vectors."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+
+class Tape:
+    """Bytes handed out in order, in the units an Entropy hands out; running over the end fails."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self.used = 0
+
+    @classmethod
+    def named(cls, name: str, size: int) -> Tape:
+        """Return ``size`` bytes of SHAKE-128 of the name: easy to make in any language."""
+        return cls(hashlib.shake_128(name.encode()).digest(size))
+
+    def _take(self, count: int) -> bytes:
+        taken = bytes(self._data[self.used : self.used + count])
+        assert len(taken) == count, "the tape is too short"
+        self.used += count
+        return taken
+
+    def words(self, count: int) -> np.ndarray:
+        return np.frombuffer(bytearray(self._take(2 * count)), dtype="<u2")
+
+    def integer(self, bits: int) -> int:
+        size = (bits + 7) // 8
+        return int.from_bytes(self._take(size), "little") >> (8 * size - bits)
+
+    def at_end(self) -> bool:
+        return self.used == len(self._data)
