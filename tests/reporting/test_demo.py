@@ -4,12 +4,13 @@ import re
 import sys
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from offaxis.errors import InvalidInput, MissingExtra
 from offaxis.evaluation import Evaluation
-from offaxis.reporting import run_demo
-from offaxis.reporting.demo import RANDOMIZERS
+from offaxis.reporting import demo, html, run_demo
+from offaxis.reporting.demo import RANDOMIZERS, REAL_REPETITIONS
 from offaxis.reporting.names import TITLES
 from offaxis.reporting.result import ExactCheck
 
@@ -54,7 +55,12 @@ class Page(HTMLParser):
 def run(tmp_path_factory):
     calls = []
     out = tmp_path_factory.mktemp("demo") / "demo.html"
-    result = run_demo(out, seeds=2, epsilons=(1.0, 7.5), progress=lambda *call: calls.append(call))
+    with pytest.MonkeyPatch.context() as patch:
+        # Real reports of a small budget are quick, whatever the randomizer.
+        patch.setattr(demo, "HEADLINE_EPSILON", 1.0)
+        result = run_demo(
+            out, seeds=2, epsilons=(1.0, 7.5), progress=lambda *call: calls.append(call)
+        )
     return result, calls
 
 
@@ -100,10 +106,15 @@ def test_the_page_loads_nothing(run, page):
 def test_the_page_names_every_randomizer_and_its_promise(run):
     text = run[0].html.read_text(encoding="utf-8")
     assert all(TITLES[name] in text for name in RANDOMIZERS)
-    assert "ε = 7.5, pure" in text
+    assert "ε = 1, pure" in text
     assert "δ = 1e-05" in text
-    assert text.count("simulated only") == 3
     assert run[0].release.hash in text
+
+
+def test_the_page_does_not_call_any_randomizer_unreal(run):
+    text = " ".join(run[0].html.read_text(encoding="utf-8").split())
+    assert not re.search(r"simulated only|only be simulated|cannot release|refuse", text)
+    assert text.count("204 bytes") == text.count("28 bytes") == 2
 
 
 def test_the_table_shows_the_measured_numbers(run, page):
@@ -143,27 +154,60 @@ def test_figures_refer_to_their_own_parts(page):
     assert used <= set(page.ids)
 
 
-def test_the_demo_release_can_release(run):
-    assert run[0].release.randomizer.has_exact_form
-    assert run[0].release.guarantee.pure
+def test_real_reports_of_every_release_stand_beside_their_simulation(run):
+    """Eight gaps of at most one standard deviation: one beyond 5 in about 200,000 runs."""
+    checks = run[0].exact
+    assert {(check.randomizer, check.reshaping) for check in checks} == {
+        (name, shape) for name in RANDOMIZERS for shape in ("none", "jacobian")
+    }
+    assert len(checks) == 8
+    assert {check.epsilon for check in checks} == {1.0}
+    assert all(abs(check.gap) < 5 for check in checks)
+    for check in checks:
+        assert len(check.simulated.runs["accuracy"]) == 2
+        wanted = min(2, REAL_REPETITIONS[check.randomizer])
+        assert len(check.exact.runs["accuracy"]) == wanted
 
 
-def test_one_repetition_gives_no_gap_and_a_wrong_simulation_a_large_one():
-    def evaluation(*values):
-        import numpy as np
+def test_the_page_shows_the_checks_and_how_often_they_were_repeated(run):
+    text = run[0].html.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    for check in run[0].exact:
+        assert f"{100 * check.exact.mean('accuracy'):.2f} ± " in text
+    assert text.count("<td>2 / 2</td>") == text.count("<td>2 / 1</td>") == 4
 
-        return Evaluation({}, {"accuracy": np.array(values)})
 
-    assert ExactCheck("none", 1.0, evaluation(0.5), evaluation(0.6)).gap is None
-    broken = ExactCheck("none", 1.0, evaluation(0.50, 0.51, 0.49), evaluation(0.60, 0.61, 0.59))
-    assert broken.gap is not None
-    assert broken.gap > 10
+def accuracies(*values):
+    return Evaluation({}, {"accuracy": np.array(values)})
+
+
+def test_a_gap_is_counted_in_standard_errors_that_the_spread_of_answers_never_exceeds():
+    """Chances that differ from vector to vector spread less than the error that is stated."""
+    rng = np.random.default_rng(0)
+    chances = rng.beta(0.5, 0.5, size=400)
+    runs = (rng.random((4000, 400)) < chances).mean(axis=1)
+    check = ExactCheck("laplace", "none", 1.0, 400, accuracies(*runs), accuracies(*runs))
+    stated = check.error(accuracies(runs[0]))
+    assert 0.5 * stated < runs.std() < stated
+    assert check.gap == 0
+
+
+def test_a_wrong_simulation_has_a_large_gap_even_after_one_repetition():
+    sides = accuracies(0.50, 0.51, 0.49), accuracies(0.60)
+    assert ExactCheck("laplace", "none", 1.0, 5000, *sides).gap > 10
+    assert ExactCheck("laplace", "none", 1.0, 5000, *reversed(sides)).gap < -10
+    sure = accuracies(1.0), accuracies(1.0)
+    assert ExactCheck("laplace", "none", 1.0, 5000, *sure).gap == 0
+
+
+def test_a_gap_beyond_the_limit_is_called_out(run, monkeypatch):
+    monkeypatch.setattr(html, "AGREE", -1.0)
+    assert not html._checks(run[0])["agree"]
 
 
 def test_a_directory_gets_the_page_under_its_usual_name(tmp_path):
-    result = run_demo(tmp_path, seeds=1, epsilons=(5.0,))
+    result = run_demo(tmp_path, seeds=1, epsilons=(1.0,))
     assert result.html == tmp_path / "offaxis-demo.html"
-    assert "no error estimate" in result.html.read_text(encoding="utf-8")
+    assert {check.epsilon for check in result.exact} == {1.0}
 
 
 def test_no_budget_is_an_error(tmp_path):

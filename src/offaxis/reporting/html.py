@@ -96,19 +96,19 @@ def _headline(result: DemoResult, epsilon: float) -> dict[str, Any]:
 
 
 def _checks(result: DemoResult) -> dict[str, Any]:
-    gaps = [check.gap for check in result.exact if check.gap is not None]
     lines = [
         {
-            "title": SHAPE_TITLES[check.reshaping],
-            "epsilon": check.epsilon,
-            "simulated": (check.simulated.mean(METRIC), check.simulated.std(METRIC)),
-            "exact": (check.exact.mean(METRIC), check.exact.std(METRIC)),
-            "gap": "–" if check.gap is None else f"{check.gap:+.1f}".replace("-", "−"),
+            "title": TITLES[check.randomizer],
+            "shape": SHAPE_TITLES[check.reshaping],
+            "repetitions": len(check.exact.runs[METRIC]),
+            "simulated": (check.simulated.mean(METRIC), check.error(check.simulated)),
+            "exact": (check.exact.mean(METRIC), check.error(check.exact)),
+            "gap": f"{check.gap:+.1f}".replace("-", "\N{MINUS SIGN}"),
         }
         for check in result.exact
     ]
-    largest = max((abs(gap) for gap in gaps), default=None)
-    return {"lines": lines, "largest": largest, "agree": largest is not None and largest <= AGREE}
+    largest = max(abs(check.gap) for check in result.exact)
+    return {"lines": lines, "largest": largest, "agree": largest <= AGREE}
 
 
 def _promises(releases: Releases) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ def _promises(releases: Releases) -> list[dict[str, Any]]:
             "title": TITLES[name],
             "guarantee": str(release.guarantee),
             "pure": release.guarantee.pure,
-            "real": release.randomizer.has_exact_form,
+            "report_size": release.report_size,
         }
         for (name, shape), release in releases.items()
         if shape == "jacobian"

@@ -19,26 +19,40 @@ class ExactCheck:
 
     Attributes
     ----------
+    randomizer : str
     reshaping : {"none", "jacobian"}
     epsilon : float
+    vectors : int
+        Vectors in one repetition.
     simulated, exact : Evaluation
-        Independent noise on the same vectors.
+        Independent noise on the same vectors, repeated as often as each side can afford.
     """
 
+    randomizer: str
     reshaping: str
     epsilon: float
+    vectors: int
     simulated: Evaluation
     exact: Evaluation
 
+    def error(self, side: Evaluation) -> float:
+        """Return the standard error of one side's accuracy, or a little more.
+
+        Answers are right or wrong independently of each other, each with a chance of its own; as
+        p(1 − p) is concave, their mean spreads at most as if all had the mean chance. So one
+        repetition is enough to know it.
+        """
+        sizes = [len(part.runs[METRIC]) for part in (self.simulated, self.exact)]
+        right = self.simulated.runs[METRIC].sum() + self.exact.runs[METRIC].sum()
+        chance = float(right) / sum(sizes)
+        return math.sqrt(chance * (1 - chance) / (self.vectors * len(side.runs[METRIC])))
+
     @property
-    def gap(self) -> float | None:
-        """Exact minus simulated accuracy in standard errors; None without an error estimate."""
-        variance = sum(
-            side.std(METRIC) ** 2 / side.runs[METRIC].size for side in (self.simulated, self.exact)
-        )
-        if variance == 0:
-            return None
-        return (self.exact.mean(METRIC) - self.simulated.mean(METRIC)) / math.sqrt(variance)
+    def gap(self) -> float:
+        """Exact minus simulated accuracy, in standard errors."""
+        error = math.hypot(self.error(self.simulated), self.error(self.exact))
+        difference = self.exact.mean(METRIC) - self.simulated.mean(METRIC)
+        return difference / error if error else 0.0
 
 
 @dataclass(frozen=True)
@@ -50,19 +64,19 @@ class DemoResult:
     rows : tuple of Row
         The sweep: every randomizer at every budget, plain and reshaped.
     exact : tuple of ExactCheck
-        Laplace: real reports beside their simulation.
+        Real reports beside their simulation, at the headline budget.
     centred : tuple of Row
         The headline budget again with nothing but the public mean subtracted.
     published : tuple of Row
         The reshaped rows of the headline budget again, in the paper's gauge.
     release : Release
-        A reshaped Laplace release of the demo, which can release for real.
+        The reshaped release of the headline.
     clean : float
         Accuracy without privacy.
     chance : float
         Accuracy of guessing.
     seeds : int
-        Repetitions behind every mean.
+        Repetitions behind every simulated mean.
     html : Path
         The page.
     """
