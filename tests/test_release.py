@@ -15,7 +15,7 @@ import pytest
 import offaxis
 from offaxis.decoding import LinearDecoder, ShiftDecoder
 from offaxis.encoding import AffineEncoder, ShiftEncoder
-from offaxis.errors import BiasedDecoder, ExactFormUnavailable, InvalidInput
+from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.randomizers import Laplace
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, mean_p_value
@@ -124,15 +124,6 @@ def test_the_mean_of_many_reports_is_the_mean_of_the_vectors(head, public):
     assert np.allclose(release.decode_mean(reports), decoded.mean(axis=0))
     assert mean_p_value(decoded, Z.mean(axis=0)) > ALPHA
     assert mean_p_value(decoded + 3.0, Z.mean(axis=0)) < ALPHA
-
-
-@pytest.mark.parametrize("name", ["gaussian", "privunit2", "privunitg", "privunitg-sphere"])
-def test_without_an_exact_form_nothing_is_released(head, public, name):
-    delta = 1e-5 if name == "gaussian" else None
-    release = offaxis.fit(head, public, epsilon=2, randomizer=name, delta=delta)
-    with pytest.raises(ExactFormUnavailable, match="exact form not available yet"):
-        release.privatize(public[0])
-    assert release.simulate(public, np.random.default_rng(0)).shape == public.shape
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,6 @@ class UnsupportedModel(OffaxisError, TypeError):
     """No adapter knows how to differentiate this model."""
 
 
-class ExactFormUnavailable(OffaxisError, RuntimeError):
-    """The randomizer can be simulated but has no exact form yet, so nothing may be released."""
-
-
 class BiasedDecoder(OffaxisError, RuntimeError):
     """A mean over people was asked of a release that has no unbiased decoder."""
 

@@ -54,7 +54,8 @@ def fit(
     epsilon : number
         Budget of one report, read exactly: 0.1 means 1/10.
     randomizer : {"laplace", "gaussian", "privunit2", "privunitg", "privunitg-sphere"}
-        Only "laplace" has an exact form and can release; the others can be simulated.
+        "laplace" (pure) and "gaussian" (ε, δ) report the vector; the others (pure) report its
+        direction only, more accurately, at a cost that grows like e^ε.
     delta : number, optional
         For the Gaussian only.
     unit : {"item", "user"}

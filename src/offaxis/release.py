@@ -141,8 +141,6 @@ class Release:
         ------
         InvalidInput
             If the input is not finite, empty or of another dimension. Nothing is released then.
-        ExactFormUnavailable
-            If the randomizer has no exact form: floating-point noise is never released.
         """
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()
@@ -183,7 +181,8 @@ class Release:
             raise BiasedDecoder(
                 f"the {part} of this release is biased, so a mean of its reports would not tend to "
                 f"the mean of the vectors; decode single reports, or fit a release for means with "
-                f"randomizer='laplace' (and reshaping='none' for means of the vectors themselves)"
+                f"randomizer='laplace' or 'gaussian' (and reshaping='none' for means of the "
+                f"vectors themselves)"
             )
         decoder = self.mean_decoder or self.decoder
         return np.asarray(decoder.decode(self.observe(_iterable(reports))).mean(axis=0))

@@ -29,7 +29,7 @@ def small_head() -> Layers:
 
 @pytest.fixture(scope="session")
 def releases(small_head: Layers, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with laplace.release, which reports, and gaussian.release, which cannot."""
+    """Return a folder with a release of each kind of report: laplace, gaussian, privunit2."""
     folder = tmp_path_factory.mktemp("releases")
     vectors = np.random.default_rng(4).standard_normal((60, DIM))
     offaxis.fit(small_head, vectors, epsilon=5, statement="made up for a test").save(
@@ -38,6 +38,9 @@ def releases(small_head: Layers, tmp_path_factory: pytest.TempPathFactory) -> Pa
     offaxis.fit(
         small_head, vectors, epsilon=2, randomizer="gaussian", delta=1e-5, unit="user"
     ).save(folder / "gaussian.release")
+    offaxis.fit(small_head, vectors, epsilon="7/2", randomizer="privunit2").save(
+        folder / "privunit2.release"
+    )
     return folder
 
 
@@ -45,14 +48,14 @@ def releases(small_head: Layers, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def desk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_head: Layers, releases: Path
 ) -> Path:
-    """Return the current folder, with a model, vectors, labels and two releases in it."""
+    """Return the current folder, with a model, vectors, labels and three releases in it."""
     rng = np.random.default_rng(5)
     small_head.save(tmp_path / "head.safetensors")
     np.save(tmp_path / "public.npy", rng.standard_normal((60, DIM)))
     np.save(tmp_path / "private.npy", rng.standard_normal((7, DIM)))
     np.save(tmp_path / "labels.npy", rng.integers(0, CLASSES, 7))
-    for name in ("laplace.release", "gaussian.release"):
-        (tmp_path / name).write_bytes((releases / name).read_bytes())
+    for release in releases.iterdir():
+        (tmp_path / release.name).write_bytes(release.read_bytes())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -56,10 +56,13 @@ def test_labels_and_targets_from_csv(desk: Path, run: Run, small_head: Layers) -
     assert facts["metrics"]["rmse"]["without_privacy"] == pytest.approx(0, abs=1e-12)
 
 
-def test_a_simulated_release_can_be_evaluated_but_not_exactly(desk: Path, run: Run) -> None:
-    arguments = ("evaluate", "gaussian.release", *COMMAND[2:], "--seeds", "2")
-    assert run(*arguments).exit_code == 0
-    assert_fails(run(*arguments, "--exact"), 3, "exact form not available yet")
+@pytest.mark.parametrize("name", ["gaussian", "privunit2"])
+def test_every_randomizer_is_evaluated_simulated_and_exactly(
+    desk: Path, run: Run, name: str
+) -> None:
+    arguments = ("evaluate", f"{name}.release", *COMMAND[2:], "--seeds", "2")
+    assert "simulated reports" in run(*arguments).stdout
+    assert "real reports" in run(*arguments, "--exact").stdout
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,7 @@ def test_every_option_reaches_the_release(desk: Path, run: Run) -> None:
     assert facts["guarantee"]["epsilon"] == "0.1"
     assert facts["guarantee"]["delta"] == "1e-06"
     assert facts["guarantee"]["unit"] == "user"
-    assert facts["can_report"] is False
-    assert facts["report_bytes"] is None
+    assert facts["report_bytes"] == release.report_size
     assert facts["provenance"]["settings"] == {
         "reshaping": "jacobian",
         "percentile": 50.0,

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,7 @@ def test_the_card_of_a_release(desk: Path, run: Run) -> None:
         assert assumption[1:] in card
     for part in (
         "made to a vector, not to a person",
-        f"yes, {release.report_size} bytes each",
+        f"{release.report_size} bytes, the same for every vector",
         "small head (layers)",
         "60 public vectors",
         "made up for a test",
@@ -38,21 +40,66 @@ def test_the_card_of_a_release(desk: Path, run: Run) -> None:
 
 
 def test_the_card_fits_a_pipe(desk: Path, run: Run) -> None:
-    for name in ("laplace.release", "gaussian.release"):
-        lines = run("inspect", name).stdout.splitlines()
+    for name in ("laplace", "gaussian", "privunit2"):
+        lines = run("inspect", f"{name}.release").stdout.splitlines()
         assert max(len(line) for line in lines) <= 80
         assert all(line == line.rstrip() for line in lines)
         assert "\x1b" not in "".join(lines)
 
 
-def test_the_card_of_a_release_that_cannot_report(desk: Path, run: Run) -> None:
+def test_the_card_of_a_promise_that_is_not_pure(desk: Path, run: Run) -> None:
     card = words(run("inspect", "gaussian.release").stdout)
-    assert "SIMULATION ONLY" in card
-    assert "This release cannot make reports." in card
-    assert "PROTECTION" not in card
+    assert "MODERATE PROTECTION" in card
     assert "hard limit" not in card
     assert "1 in 100,000" in card
     assert "one report in total, ever" in card
+
+
+def spent(run: Run, file: str) -> tuple[str, dict[str, str]]:
+    """Return what the card and the JSON say about what is really spent."""
+    card = run("inspect", file).stdout
+    line = next(line for line in card.splitlines() if "really spent" in line)
+    found: dict[str, str] = json.loads(run("inspect", file, "--json").stdout)["spent"]
+    return words(line).removeprefix("really spent "), found
+
+
+def test_the_card_says_what_the_integers_really_spend(desk: Path, run: Run) -> None:
+    public = np.load("public.npy")
+    offaxis.fit(None, public, epsilon="1/3", reshaping="none").save("third.release")
+    assert spent(run, "laplace.release")[0] == "ε = 5, as promised"
+    assert spent(run, "privunit2.release")[0] == "ε = 3.5, as promised"
+    line, found = spent(run, "third.release")
+    realised = offaxis.load("third.release").randomizer.realised_epsilon
+    assert line == f"ε = {found['epsilon']} of the 1/3 promised"
+    assert realised <= Fraction(found["epsilon"]) < Fraction(1, 3)
+    assert found["delta"] == "0"
+
+
+def test_the_card_of_the_gaussian_says_its_certified_delta(desk: Path, run: Run) -> None:
+    line, found = spent(run, "gaussian.release")
+    certified = offaxis.load("gaussian.release").randomizer.realised_delta
+    assert certified <= Fraction(found["delta"]) <= certified * Fraction(10**5 + 1, 10**5)
+    assert Fraction(found["delta"]) <= Fraction(1, 10**5)
+    assert line == f"δ = {found['delta']} of the 1e-05 promised, at ε = 2"
+
+
+def test_the_card_says_what_finitely_many_directions_cost(desk: Path, run: Run) -> None:
+    randomizer = offaxis.load("privunit2.release").randomizer
+    facts = json.loads(run("inspect", "privunit2.release", "--json").stdout)["randomizer"]
+    share = randomizer.mean / randomizer.ideal_mean
+    assert facts["directions"] == {
+        "count": randomizer.directions,
+        "near": randomizer.near,
+        "kept_correlation": share,
+    }
+    card = words(run("inspect", "privunit2.release").stdout)
+    assert 0.995 <= share < 1
+    assert f"keeps {math.floor(1000 * share) / 10:g} % of the ideal correlation" in card
+    assert f"{randomizer.directions:,} directions, {randomizer.near} of them near" in card
+    assert "no, a report forgets its vector's length" in card
+    plain = json.loads(run("inspect", "laplace.release", "--json").stdout)["randomizer"]
+    assert plain["directions"] is None
+    assert "correlation" not in run("inspect", "laplace.release").stdout
 
 
 def test_a_plain_release_names_no_model(desk: Path, run: Run) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.cli.numbers import belief_after, guess_rate, large, odds_factor, one_in
+from offaxis.cli.numbers import at_most, belief_after, guess_rate, kept, large, odds_factor, one_in
 
 EPSILONS = st.fractions(Fraction(1, 10**9), 10_000, max_denominator=10**9)
 SHARES = st.fractions(Fraction(1, 10**4), 1 - Fraction(1, 10**4), max_denominator=10**4)
@@ -73,6 +73,22 @@ def test_percentages_as_people_read_them() -> None:
     assert belief_after(Fraction(1, 2), Fraction(5)) == ("0.669 %", "99.34 %")
     assert belief_after(Fraction(1, 2), Fraction(50)) == ("0 %", "100 %")
     assert guess_rate(Fraction(1, 10), Fraction(0)) == "52.5 %"
+
+
+@given(st.fractions(Fraction(1, 10**20), 10_000), st.fractions(1, Fraction(11, 10)))
+def test_what_is_spent_is_rounded_up_but_never_beyond_the_promise(
+    spent: Fraction, slack: Fraction
+) -> None:
+    shown = Fraction(at_most(spent, spent * slack))
+    assert spent <= shown <= spent * min(slack, Fraction(100_001, 100_000))
+
+
+def test_a_share_is_rounded_down_and_never_above_everything() -> None:
+    assert kept(0.99538) == "99.5 %"
+    assert kept(0.99999992) == "99.9 %"
+    assert kept(0.003125) == "0.312 %"
+    assert kept(1.0) == kept(1 + 1e-12) == "100 %"
+    assert at_most(Fraction(0), Fraction(0)) == "0"
 
 
 def test_rates_and_round_numbers() -> None:

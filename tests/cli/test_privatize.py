@@ -110,10 +110,14 @@ def test_a_pinned_hash_is_enforced(desk: Path, run: Run) -> None:
     assert_fails(run(*COMMAND, "private.npy", "--force", "--expect", "0" * 64), 3, "expected")
 
 
-def test_a_release_without_exact_form_makes_no_reports(desk: Path, run: Run) -> None:
-    result = run("privatize", "gaussian.release", "--vectors", "private.npy", "--out", "my.reports")
-    assert_fails(result, 3, "exact form not available yet", "laplace")
-    assert not Path("my.reports").exists()
+@pytest.mark.parametrize("name", ["gaussian", "privunit2"])
+def test_every_randomizer_makes_reports(desk: Path, run: Run, name: str) -> None:
+    file = f"{name}.release"
+    result = run("privatize", file, "--vectors", "private.npy", "--out", "my.reports", "--json")
+    release = offaxis.load(file)
+    assert json.loads(result.stdout)["reports"] == 7
+    reports = read_reports("my.reports", release.report_size)
+    assert release.decode(reports).shape == (7, DIM)
 
 
 def test_an_interrupt_leaves_nothing(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,9 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 
 import offaxis
-from offaxis.errors import ExactFormUnavailable, InvalidInput
+from offaxis.errors import InvalidInput
 from offaxis.faces.sklearn import PrivateVectors
+from offaxis.randomizers import NAMES
 
 PUBLIC, PRIVATE, PUBLIC_LABELS, PRIVATE_LABELS = train_test_split(
     *load_digits(return_X_y=True), test_size=0.4, random_state=0, stratify=load_digits().target
@@ -207,10 +208,14 @@ def test_no_setting_lets_a_value_that_is_not_finite_through(bad: float, trusting
                 clone(transformer).fit(broken, y)
 
 
-def test_a_randomizer_without_an_exact_form_releases_nothing() -> None:
-    transformer = PrivateVectors(randomizer="privunit2").fit(PUBLIC, PUBLIC_LABELS)
-    with pytest.raises(ExactFormUnavailable, match="laplace"):
-        transformer.transform(PRIVATE)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_randomizer_releases(name: str) -> None:
+    delta = 1e-5 if name == "gaussian" else None
+    transformer = PrivateVectors(epsilon=2, randomizer=name, delta=delta)
+    released = transformer.fit(PUBLIC, PUBLIC_LABELS).transform(PRIVATE[:20])
+    assert released.shape == (20, 64)
+    assert np.isfinite(released).all()
+    assert (released != transformer.transform(PRIVATE[:20])).any(axis=1).all()
 
 
 @pytest.mark.parametrize(

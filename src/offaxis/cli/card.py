@@ -11,9 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from offaxis.cli import wording
-from offaxis.cli.facts import report_size
+from offaxis.cli.facts import direction_facts, spent
+from offaxis.cli.numbers import kept
 from offaxis.cli.terminal import fields, plain
 from offaxis.manifest import VERSION
+from offaxis.privacy.guarantee import decimal
 
 if TYPE_CHECKING:
     from offaxis.release import Release
@@ -45,20 +47,8 @@ def _title(release: Release, console: Console) -> None:
     console.print()
     title = Text("Privacy card", style="bold")
     title.append(f"   {release.guarantee}, per {release.guarantee.unit}   ")
-    if report_size(release) is not None:
-        title.append(f"{word} protection".upper(), style=f"bold {_COLOURS[word]}")
-        console.print(Padding(title, (0, 0, 0, _INDENT)))
-    else:
-        title.append("SIMULATION ONLY", style="bold red")
-        console.print(Padding(title, (0, 0, 1, _INDENT)))
-        warning = Text("This release cannot make reports. ", style="bold red")
-        warning.append(
-            f"Its randomizer, {release.randomizer.kind}, has no exact form in this version of "
-            f"offaxis and can only be simulated, which protects nobody. The card describes what a "
-            f"report would promise if it could be made.",
-            style="red",
-        )
-        console.print(Padding(warning, (0, 0, 0, _INDENT)))
+    title.append(f"{word} protection".upper(), style=f"bold {_COLOURS[word]}")
+    console.print(Padding(title, (0, 0, 0, _INDENT)))
 
 
 def _section(console: Console, heading: str, parts: Iterable[RenderableType]) -> None:
@@ -103,19 +93,39 @@ def _promised(release: Release) -> list[RenderableType]:
 
 
 def _report_rows(release: Release) -> list[tuple[str, str]]:
-    size = report_size(release)
     made_of = f"{release.input_dim} numbers"
     if release.encoder.output_dim != release.input_dim:
         made_of += f", encoded to {release.encoder.output_dim}"
-    can = f"yes, {size:,} bytes each, the same for every vector" if size else "no, simulation only"
-    rows = [("can be made", can), ("a vector is", made_of)]
-    rows.append(("randomizer", release.randomizer.kind))
-    if size:
-        means = "yes" if release.gives_means else "no, they would be off"
-        if release.gives_means and release.provenance.model:
-            means += ", accurate along what the model reads and very noisy across it"
-        rows.append(("averages over people", means))
+    rows = [
+        ("one report", f"{release.report_size:,} bytes, the same for every vector"),
+        ("a vector is", made_of),
+        ("randomizer", release.randomizer.kind),
+        ("really spent", _spent(release)),
+    ]
+    if directions := direction_facts(release):
+        share = f"{kept(directions['kept_correlation'])} of the ideal correlation with its vector"
+        number = f"{directions['count']:,} directions, {directions['near']:,} of them near"
+        rows.append(("accuracy", f"keeps {share}: {number}"))
+    rows.append(("averages over people", _averages(release, directed=directions is not None)))
     return rows
+
+
+def _averages(release: Release, *, directed: bool) -> str:
+    if not release.gives_means:
+        return "no, a report forgets its vector's length" if directed else "no, they would be off"
+    if release.provenance.model:
+        return "yes, accurate along what the model reads and very noisy across it"
+    return "yes"
+
+
+def _spent(release: Release) -> str:
+    """Say what the integers really spend of the promise."""
+    promised, found = release.guarantee, spent(release)
+    sign, name = ("ε", "epsilon") if promised.pure else ("δ", "delta")
+    whole = decimal(promised.epsilon if promised.pure else promised.delta)
+    part = found[name]
+    share = f"{sign} = {part}" + (", as promised" if part == whole else f" of the {whole} promised")
+    return share if promised.pure else f"{share}, at ε = {found['epsilon']}"
 
 
 def _origin_rows(release: Release) -> list[tuple[str, str]]:

@@ -23,11 +23,6 @@ def load_release(path: Path, expect: str | None = None) -> Release:
         raise InvalidRelease(f"{path}: {error}") from None
 
 
-def report_size(release: Release) -> int | None:
-    """Return the bytes of one report, or None if the release can only be simulated."""
-    return release.report_size if release.randomizer.has_exact_form else None
-
-
 def guarantee_facts(release: Release) -> dict[str, Any]:
     """Describe the promise in numbers; ε and δ as exact text, p/q or a decimal."""
     from offaxis.privacy.guarantee import RELATION, decimal
@@ -43,6 +38,36 @@ def guarantee_facts(release: Release) -> dict[str, Any]:
     }
 
 
+def spent(release: Release) -> dict[str, str]:
+    """Return the ε and δ that reports really spend, rounded up; never more than is promised.
+
+    A lattice is made of whole steps, so its noise may protect a little better than it must.
+    """
+    from offaxis.cli.numbers import at_most
+
+    randomizer, promised = release.randomizer, release.guarantee
+    epsilon = getattr(randomizer, "realised_epsilon", promised.epsilon)
+    delta = getattr(randomizer, "realised_delta", promised.delta)
+    return {
+        "epsilon": at_most(epsilon, promised.epsilon),
+        "delta": at_most(delta, promised.delta),
+    }
+
+
+def direction_facts(release: Release) -> dict[str, Any] | None:
+    """Describe what finitely many directions keep of the ideal report; None if it names none."""
+    from offaxis.randomizers.rank_form import RankForm
+
+    randomizer = release.randomizer
+    if not isinstance(randomizer, RankForm):
+        return None
+    return {
+        "count": randomizer.directions,
+        "near": randomizer.near,
+        "kept_correlation": min(1.0, randomizer.mean / randomizer.ideal_mean),
+    }
+
+
 def describe(release: Release) -> dict[str, Any]:
     """Describe a release."""
     from offaxis.manifest import VERSION
@@ -53,14 +78,15 @@ def describe(release: Release) -> dict[str, Any]:
         "release": release.hash,
         "format_version": VERSION,
         "guarantee": guarantee_facts(release),
-        "can_report": report_size(release) is not None,
-        "report_bytes": report_size(release),
+        "spent": spent(release),
+        "report_bytes": release.report_size,
         "can_decode_mean": release.gives_means,
         "input_dim": release.input_dim,
         "encoder": {"kind": release.encoder.kind, "output_dim": release.encoder.output_dim},
         "randomizer": {
             "kind": release.randomizer.kind,
             "parameters": parameters(release.randomizer),
+            "directions": direction_facts(release),
         },
         "decoder": {"kind": release.decoder.kind, "output_dim": release.decoder.output_dim},
         "provenance": {

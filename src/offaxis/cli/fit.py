@@ -30,8 +30,7 @@ def fit(
         RandomizerName,
         typer.Option(
             metavar="NAME",
-            help="laplace, gaussian, privunit2, privunitg or privunitg-sphere. Only laplace can "
-            "make reports yet; the others can be simulated.",
+            help="laplace, gaussian, privunit2, privunitg or privunitg-sphere.",
         ),
     ] = "laplace",
     delta: Annotated[
@@ -111,18 +110,17 @@ def fit(
 
 
 def _tell(release: Release, out: Path, as_json: bool) -> None:
-    from offaxis.cli.facts import describe, report_size
+    from offaxis.cli.facts import describe
 
     if as_json:
         print_json({"out": str(out), **describe(release)})
         return
-    size = report_size(release)
     rows = [
         ("wrote", str(out)),
         ("promise", f"{release.guarantee}, per {release.guarantee.unit}"),
         ("randomizer", release.randomizer.kind),
         ("vectors", f"of dimension {release.input_dim}"),
-        ("reports", f"{size:,} bytes each" if size else "none yet, simulation only"),
+        ("reports", f"{release.report_size:,} bytes each"),
         ("fitted to", f"{release.provenance.public.count:,} public vectors"),
         ("release", release.hash),
         ("next", f"offaxis inspect {out}"),

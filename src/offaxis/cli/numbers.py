@@ -6,6 +6,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Final
 
+from offaxis.privacy.guarantee import decimal
+
 _EXACT: Final = Context(prec=60, Emin=-999_999_999, Emax=999_999_999)
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -71,6 +73,18 @@ def guess_rate(epsilon: Fraction, delta: Fraction) -> str:
     """
     factor = _EXACT.exp(_decimal(epsilon))
     return _percent(1 - _EXACT.divide(1 - _decimal(delta), 1 + factor), up=True)
+
+
+def kept(share: float) -> str:
+    """Return a share of what is possible as a percentage, rounded down and never above 100."""
+    return f"{_grouped(_significant(100 * Decimal(min(share, 1.0)), 3, ROUND_FLOOR))} %"
+
+
+def at_most(value: Fraction, limit: Fraction) -> str:
+    """Write a number up to ``limit``, rounded up to six digits but not beyond the limit."""
+    up = Context(prec=6, rounding=ROUND_CEILING)
+    rounded = Fraction(up.divide(Decimal(value.numerator), Decimal(value.denominator)))
+    return decimal(min(rounded, limit))
 
 
 def one_in(delta: Fraction) -> str:

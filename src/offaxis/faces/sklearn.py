@@ -47,8 +47,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
     epsilon : number, default=1.0
         Budget of one vector in one call of ``transform``, read exactly: 0.1 means 1/10.
     randomizer : str, default="laplace"
-        As in :func:`offaxis.fit`. One without an exact form can be fitted and simulated, but
-        ``transform`` refuses.
+        As in :func:`offaxis.fit`.
     model : optional
         The public task, anything :func:`offaxis.fit` takes. A scikit-learn estimator that is not
         fitted is cloned and fitted to (X, y). Note that ``clone``, and so every grid search,
@@ -195,8 +194,6 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         ------
         ValueError
             If the vectors are not finite or of another dimension. Nothing is released then.
-        offaxis.errors.ExactFormUnavailable
-            If the randomizer can only be simulated. Nothing is released then.
         """
         check_is_fitted(self)
         vectors = validate_data(self, X, reset=False, dtype=_DTYPES)

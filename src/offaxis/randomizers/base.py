@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, NoReturn, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.errors import ExactFormUnavailable
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers.domain import Domain
 from offaxis.sampling.entropy import Entropy
@@ -28,7 +27,6 @@ class Randomizer(Protocol):
 
     kind: ClassVar[str]
     wire_id: ClassVar[int]
-    has_exact_form: ClassVar[bool]
 
     @property
     def domain(self) -> Domain:
@@ -90,29 +88,3 @@ def require_entropy(entropy: Entropy) -> None:
             f"a report is drawn from offaxis.sampling.entropy.Entropy only, got "
             f"{type(entropy).__name__}; for seeded research use simulate()"
         )
-
-
-class SimulatedOnly:
-    """The real face of a randomizer whose exact form does not exist yet: it always refuses."""
-
-    kind: ClassVar[str]
-    has_exact_form: ClassVar[bool] = False
-
-    def _refuse(self) -> NoReturn:
-        raise ExactFormUnavailable(
-            f"exact form not available yet for {self.kind!r}: floating-point noise is never "
-            f"released. Use simulate() for research, or randomizer='laplace' to release"
-        )
-
-    @property
-    def payload_size(self) -> int:
-        """Refuse: there is no payload."""
-        self._refuse()
-
-    def report(self, W: NDArray[Any], entropy: Entropy) -> list[bytes]:
-        """Refuse: nothing may be released."""
-        self._refuse()
-
-    def read(self, payloads: list[bytes]) -> Observations:
-        """Refuse: there is no payload to read."""
-        self._refuse()

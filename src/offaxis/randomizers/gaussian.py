@@ -80,7 +80,6 @@ class Gaussian:
 
     kind: ClassVar[str] = "gaussian"
     wire_id: ClassVar[int] = 2
-    has_exact_form: ClassVar[bool] = True
 
     dim: int
     radius: float

@@ -67,7 +67,6 @@ class Laplace:
 
     kind: ClassVar[str] = "laplace"
     wire_id: ClassVar[int] = 1
-    has_exact_form: ClassVar[bool] = True
 
     dim: int
     radius: float

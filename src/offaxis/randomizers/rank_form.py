@@ -61,7 +61,6 @@ class RankForm:
     """
 
     kind: ClassVar[str]
-    has_exact_form: ClassVar[bool] = True
     ranked_by_angle: ClassVar[bool]
 
     dim: int

@@ -1,0 +1,41 @@
+"""Whatever randomizer a release is asked for by name walks the whole way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.randomizers import NAMES
+from tests.checks import ALPHA, mean_p_value
+
+
+@pytest.mark.parametrize("shape", ["jacobian", "none"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_randomizer_releases_saves_loads_and_decodes(head, public, tmp_path, name, shape):
+    delta = 1e-5 if name == "gaussian" else None
+    release = offaxis.fit(head, public, epsilon=2, randomizer=name, delta=delta, reshaping=shape)
+    release.save(tmp_path / "some.release")
+    loaded = offaxis.load(tmp_path / "some.release", expect=release.hash)
+    assert loaded == release
+    assert loaded.guarantee == release.guarantee
+    extremes = np.vstack([np.zeros(6), np.full(6, 5e-324), np.full(6, -1.7e308), public[:5]])
+    reports = loaded.privatize(extremes)
+    assert {len(report) for report in reports} == {release.report_size}
+    decoded = release.decode(reports)
+    assert np.isfinite(decoded).all()
+    np.testing.assert_allclose(loaded.decode(reports[3]), decoded[3], rtol=1e-9)
+    assert release.simulate(public, np.random.default_rng(0)).shape == public.shape
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_real_reports_of_every_randomizer_follow_their_simulation(public, name):
+    """Means of 4,000 reports of one vector; the twin's vector points the other way."""
+    delta = 1e-5 if name == "gaussian" else None
+    release = offaxis.fit(
+        None, public, epsilon=4, randomizer=name, delta=delta, reshaping="none", percentile=50
+    )
+    z = public[np.abs(public).sum(axis=1).argmax()]
+    wanted = release.simulate(np.tile(z, (400_000, 1)), np.random.default_rng(3)).mean(axis=0)
+    assert mean_p_value(release.decode(release.privatize(np.tile(z, (4000, 1)))), wanted) > ALPHA
+    assert mean_p_value(release.decode(release.privatize(np.tile(-z, (4000, 1)))), wanted) < ALPHA
