@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from offaxis.errors import ExactFormUnavailable, InvalidInput
-from offaxis.randomizers.gaussian import Gaussian
-from offaxis.randomizers.gaussian_calibration import log_delta, noise_scale
+from offaxis.errors import InvalidInput
+from offaxis.randomizers.gaussian import Gaussian, realised_delta
+from offaxis.randomizers.gaussian_calibration import certified_delta, log_delta, noise_scale
+from offaxis.randomizers.payload import LARGEST, unpack
 from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.rounded_gaussian import RoundedGaussian
 from tests.checks import ALPHA, law_p_value, mean_p_value
 
 GRID = [
@@ -44,7 +49,8 @@ def test_the_classical_rule_would_promise_too_much():
 
 
 def test_the_sensitivity_is_the_diameter():
-    assert Gaussian(3, 2.0, 1, 1e-5).scale == pytest.approx(noise_scale(4.0, 1.0, 1e-5))
+    scale, best = Gaussian(3, 2.0, 1, 1e-5).scale, noise_scale(4.0, 1.0, 1e-5)
+    assert best <= scale < best * (1 + 1 / 500)  # what rounding the bound down to a step costs
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
@@ -94,15 +100,79 @@ def test_simulation_clips_before_the_noise():
     assert V.mean(axis=0) == pytest.approx([0.6, 0.8], abs=0.05)
 
 
-def test_it_is_not_pure_and_cannot_release_yet():
-    randomizer = Gaussian(2, 1.0, 1, 1e-5)
-    assert not randomizer.guarantee.pure
-    with pytest.raises(ExactFormUnavailable, match="exact form not available yet"):
-        randomizer.report(np.zeros((1, 2)), Entropy())
-    with pytest.raises(ExactFormUnavailable):
-        randomizer.read([b""])
-    with pytest.raises(ExactFormUnavailable):
-        _ = randomizer.payload_size
+def test_it_is_not_pure():
+    assert not Gaussian(2, 1.0, 1, 1e-5).guarantee.pure
+
+
+deltas = st.sampled_from([Fraction(1, 2), Fraction(1, 10**5), Fraction(1, 10**12)])
+epsilons = st.fractions(min_value=Fraction(1, 10), max_value=60, max_denominator=100)
+
+
+@given(epsilons, deltas)
+def test_the_certified_delta_is_within_the_promise_and_one_step_more_is_not(epsilon, delta):
+    randomizer = Gaussian(2, 1.0, epsilon, delta)
+    assert randomizer.realised_delta <= delta
+    assert realised_delta(randomizer.bound + 1, 12, epsilon, delta) > delta
+
+
+@given(epsilons, st.fractions(min_value=Fraction(1, 100), max_value=8, max_denominator=1000))
+def test_the_certificate_encloses_the_true_delta(epsilon, h):
+    with mpmath.workdps(60):
+        e, ratio = (mpmath.mpf(x.numerator) / x.denominator for x in (epsilon, h))
+        if e / ratio - ratio / 2 > 40:
+            return
+        true = mpmath.ncdf(ratio / 2 - e / ratio) - mpmath.exp(e) * mpmath.ncdf(
+            -ratio / 2 - e / ratio
+        )
+        bound = certified_delta(h, epsilon, 100)
+        assert (
+            true <= mpmath.mpf(bound.numerator) / bound.denominator <= true + mpmath.mpf(2) ** -96
+        )
+
+
+def test_a_bound_far_inside_the_promise_is_certified_at_once():
+    """A hostile file may ask for it; the series would need millions of terms there."""
+    randomizer = Gaussian(3, 1.0, 1000, 1e-5, bound=1)
+    assert randomizer.realised_delta < Fraction(1, 10**20)
+    assert certified_delta(Fraction(1, 10), Fraction(5), 100) <= Fraction(1, 2**98)
+
+
+def test_a_radius_in_place_of_the_diameter_would_break_the_promise():
+    """The twin: Δ = ρ instead of 2ρ doubles the bound, and δ is off by orders of magnitude."""
+    good = Gaussian(3, 1.0, 2, 1e-5)
+    assert realised_delta(2 * good.bound, 12, good.epsilon, good.delta) > 1000 * good.delta
+
+
+def test_a_bound_beyond_the_promise_is_refused():
+    good = Gaussian(3, 1.0, 2, 1e-5)
+    with pytest.raises(InvalidInput, match="bound"):
+        Gaussian(3, 1.0, 2, 1e-5, bound=good.bound + 1)
+    assert Gaussian(3, 1.0, 2, 1e-5, bound=5).scale > good.scale
+
+
+def test_a_report_is_the_lattice_point_plus_the_samplers_noise(monkeypatch):
+    randomizer = Gaussian(3, 2.0, 4, 1e-5)
+    noise = np.array([5, -7, 0, 1, 2, 1 << 24], dtype=np.int32)
+    monkeypatch.setattr(RoundedGaussian, "draw", lambda self, count, bits: noise)
+    W = np.array([[0.5, -0.25, 0.0], [1e300, 0.0, 0.0]])
+    sent = unpack(randomizer.report(W, Entropy()), 3)
+    exact = randomizer.integers(W) + noise.reshape(2, 3)
+    assert np.array_equal(sent, np.clip(exact, -LARGEST, LARGEST))
+
+
+@given(epsilons, deltas)
+def test_bound_and_tails_fit_the_payload(epsilon, delta):
+    randomizer = Gaussian(2, 1.0, epsilon, delta)
+    assert randomizer.bound + 40 * 2**randomizer.log2_scale <= LARGEST
+
+
+def test_budgets_no_lattice_can_carry_are_refused():
+    with pytest.raises(InvalidInput, match="no room"):
+        Gaussian(2, 1.0, "1/100000", 1e-12)
+    with pytest.raises(InvalidInput, match="at most 1000"):
+        Gaussian(2, 1.0, 1001, 1e-5)
+    with pytest.raises(InvalidInput, match="log2_scale"):
+        Gaussian(2, 1.0, 1, 1e-5, log2_scale=13)
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1, None])

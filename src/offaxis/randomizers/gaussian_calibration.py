@@ -22,6 +22,7 @@ from offaxis.sampling.enclosure import exp_minus, normal_tail
 
 _ROOT_HALF = math.sqrt(0.5)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
+_FAR = 40
 _ROUND_UP = 1.0 + 2.0**-40
 """σ is raised by this factor, more than the solver can err, so that the promise is kept."""
 
@@ -80,10 +81,11 @@ def certified_delta(h: Fraction, epsilon: Fraction, bits: int) -> Fraction:
 
     Integer arithmetic, rounded against the promise; off by less than about 2**-bits.
     """
-    if h == 0:
-        return Fraction(0)
-    low, _ = _upper_tail(h / 2 + epsilon / h, bits + math.ceil(epsilon * 3 / 2) + 4)
-    _, high = _upper_tail(epsilon / h - h / 2, bits)
+    x = epsilon / h - h / 2
+    if x > _FAR:  # Pr[Z >= x] <= e^{−x²/2} / 2 says enough, and the series would take for ever
+        return Fraction(exp_minus(x * x / 2, bits)[1], 2 << bits)
+    low, _ = _upper_tail(x + h, bits + math.ceil(epsilon * 3 / 2) + 4)
+    _, high = _upper_tail(x, bits)
     return high - low * _exp_below(epsilon, bits)
 
 

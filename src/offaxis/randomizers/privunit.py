@@ -178,9 +178,10 @@ class PrivUnitG(RankForm):
         # The direction is what is left of the vector when its length, r ~ χ_dim, is forgotten.
         cosine = component / row_norms(V, 2)
         lengths, weights = chi_nodes(self.dim)
-        tail = 2 * ndtr(-np.abs(cosine)[:, None] * lengths)
-        ratio = np.exp(self.ranks.log_density(tail, cosine[:, None] > 0))
-        density: Vectors = np.log(ratio @ weights)
+        density = np.zeros(len(V))
+        for row in np.flatnonzero(cosine > 0):  # away from w it is flat
+            tail = 2 * ndtr(-cosine[row] * lengths)
+            density[row] = np.log(np.exp(self.ranks.log_density(tail, np.array(True))) @ weights)
         return density
 
     def expected_squared_error(self) -> float:
