@@ -1,0 +1,163 @@
+"""Make the recorded test vectors anew: ``python -m tests.vectors.make``.
+
+They let another implementation check itself byte by byte against docs/report-format.md. Random bits
+come from a written tape (SHAKE-128 of a name), which a real report can never use: the guard that
+refuses it is switched off here, and only here.
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+import offaxis
+from offaxis.randomizers import NAMES, gaussian, laplace, make, rank_form
+from offaxis.randomizers.directions import TABLE_SHA256, expand, table
+from offaxis.randomizers.payload import pack
+from offaxis.sampling.bernoulli import Probability
+from offaxis.sampling.discrete_laplace import DiscreteLaplace
+from offaxis.sampling.response import Response
+from offaxis.sampling.rounded_gaussian import RoundedGaussian
+from offaxis.sampling.uniform import below
+from tests.tape import Tape
+
+FOLDER = Path(__file__).parent
+INPUTS = [
+    [0.0, 0.0, 0.0],
+    [0.25, -0.5, 0.125],
+    [3.0, 4.0, -12.0],
+    [1e300, -1e300, 1e-300],
+    [5e-324, 0.0, -0.0],
+]
+
+
+def samplers() -> dict:
+    """What each sampler makes of a tape, and how many of its bytes it takes."""
+
+    def run(name, draw):
+        tape = Tape.named(name, 1 << 16)
+        values = draw(tape)
+        return {"tape": name, "values": np.asarray(values).astype(int).tolist(), "bytes": tape.used}
+
+    third, epsilon = Fraction(1, 3), Fraction(3, 2)
+    return {
+        "discrete_laplace": [
+            run(f"laplace {b}", lambda t, b=b: DiscreteLaplace(b).draw(20, t)) | {"log2_scale": b}
+            for b in (0, 3, 17)
+        ],
+        "rounded_gaussian": [
+            run(f"gaussian {b}", lambda t, b=b: RoundedGaussian(b).draw(20, t)) | {"log2_scale": b}
+            for b in (0, 3, 12)
+        ],
+        "uniform": [
+            run(f"uniform {n}", lambda t, n=n: below(n, 20, t)) | {"limit": n}
+            for n in (1, 10, 3 << 30)
+        ],
+        "bernoulli": [run("coin", lambda t: Probability.of(third).draw(20, t)) | {"p": str(third)}],
+        "response": [
+            run("response", lambda t: np.array(Response(12, 2, epsilon).draw(20, t)).T)
+            | {"size": 12, "near": 2, "epsilon": str(epsilon)}
+        ],
+    }
+
+
+def directions() -> dict:
+    """The table by its hash, some entries, and some vectors."""
+    nonce = bytes(range(12))
+    key = np.frombuffer(nonce, dtype=np.uint8)[None]
+    entries = [0, 1, 255, 23570, 32767, 32768, 65535]
+    return {
+        "table_sha256": TABLE_SHA256,
+        "table": {str(k): int(table()[k]) for k in entries},
+        "nonce": nonce.hex(),
+        "vectors": [
+            {
+                "dim": dim,
+                "pair": pair,
+                "vector": expand(key, np.array([[pair]]), dim)[0, 0].astype(int).tolist(),
+            }
+            for dim in (1, 8, 11)
+            for pair in (0, 1, 1000)
+        ],
+    }
+
+
+def randomizer(name: str):
+    """A small randomizer of each kind."""
+    delta = Fraction(1, 10**5) if name == "gaussian" else None
+    return make(name, dim=3, radius=2.0, epsilon=Fraction(3), delta=delta)
+
+
+def payloads(name: str) -> dict:
+    """Inputs, the integers they become, and the payloads a tape makes of them."""
+    built = randomizer(name)
+    inputs = np.array(INPUTS)
+    tape = Tape.named(f"payload {name}", 1 << 16)
+    with (
+        mock.patch.object(laplace, "require_entropy"),
+        mock.patch.object(gaussian, "require_entropy"),
+        mock.patch.object(rank_form, "require_entropy"),
+    ):
+        made = built.report(inputs, tape)
+    record = {
+        "parameters": offaxis.randomizers.parameters(built),
+        "inputs": [[x.hex() for x in row] for row in INPUTS],
+        "integers": built.integers(inputs).tolist(),
+        "tape": f"payload {name}",
+        "payloads": [p.hex() for p in made],
+        "observations": built.read(made).tolist(),
+    }
+    if isinstance(built, rank_form.RankForm):
+        nonces = np.frombuffer(b"".join(p[:12] for p in made), dtype=np.uint8).reshape(-1, 12)
+        record["near"] = built.nearest(inputs, nonces).tolist()
+        record["mean"] = built.mean
+    return record
+
+
+def release(name: str) -> offaxis.Release:
+    """A small release of each kind, on written numbers."""
+    k = np.arange(1, 61, dtype=float).reshape(20, 3)
+    public = np.sin(k) + np.array([0.5, -0.25, 0.0])
+    weights = np.array([[1.0, -0.5, 0.25], [0.0, 0.75, -1.0]])
+    delta = "1e-5" if name == "gaussian" else None
+    return offaxis.fit(weights, public, epsilon=4, randomizer=name, delta=delta)
+
+
+def content() -> dict[str, dict]:
+    """Everything that is recorded as JSON and can be made again exactly."""
+    wide = np.array([[0, 1, -1, (1 << 23) - 1, -(1 << 23), 1 << 24]])
+    return {
+        "samplers": samplers(),
+        "directions": directions(),
+        "payloads": {
+            "integers": {"values": wide[0].tolist(), "payload": pack(wide)[0].hex()},
+            **{name: payloads(name) for name in NAMES},
+        },
+    }
+
+
+def main() -> None:
+    """Write all files."""
+    for name, record in content().items():
+        text = json.dumps(record, indent=1)
+        (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    reports = {}
+    for name in NAMES:
+        built = release(name)
+        built.save(FOLDER / f"{name}.release")
+        made = built.privatize(np.array(INPUTS[:3]))
+        decoded = built.decode(made).tolist()
+        reports[name] = {
+            "release": built.hash,
+            "reports": [r.hex() for r in made],
+            "decoded": decoded,
+        }
+    (FOLDER / "reports.json").write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The recorded vectors hold, and a reader written from the document alone agrees with them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+import offaxis
+from offaxis.randomizers import NAMES
+from tests.vectors.make import content
+
+FOLDER = Path(__file__).parent
+
+
+def recorded(name: str) -> dict:
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def made() -> dict:
+    return json.loads(json.dumps(content()))
+
+
+def close(one, other) -> bool:
+    """Equal, but for the last digits of floats."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(close(one[k], other[k]) for k in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(close, one, other))
+    if isinstance(one, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return one == other
+
+
+@pytest.mark.parametrize("name", ["samplers", "directions", "payloads"])
+def test_the_vectors_are_what_the_code_makes(made, name):
+    """A change here is a change of the format: it needs a new version, not a new recording."""
+    assert close(made[name], recorded(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_old_releases_and_reports_are_still_read(name):
+    release = offaxis.load(FOLDER / f"{name}.release")
+    record = recorded("reports")[name]
+    assert release.hash == record["release"]
+    decoded = release.decode([bytes.fromhex(r) for r in record["reports"]])
+    assert close(decoded.tolist(), record["decoded"])
+
+
+def plain_observation(
+    kind: str, parameters: dict, mean: float | None, payload: bytes
+) -> list[float]:
+    """docs/report-format.md in plain Python, sharing nothing with the package."""
+    dim, radius = parameters["dim"], parameters["radius"]
+    if kind in ("laplace", "gaussian"):
+        octets = [payload[3 * i : 3 * i + 3] for i in range(dim)]
+        numbers = [int.from_bytes(o, "little") - 2**23 for o in octets]
+        bound = parameters.get("bound")
+        if kind == "laplace":
+            bound = math.floor(Fraction(parameters["epsilon"]) * 2 ** parameters["log2_scale"] / 2)
+        return [y * radius / bound for y in numbers]
+    nonce, index = payload[:12], int.from_bytes(payload[12:], "little")
+    blocks = -(-dim // 8)
+    first = index // 2 * blocks
+    cipher = Cipher(algorithms.AES(b"offaxis rank v1."), modes.ECB()).encryptor()
+    stream = b"".join(cipher.update(nonce + (first + b).to_bytes(4, "big")) for b in range(blocks))
+    words = [int.from_bytes(stream[2 * i : 2 * i + 2], "little") for i in range(dim)]
+    g = [(-1) ** index * gaussian_entry(k) for k in words]
+    norm = math.sqrt(sum(x * x for x in g))
+    if parameters.get("output", "sphere") == "gaussian":
+        norm = math.sqrt(sum(gaussian_entry(k) ** 2 for k in range(2**16)) / 2**16)
+    return [radius / mean * x / norm for x in g]
+
+
+TABLE: list[int] = []
+
+
+def gaussian_entry(k: int) -> int:
+    from statistics import NormalDist
+
+    if not TABLE:
+        upper = [NormalDist().inv_cdf((2 * i + 1) / 2**17) for i in range(2**15, 2**16)]
+        right = [2 * math.floor(2048 * x) + 1 for x in upper]
+        TABLE.extend([-x for x in reversed(right)] + right)
+        packed = b"".join(x.to_bytes(2, "little", signed=True) for x in TABLE)
+        assert hashlib.sha256(packed).hexdigest() == recorded("directions")["table_sha256"]
+    return TABLE[k]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reader_written_from_the_document_agrees(name):
+    record = recorded("payloads")[name]
+    kind = "privunitg" if name.startswith("privunitg") else name
+    for payload, observation in zip(record["payloads"], record["observations"], strict=True):
+        plain = plain_observation(
+            kind, record["parameters"], record.get("mean"), bytes.fromhex(payload)
+        )
+        assert close(plain, observation)
