@@ -1,0 +1,252 @@
+"""Exact releases: what they leak by their low bits, what they cost, what they keep.
+
+    python benchmarks/exact.py [--json FILE] [--quick]
+
+The low-bit attack on every randomizer beside its plain floating-point twin; PrivUnit's rank form;
+the exact Gaussian against OpenDP's; real reports against their simulation. All ratios are of one
+run on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from scipy import stats
+
+import offaxis
+from harness import best_seconds, publish
+from offaxis.data import load_cifar10_features
+from offaxis.evaluation import evaluate
+from offaxis.randomizers import NAMES, Gaussian, PrivUnit2, make
+from offaxis.reports import header
+from offaxis.sampling.entropy import Entropy
+
+Figures = list[dict[str, Any]]
+ALPHA = 1e-4
+"""False-alarm rate of each test below."""
+
+
+def off_the_grid(V: np.ndarray) -> tuple[int, int]:
+    """Count rows with some |y| < 1/2, and those where one such y is no multiple of 2^-53.
+
+    Floats below 1/2 in size can be finer than that; the sum of a float near 1 and noise cannot.
+    """
+    small = np.abs(V) < 0.5
+    scaled = V * 2.0**53
+    off = (small & (scaled != np.rint(scaled))).any(axis=1)
+    return int(small.any(axis=1).sum()), int(off.sum())
+
+
+def off_the_sphere(V: np.ndarray) -> tuple[int, int]:
+    """Count rows, and those whose squared length is off by more than the last bit of a float."""
+    size = (V.astype(np.longdouble) ** 2).sum(axis=1)
+    off = np.abs(size / np.median(size) - 1) > 2.0**-53
+    return len(V), int(off.sum())
+
+
+def low_bit_figures(reports: int) -> Figures:
+    """Attack two inputs of ten coordinates at ε = 1, radius 10, by one look at the low bits."""
+    rows: Figures = []
+    dim, rng = 10, np.random.default_rng()
+    # The bytes of privunitg-sphere are those of privunitg: only what the server makes of them differs.
+    for name in ("laplace", "gaussian", "privunit2", "privunitg"):
+        delta = 1e-5 if name == "gaussian" else None
+        randomizer = make(name, dim=dim, radius=10.0, epsilon=1, delta=delta)
+        # A direction cannot be zero, so PrivUnit is attacked between an axis and a diagonal.
+        additive = name in ("laplace", "gaussian")
+        pair = (np.zeros(dim) if additive else np.eye(dim)[0], np.ones(dim))
+        event = off_the_sphere if name == "privunit2" else off_the_grid
+        # What a floating-point client would send: PrivUnit's vector before the server scales it.
+        sent = 1.0 if additive else randomizer.mean / randomizer.radius
+        faces = {
+            "exact": lambda W, r=randomizer: r.read(r.report(W, Entropy())),
+            "plain float": lambda W, r=randomizer, s=sent: r.simulate(W, rng) * s,
+        }
+        for face, draw in faces.items():
+            counts = [event(draw(np.tile(w, (reports, 1)))) for w in pair]
+            p_value = stats.fisher_exact([[hits, some - hits] for some, hits in counts]).pvalue
+            for (_, hits), label in zip(counts, ("first", "second"), strict=True):
+                what = f"low-bit event, {name}, {face}, {label} input"
+                rows.append({"what": what, "value": hits / reports, "unit": "probability"})
+            equal = face == "exact"
+            rows.append(
+                {
+                    "what": f"equal where it can happen, {name}, {face}",
+                    "value": p_value,
+                    "unit": "p-value",
+                    "target": f"> {ALPHA}" if equal else f"< {ALPHA} (the attack has power)",
+                    "met": (p_value > ALPHA) == equal,
+                }
+            )
+    return rows
+
+
+def rank_form_figures(share: float) -> Figures:
+    """Measure correlation and time of PrivUnit2 reports at dimension 64, and decoding in bulk."""
+    rows: Figures = []
+    dim = 64
+    w = np.random.default_rng(0).standard_normal(dim)
+    u = w / np.linalg.norm(w)
+    for epsilon, limit, count in ((5, 3, 60_000), (7.5, 5, 30_000), (10, 15, 8_000)):
+        randomizer = PrivUnit2(dim, 1.0, epsilon)
+        kept = randomizer.mean / randomizer.ideal_mean
+        name = f"PrivUnit2, m = 64, ε = {epsilon:g}"
+        rows.append({"what": f"{name}: directions", "value": randomizer.directions, "unit": ""})
+        rows.append(
+            {
+                "what": f"{name}: correlation of the ideal kept, computed",
+                "value": kept,
+                "unit": "",
+                "target": ">= 0.99",
+                "met": kept >= 0.99,
+            }
+        )
+        W = np.tile(w, (int(count * share), 1))
+        along = randomizer.read(randomizer.report(W, Entropy())) @ u * kept
+        error = along.std() / math.sqrt(len(along))
+        rows.append(
+            {
+                "what": f"{name}: the same, measured on {len(along):,} reports",
+                "value": along.mean(),
+                "unit": f"± {error:.4f}",
+                "target": ">= 0.99 within 3 errors",
+                "met": along.mean() + 3 * error >= 0.99,
+            }
+        )
+        latency = best_seconds(lambda r=randomizer: r.report(w[None], Entropy()), 30) * 1e3
+        rows.append(
+            {
+                "what": f"{name}: one report",
+                "value": latency,
+                "unit": "ms",
+                "target": f"<= {limit}",
+                "met": latency <= limit,
+            }
+        )
+    return rows
+
+
+def decoding_figures() -> Figures:
+    """Decode a million PrivUnit2 reports of dimension 64, header checks and map included."""
+    public = np.random.default_rng(1).standard_normal((200, 64))
+    weights = np.random.default_rng(2).standard_normal((10, 64))
+    release = offaxis.fit(weights, public, epsilon=7.5, randomizer="privunit2")
+    count, randomizer = 1_000_000, release.randomizer
+    nonces = np.random.default_rng(3).bytes(12 * count)
+    index = (
+        np.random.default_rng(4).integers(0, randomizer.directions, count).astype("<u4").tobytes()
+    )
+    head = header(randomizer.wire_id, release.hash)
+    reports = [head + nonces[12 * i : 12 * i + 12] + index[4 * i : 4 * i + 4] for i in range(count)]
+    seconds = best_seconds(lambda: release.decode(reports), 1)
+    size = randomizer.payload_size
+    return [
+        {
+            "what": "a million PrivUnit2 reports decoded",
+            "value": seconds,
+            "unit": "s",
+            "target": "< 10",
+            "met": seconds < 10,
+        },
+        {"what": "payload", "value": size, "unit": "bytes", "target": "<= 16", "met": size <= 16},
+        {"what": "the same vector in float64", "value": 8 * 64, "unit": "bytes"},
+    ]
+
+
+def gaussian_figures() -> Figures:
+    """Time exact Gaussian reports against OpenDP's vector Gaussian and plain NumPy noise."""
+    dim, rows = 64, 20_000
+    gaussian = Gaussian(dim, 20.0, 5, 1e-5)
+    W = np.random.default_rng(0).standard_normal((rows, dim))
+    exact = W.size / best_seconds(lambda: gaussian.report(W, Entropy()))
+    rng = np.random.default_rng(0)
+    plain = W.size / best_seconds(lambda: W + rng.normal(scale=gaussian.scale, size=W.shape))
+    dp.enable_features("contrib")
+    x = np.random.default_rng(0).standard_normal(10_000)
+    space = (
+        dp.vector_domain(dp.atom_domain(T=float, nan=False), size=x.size),
+        dp.l2_distance(T=float),
+    )
+    opendp = {}
+    for k in (None, -60, -40, -20, -10, 0):
+        measurement = dp.m.make_gaussian(*space, scale=gaussian.scale, k=k)
+        opendp[k] = x.size / best_seconds(lambda m=measurement: m(x), 3)
+    fastest = max(opendp.values())
+    unit = "coordinates/s"
+    return [
+        {"what": "exact Gaussian reports", "value": exact, "unit": unit},
+        {"what": "plain NumPy Gaussian noise", "value": plain, "unit": unit},
+        {"what": "OpenDP vector Gaussian, default", "value": opendp[None], "unit": unit},
+        {"what": "OpenDP vector Gaussian, fastest k", "value": fastest, "unit": unit},
+        {
+            "what": "exact / OpenDP default",
+            "value": exact / opendp[None],
+            "unit": "x",
+            "target": ">= 60",
+            "met": exact >= 60 * opendp[None],
+        },
+        {
+            "what": "exact / OpenDP fastest",
+            "value": exact / fastest,
+            "unit": "x",
+            "target": ">= 60",
+            "met": exact >= 60 * fastest,
+        },
+    ]
+
+
+def utility_figures(share: float) -> Figures:
+    """Compare accuracy of real reports with that of their simulation, on the bundled features."""
+    data = load_cifar10_features()
+    count = int(len(data.vectors) * share)
+    vectors, labels = data.vectors[:count], data.labels[:count]
+    rows: Figures = []
+    for name in NAMES:
+        delta = 1e-5 if name == "gaussian" else None
+        release = offaxis.fit(data.head, data.public, epsilon=7.5, randomizer=name, delta=delta)
+        faces = {
+            exact: evaluate(release, data.head, vectors, labels, seeds=4, exact=exact)
+            for exact in (False, True)
+        }
+        simulated, real = (faces[exact].mean("accuracy") for exact in (False, True))
+        # An accuracy over independent reports is a share: its error follows from its value.
+        error = math.sqrt(sum(p * (1 - p) / (4 * count) for p in (simulated, real)))
+        gap = (real - simulated) / error
+        title = f"accuracy at ε = 7.5, {name}"
+        rows += [
+            {"what": f"{title}, simulated", "value": simulated, "unit": ""},
+            {"what": f"{title}, real reports", "value": real, "unit": ""},
+            {
+                "what": f"{title}, gap",
+                "value": gap,
+                "unit": "errors",
+                "target": "within ± 4",
+                "met": abs(gap) <= 4,
+            },
+        ]
+    return rows
+
+
+def main() -> None:
+    """Run everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the reports")
+    arguments = parser.parse_args()
+    share = 0.1 if arguments.quick else 1.0
+    figures = [
+        *gaussian_figures(),
+        *rank_form_figures(share),
+        *decoding_figures(),
+        *low_bit_figures(int(200_000 * share)),
+        *utility_figures(share),
+    ]
+    publish("exact", figures, arguments.json)
+
+
+if __name__ == "__main__":
+    main()
