@@ -52,7 +52,7 @@ def low_bit_figures(reports: int) -> Figures:
     """Attack two inputs of ten coordinates at ε = 1, radius 10, by one look at the low bits."""
     rows: Figures = []
     dim, rng = 10, np.random.default_rng()
-    # The bytes of privunitg-sphere are those of privunitg: only what the server makes of them differs.
+    # The bytes of privunitg-sphere are those of privunitg; only the server treats them otherwise.
     for name in ("laplace", "gaussian", "privunit2", "privunitg"):
         delta = 1e-5 if name == "gaussian" else None
         randomizer = make(name, dim=dim, radius=10.0, epsilon=1, delta=delta)
