@@ -6,12 +6,19 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import offaxis
 from offaxis.geometry import Layers
 
-settings.register_profile("offaxis", deadline=None, max_examples=60, derandomize=True)
+settings.register_profile(
+    "offaxis",
+    deadline=None,
+    max_examples=60,
+    derandomize=True,
+    # Machines are shared: how long an example takes to make says nothing about the code.
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("offaxis")
 
 DIM = 6
