@@ -145,8 +145,9 @@ def test_a_radius_in_place_of_the_diameter_would_break_the_promise():
 
 def test_a_bound_beyond_the_promise_is_refused():
     good = Gaussian(3, 1.0, 2, 1e-5)
-    with pytest.raises(InvalidInput, match="bound"):
-        Gaussian(3, 1.0, 2, 1e-5, bound=good.bound + 1)
+    for bound in (good.bound + 1, 4_000_000, 1 << 23, 0, -2):
+        with pytest.raises(InvalidInput, match="bound"):
+            Gaussian(3, 1.0, 2, 1e-5, bound=bound)
     assert Gaussian(3, 1.0, 2, 1e-5, bound=5).scale > good.scale
 
 

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 
 import offaxis
-from offaxis.randomizers import NAMES, gaussian, laplace, make, rank_form
+from offaxis.randomizers import NAMES, lattice_form, make, rank_form
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
 from offaxis.randomizers.payload import pack
 from offaxis.sampling.bernoulli import Probability
@@ -98,8 +98,7 @@ def payloads(name: str) -> dict:
     inputs = np.array(INPUTS)
     tape = Tape.named(f"payload {name}", 1 << 16)
     with (
-        mock.patch.object(laplace, "require_entropy"),
-        mock.patch.object(gaussian, "require_entropy"),
+        mock.patch.object(lattice_form, "require_entropy"),
         mock.patch.object(rank_form, "require_entropy"),
     ):
         made = built.report(inputs, tape)

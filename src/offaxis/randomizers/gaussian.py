@@ -3,10 +3,10 @@
 Contract: for every two inputs and every set S of reports,
 ``Pr[report in S | w] <= exp(ε) Pr[report in S | w'] + δ``.
 
-The exact form works on integers. The noise has the standard deviation s = 2**b in lattice steps,
-the ball of radius ρ is laid on the lattice of step ρ/R: the input is clipped and truncated toward
-zero to integers n with Σn_i² <= R² (checked in integers), and every coordinate gets independent
-noise round(s·Z). Because n is an integer, n + round(s·Z) = round(n + s·Z): the report is a function
+The exact form works on integers (lattice_form.py). The noise has the standard deviation s = 2**b in
+lattice steps, the ball of radius ρ is laid on the lattice of step ρ/R: the input is clipped and
+truncated toward zero to integers n with Σn_i² <= R² (checked in integers), and every coordinate gets
+independent noise round(s·Z). Because n is an integer, n + round(s·Z) = round(n + s·Z): the report is a function
 of the ideal Gaussian mechanism of sensitivity 2R and noise s, and inherits its (ε, δ). R is the
 largest bound whose δ, computed by outward rounding, stays within the promise.
 """
@@ -23,15 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
-from offaxis.privacy.guarantee import Guarantee, decimal, exact_delta, exact_epsilon
-from offaxis.randomizers.base import CHOOSE, require_entropy
-from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
+from offaxis.privacy.guarantee import Guarantee, decimal, exact_delta
+from offaxis.randomizers.base import CHOOSE
+from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.gaussian_calibration import certified_delta, noise_scale
-from offaxis.randomizers.lattice import onto_lattice
-from offaxis.randomizers.payload import BYTES_PER_COORDINATE, LARGEST, pack, unpack
+from offaxis.randomizers.lattice_form import LatticeForm
+from offaxis.randomizers.payload import LARGEST
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.rounded_gaussian import LARGEST_LOG2_SCALE, RoundedGaussian
-from offaxis.vectors import Vectors, as_batch, row_dots
+from offaxis.vectors import Vectors, row_dots
 
 LARGEST_EPSILON: Final = 1000
 """Beyond it the certificate takes longer than a second, and promises nothing anyway."""
@@ -40,6 +40,11 @@ _TAIL: Final = 40
 """Standard deviations kept free above the bound: a clamp is rarer than e**-800."""
 
 _sampler = lru_cache(maxsize=16)(RoundedGaussian)
+
+
+def largest_bound(log2_scale: int) -> int:
+    """Return the largest R that leaves the tails inside 24 bits."""
+    return LARGEST - (_TAIL << log2_scale)
 
 
 @lru_cache(maxsize=256)
@@ -51,16 +56,16 @@ def realised_delta(bound: int, log2_scale: int, epsilon: Fraction, delta: Fracti
 
 @lru_cache(maxsize=256)
 def choose_bound(log2_scale: int, epsilon: Fraction, delta: Fraction) -> int:
-    """Return the largest R that keeps (ε, δ) and leaves the tails inside 24 bits."""
+    """Return the largest R that keeps (ε, δ) and leaves the tails inside 24 bits, 0 if none."""
     sigma = noise_scale(2.0, float(epsilon), float(delta))
-    bound = min(math.floor((1 << log2_scale) / sigma), LARGEST - (_TAIL << log2_scale))
+    bound = min(math.floor((1 << log2_scale) / sigma), largest_bound(log2_scale))
     while bound > 0 and realised_delta(bound, log2_scale, epsilon, delta) > delta:
         bound -= 1
     return bound
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(LatticeForm):
     """Gaussian randomizer on the ℓ2 ball of ``radius`` in R^dim; sensitivity Δ = 2·radius.
 
     Not pure: with probability up to about δ the loss may exceed ε.
@@ -81,18 +86,13 @@ class Gaussian:
     kind: ClassVar[str] = "gaussian"
     wire_id: ClassVar[int] = 2
 
-    dim: int
-    radius: float
-    epsilon: Fraction
     delta: Fraction
     log2_scale: int = LARGEST_LOG2_SCALE
     bound: int = CHOOSE
 
     def __post_init__(self) -> None:
         """Fix the lattice and check, with outward rounding, that it keeps the promise."""
-        object.__setattr__(self, "dim", check_dim(self.dim))
-        object.__setattr__(self, "radius", check_radius(self.radius))
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        super().__post_init__()
         object.__setattr__(self, "delta", exact_delta(self.delta))
         if self.epsilon > LARGEST_EPSILON:
             raise InvalidInput(
@@ -103,18 +103,19 @@ class Gaussian:
             raise InvalidInput(
                 f"log2_scale must lie in 0..{LARGEST_LOG2_SCALE}, got log2_scale={self.log2_scale}"
             )
-        largest = choose_bound(self.log2_scale, self.epsilon, self.delta)
-        if largest < 1:
+        if self.bound == CHOOSE:
+            bound = choose_bound(self.log2_scale, self.epsilon, self.delta)
+            object.__setattr__(self, "bound", bound)
+        if not 1 <= self.bound <= largest_bound(self.log2_scale):
             raise InvalidInput(
                 f"epsilon={decimal(self.epsilon)} and delta={decimal(self.delta)} leave no room on "
-                f"a Gaussian lattice; use a larger epsilon or delta"
+                f"a Gaussian lattice of bound={self.bound}; use a larger epsilon or delta"
             )
-        if self.bound == CHOOSE:
-            object.__setattr__(self, "bound", largest)
-        if not 1 <= self.bound <= largest:
-            raise InvalidInput(f"bound must lie in 1..{largest}, got bound={self.bound}")
         if self.realised_delta > self.delta:
-            raise InvalidInput(f"the lattice gives δ={float(self.realised_delta)} > {self.delta}")
+            raise InvalidInput(
+                f"the lattice gives δ={float(self.realised_delta):.3g}, more than the promised "
+                f"delta={decimal(self.delta)}; use a smaller bound"
+            )
 
     @property
     def realised_delta(self) -> Fraction:
@@ -122,14 +123,9 @@ class Gaussian:
         return realised_delta(self.bound, self.log2_scale, self.epsilon, self.delta)
 
     @property
-    def step(self) -> float:
-        """The length of one lattice step."""
-        return self.radius / self.bound
-
-    @property
-    def scale(self) -> float:
-        """σ: the standard deviation of the noise in every coordinate, in the input's units."""
-        return self.step * (1 << self.log2_scale)
+    def noise_steps(self) -> int:
+        """The standard deviation s of the noise."""
+        return 1 << self.log2_scale
 
     @property
     def domain(self) -> Ball:
@@ -141,15 +137,9 @@ class Gaussian:
         """(ε, δ), not pure."""
         return Guarantee(self.epsilon, self.delta)
 
-    @property
-    def unbiased(self) -> bool:
-        """True: the noise has mean zero (truncation to the lattice moves less than one step)."""
-        return True
-
-    @property
-    def payload_size(self) -> int:
-        """Three bytes a coordinate."""
-        return BYTES_PER_COORDINATE * self.dim
+    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int32]:
+        """Draw rounded Gaussian noise."""
+        return _sampler(self.log2_scale).draw(count, entropy)
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Clip and add Gaussian noise, in floating point; never a report."""
@@ -158,38 +148,16 @@ class Gaussian:
         noise += self.domain.project(W)
         return noise
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
-        """Return one exact payload a row of W."""
-        require_entropy(entropy)
-        # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W), self.dim)
-        # The noise is drawn from the entropy alone, before the input is clipped.
-        noise = _sampler(self.log2_scale).draw(W.size, entropy).reshape(W.shape)
-        with np.errstate(all="ignore"):
-            return pack(self.integers(W) + noise)
-
-    def integers(self, W: Vectors) -> NDArray[np.int64]:
-        """Return what the noise is added to: lattice points with Σn_i² <= bound², checked."""
-        return onto_lattice(W, self.domain, self.bound)
-
-    def read(self, payloads: list[bytes]) -> Vectors:
-        """Return the noisy lattice points, in the units of the input."""
-        return unpack(payloads, self.dim).astype(np.float64) * self.step
-
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return −‖v − clip(w)‖² / 2σ², the log density up to a constant independent of w."""
         gap = V - self.domain.project(W)
         return -row_dots(gap, gap) / (2 * self.scale**2)
 
+    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
+        """Return −‖y − n‖² / 2s² of the integers y on the wire."""
+        gap = self.gaps(payloads, W)
+        return -row_dots(gap, gap) / 2
+
     def expected_squared_error(self) -> float:
         """Return dim · (σ² + step²/12): the noise, and what rounding it adds."""
         return self.dim * (self.scale**2 + self.step**2 / 12)
-
-    def worst_pair(self) -> tuple[Vectors, Vectors]:
-        """Return two opposite points of the sphere."""
-        return opposite_poles(self.dim, self.radius)
-
-    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
-        """Return −‖y − n‖² / 2s² of the integers y on the wire."""
-        gap = (unpack(payloads, self.dim) - self.integers(W)).astype(np.float64)
-        return -row_dots(gap, gap) / (2 * 4.0**self.log2_scale)

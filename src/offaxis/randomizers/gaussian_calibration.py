@@ -82,6 +82,8 @@ def certified_delta(h: Fraction, epsilon: Fraction, bits: int) -> Fraction:
     Integer arithmetic, rounded against the promise; off by less than about 2**-bits.
     """
     x = epsilon / h - h / 2
+    if x < -_FAR:  # next to no noise
+        return Fraction(1)
     if x > _FAR:  # Pr[Z >= x] <= e^{−x²/2} / 2 says enough, and the series would take for ever
         return Fraction(exp_minus(x * x / 2, bits)[1], 2 << bits)
     low, _ = _upper_tail(x + h, bits + math.ceil(epsilon * 3 / 2) + 4)

@@ -2,12 +2,12 @@
 
 Contract: for every two inputs, ``Pr[report = y | w] <= exp(ε) Pr[report = y | w']``.
 
-The exact form works on integers. With t = 2**b a public noise scale and R = floor(ε t / 2), the
-ball of radius ρ is laid on the lattice of step g = ρ / R: the input is clipped, truncated toward
-zero to integers n with Σ|n_i| <= R (checked in integers), and every coordinate gets independent
-discrete Laplace noise of scale t. Two inputs differ by at most 2R in ℓ1, so the loss is at most
-2R / t <= ε, as an exact rational. Rounding costs no sensitivity because in the local model the
-sensitivity is the diameter of the encoded set. Clamping to 24 bits happens after the noise.
+The exact form works on integers (lattice_form.py). With t = 2**b a public noise scale and
+R = floor(ε t / 2), the ball of radius ρ is laid on the lattice of step g = ρ / R: the input is
+clipped, truncated toward zero to integers n with Σ|n_i| <= R (checked in integers), and every
+coordinate gets independent discrete Laplace noise of scale t. Two inputs differ by at most 2R in
+ℓ1, so the loss is at most 2R / t <= ε, as an exact rational. Rounding costs no sensitivity because
+in the local model the sensitivity is the diameter of the encoded set.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
-from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
-from offaxis.randomizers.base import CHOOSE, require_entropy
-from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
-from offaxis.randomizers.lattice import onto_lattice
-from offaxis.randomizers.payload import BYTES_PER_COORDINATE, LARGEST, pack, unpack
+from offaxis.privacy.guarantee import Guarantee, decimal
+from offaxis.randomizers.base import CHOOSE
+from offaxis.randomizers.domain import Ball
+from offaxis.randomizers.lattice_form import LatticeForm
+from offaxis.randomizers.payload import LARGEST
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.simulation import add_laplace
-from offaxis.vectors import Vectors, as_batch, row_norms
+from offaxis.vectors import Vectors, row_norms
 
 _TAIL: Final = 44
 """Noise scales kept free above the bound: a coordinate is clamped with probability e**-44."""
@@ -51,7 +51,7 @@ def choose_log2_scale(epsilon: Fraction) -> int:
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(LatticeForm):
     """Laplace randomizer on the ℓ1 ball of ``radius`` in R^dim.
 
     Parameters
@@ -68,16 +68,11 @@ class Laplace:
     kind: ClassVar[str] = "laplace"
     wire_id: ClassVar[int] = 1
 
-    dim: int
-    radius: float
-    epsilon: Fraction
     log2_scale: int = CHOOSE
 
     def __post_init__(self) -> None:
         """Fix the lattice and check, exactly, that it keeps the promise."""
-        object.__setattr__(self, "dim", check_dim(self.dim))
-        object.__setattr__(self, "radius", check_radius(self.radius))
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        super().__post_init__()
         widest = choose_log2_scale(self.epsilon)
         if self.log2_scale == CHOOSE:
             object.__setattr__(self, "log2_scale", widest)
@@ -92,22 +87,17 @@ class Laplace:
     @cached_property
     def bound(self) -> int:
         """R: the largest Σ|n_i| of an encoded vector, in lattice steps."""
-        return math.floor(self.epsilon * (1 << self.log2_scale) / 2)
+        return math.floor(self.epsilon * self.noise_steps / 2)
 
     @property
-    def step(self) -> float:
-        """g: the length of one lattice step."""
-        return self.radius / self.bound
-
-    @property
-    def scale(self) -> float:
-        """b: the scale of the noise in the units of the input, at least 2ρ/ε."""
-        return self.step * (1 << self.log2_scale)
+    def noise_steps(self) -> int:
+        """The scale t of the discrete Laplace law."""
+        return 1 << self.log2_scale
 
     @property
     def realised_epsilon(self) -> Fraction:
         """2R/t: the exact privacy loss of the integer mechanism, at most ``epsilon``."""
-        return Fraction(2 * self.bound, 1 << self.log2_scale)
+        return Fraction(2 * self.bound, self.noise_steps)
 
     @property
     def domain(self) -> Ball:
@@ -119,53 +109,22 @@ class Laplace:
         """Pure ε."""
         return Guarantee(self.epsilon)
 
-    @property
-    def unbiased(self) -> bool:
-        """True: the noise has mean zero (truncation to the lattice moves less than one step)."""
-        return True
-
-    @property
-    def payload_size(self) -> int:
-        """Three bytes a coordinate."""
-        return BYTES_PER_COORDINATE * self.dim
+    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int32]:
+        """Draw discrete Laplace noise."""
+        return _sampler(self.log2_scale).draw(count, entropy)
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Clip and add continuous Laplace noise, in floating point; never a report."""
         return add_laplace(self.domain.project(W), self.scale, rng)
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
-        """Return one exact payload a row of W."""
-        require_entropy(entropy)
-        # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W), self.dim)
-        # The noise is drawn from the entropy alone, before the input is clipped.
-        noise = _sampler(self.log2_scale).draw(W.size, entropy).reshape(W.shape)
-        with np.errstate(all="ignore"):
-            return pack(self.integers(W) + noise)
-
-    def integers(self, W: Vectors) -> NDArray[np.int64]:
-        """Return what the noise is added to: lattice points with Σ|n_i| <= bound, checked."""
-        return onto_lattice(W, self.domain, self.bound)
-
-    def read(self, payloads: list[bytes]) -> Vectors:
-        """Return the noisy lattice points, in the units of the input."""
-        return unpack(payloads, self.dim).astype(np.float64) * self.step
-
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return −‖v − clip(w)‖₁ / b, the log density up to a constant independent of w."""
         return -row_norms(V - self.domain.project(W), 1) / self.scale
 
-    def expected_squared_error(self) -> float:
-        """Return dim times the variance of the discrete Laplace law, in the input's units."""
-        inverse_scale = math.ldexp(1.0, -self.log2_scale)
-        return self.dim * self.step**2 / (2 * math.sinh(inverse_scale / 2) ** 2)
-
-    def worst_pair(self) -> tuple[Vectors, Vectors]:
-        """Return two opposite vertices of the ball."""
-        return opposite_poles(self.dim, self.radius)
-
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
         """Return −‖y − n‖₁ / t of the integers y on the wire."""
-        gap = np.abs(unpack(payloads, self.dim) - self.integers(W)).sum(axis=1)
-        loss: NDArray[np.float64] = gap / float(1 << self.log2_scale)
-        return -loss
+        return -row_norms(self.gaps(payloads, W), 1)
+
+    def expected_squared_error(self) -> float:
+        """Return dim times the variance of the discrete Laplace law, in the input's units."""
+        return self.dim * self.step**2 / (2 * math.sinh(0.5 / self.noise_steps) ** 2)

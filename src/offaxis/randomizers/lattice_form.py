@@ -1,0 +1,103 @@
+"""Noise on a lattice: what the additive randomizers share.
+
+The ball is laid on integers (lattice.py), integer noise that was drawn before the input was looked
+at is added, the sum is clamped to 24 bits (payload.py). What a subclass adds is the law of the
+noise and the argument that it keeps the promise for points at most twice the bound apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.privacy.guarantee import exact_epsilon
+from offaxis.randomizers.base import require_entropy
+from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
+from offaxis.randomizers.lattice import onto_lattice
+from offaxis.randomizers.payload import BYTES_PER_COORDINATE, pack, unpack
+from offaxis.sampling.entropy import Entropy
+from offaxis.vectors import Vectors, as_batch
+
+
+@dataclass(frozen=True)
+class LatticeForm:
+    """Additive noise on the lattice of a ball; see the subclasses for the parameters."""
+
+    dim: int
+    radius: float
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        """Read the parameters exactly."""
+        object.__setattr__(self, "dim", check_dim(self.dim))
+        object.__setattr__(self, "radius", check_radius(self.radius))
+        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+
+    @property
+    def bound(self) -> int:
+        """R: the radius of the encoded ball, in lattice steps."""
+        raise NotImplementedError
+
+    @property
+    def noise_steps(self) -> int:
+        """The scale of the noise, in lattice steps."""
+        raise NotImplementedError
+
+    @property
+    def domain(self) -> Ball:
+        """The ball whose points are encoded."""
+        raise NotImplementedError
+
+    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int32]:
+        """Draw the noise of ``count`` coordinates, exactly."""
+        raise NotImplementedError
+
+    @property
+    def step(self) -> float:
+        """g: the length of one lattice step."""
+        return self.radius / self.bound
+
+    @property
+    def scale(self) -> float:
+        """The scale of the noise in the units of the input."""
+        return self.step * self.noise_steps
+
+    @property
+    def unbiased(self) -> bool:
+        """True: the noise has mean zero (truncation to the lattice moves less than one step)."""
+        return True
+
+    @property
+    def payload_size(self) -> int:
+        """Three bytes a coordinate."""
+        return BYTES_PER_COORDINATE * self.dim
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        """Return one exact payload a row of W."""
+        require_entropy(entropy)
+        # A copy of the right width, checked: what is checked is what is released.
+        W, _ = as_batch(np.array(W), self.dim)
+        # The noise is drawn from the entropy alone, before the input is clipped.
+        noise = self.noise(W.size, entropy).reshape(W.shape)
+        with np.errstate(all="ignore"):
+            return pack(self.integers(W) + noise)
+
+    def integers(self, W: Vectors) -> NDArray[np.int64]:
+        """Return what the noise is added to: lattice points inside the bound, checked."""
+        return onto_lattice(W, self.domain, self.bound)
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return the noisy lattice points, in the units of the input."""
+        return unpack(payloads, self.dim).astype(np.float64) * self.step
+
+    def gaps(self, payloads: list[bytes], W: Vectors) -> Vectors:
+        """Return (y − n) in noise scales: the noise that each payload would stand for, given W."""
+        gap: Vectors = (unpack(payloads, self.dim) - self.integers(W)) / float(self.noise_steps)
+        return gap
+
+    def worst_pair(self) -> tuple[Vectors, Vectors]:
+        """Return two opposite poles of the ball."""
+        return opposite_poles(self.dim, self.radius)
