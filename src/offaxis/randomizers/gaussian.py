@@ -5,10 +5,10 @@ Contract: for every two inputs and every set S of reports,
 
 The exact form works on integers (lattice_form.py). The noise has the standard deviation s = 2**b in
 lattice steps, the ball of radius ρ is laid on the lattice of step ρ/R: the input is clipped and
-truncated toward zero to integers n with Σn_i² <= R² (checked in integers), and every coordinate gets
-independent noise round(s·Z). Because n is an integer, n + round(s·Z) = round(n + s·Z): the report is a function
-of the ideal Gaussian mechanism of sensitivity 2R and noise s, and inherits its (ε, δ). R is the
-largest bound whose δ, computed by outward rounding, stays within the promise.
+truncated toward zero to integers n with Σn_i² <= R² (checked in integers), and every coordinate
+gets independent noise round(s·Z). Because n is an integer, n + round(s·Z) = round(n + s·Z): the
+report is a function of the ideal Gaussian mechanism of sensitivity 2R and noise s, and inherits its
+(ε, δ). R is the largest bound whose δ, computed by outward rounding, stays within the promise.
 """
 
 from __future__ import annotations
