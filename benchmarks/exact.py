@@ -18,6 +18,7 @@ import opendp.prelude as dp
 from scipy import stats
 
 import offaxis
+from beside_opendp import DIM, compare
 from harness import best_seconds, publish
 from offaxis.data import load_cifar10_features
 from offaxis.evaluation import evaluate
@@ -158,45 +159,15 @@ def decoding_figures() -> Figures:
 
 
 def gaussian_figures() -> Figures:
-    """Time exact Gaussian reports against OpenDP's vector Gaussian and plain NumPy noise."""
-    dim, rows = 64, 20_000
-    gaussian = Gaussian(dim, 20.0, 5, 1e-5)
-    W = np.random.default_rng(0).standard_normal((rows, dim))
-    exact = W.size / best_seconds(lambda: gaussian.report(W, Entropy()))
-    rng = np.random.default_rng(0)
-    plain = W.size / best_seconds(lambda: W + rng.normal(scale=gaussian.scale, size=W.shape))
-    dp.enable_features("contrib")
-    x = np.random.default_rng(0).standard_normal(10_000)
-    space = (
-        dp.vector_domain(dp.atom_domain(T=float, nan=False), size=x.size),
+    """Time exact Gaussian reports."""
+    return compare(
+        "Gaussian",
+        Gaussian(DIM, 20.0, 5, 1e-5),
+        np.random.default_rng(0).normal,
+        dp.m.make_gaussian,
         dp.l2_distance(T=float),
+        (60, 60),
     )
-    opendp = {}
-    for k in (None, -60, -40, -20, -10, 0):
-        measurement = dp.m.make_gaussian(*space, scale=gaussian.scale, k=k)
-        opendp[k] = x.size / best_seconds(lambda m=measurement: m(x), 3)
-    fastest = max(opendp.values())
-    unit = "coordinates/s"
-    return [
-        {"what": "exact Gaussian reports", "value": exact, "unit": unit},
-        {"what": "plain NumPy Gaussian noise", "value": plain, "unit": unit},
-        {"what": "OpenDP vector Gaussian, default", "value": opendp[None], "unit": unit},
-        {"what": "OpenDP vector Gaussian, fastest k", "value": fastest, "unit": unit},
-        {
-            "what": "exact / OpenDP default",
-            "value": exact / opendp[None],
-            "unit": "x",
-            "target": ">= 60",
-            "met": exact >= 60 * opendp[None],
-        },
-        {
-            "what": "exact / OpenDP fastest",
-            "value": exact / fastest,
-            "unit": "x",
-            "target": ">= 60",
-            "met": exact >= 60 * fastest,
-        },
-    ]
 
 
 def utility_figures(share: float) -> Figures:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.sampling.bernoulli import Probability
+from offaxis.sampling.chunks import in_chunks
 from offaxis.sampling.enclosure import exp_minus, logistic_minus
 from offaxis.sampling.entropy import RandomBits
 
@@ -66,11 +67,7 @@ class DiscreteLaplace:
 
     def draw(self, count: int, bits: RandomBits) -> NDArray[np.int32]:
         """Draw ``count`` independent variables."""
-        out = np.empty(count, dtype=np.int32)
-        for start in range(0, count, _CHUNK):
-            stop = min(start + _CHUNK, count)
-            out[start:stop] = self._draw_chunk(stop - start, bits)
-        return out
+        return in_chunks(self._draw_chunk, count, _CHUNK, bits)
 
     def _draw_chunk(self, count: int, bits: RandomBits) -> NDArray[np.int32]:
         magnitude = self._magnitudes(count, bits)

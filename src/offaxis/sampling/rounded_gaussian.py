@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.sampling.chunks import in_chunks
 from offaxis.sampling.enclosure import digits, normal_tail
 from offaxis.sampling.entropy import RandomBits
 from offaxis.sampling.normal_table import DIGITS, edge, tail_digits
@@ -52,11 +53,7 @@ class RoundedGaussian:
 
     def draw(self, count: int, bits: RandomBits) -> NDArray[np.int32]:
         """Draw ``count`` independent variables."""
-        out = np.empty(count, dtype=np.int32)
-        for start in range(0, count, _CHUNK):
-            stop = min(start + _CHUNK, count)
-            out[start:stop] = self._draw_chunk(stop - start, bits)
-        return out
+        return in_chunks(self._draw_chunk, count, _CHUNK, bits)
 
     def _draw_chunk(self, count: int, bits: RandomBits) -> NDArray[np.int32]:
         words = bits.words(2 * count).view("<u4")
