@@ -10,8 +10,9 @@ them, |d| <= 1/128, by Taylor's formula
     Pr[|Z| >= a + d] = Pr[|Z| >= a] − 2 φ(a) Σ_{n <= 9} (−1)^n He_n(a) d^{n+1} / (n+1)!  + r.
 
 By Cramér's bound |He_n(x) φ(x)| < √(n!)/2 the remainder is below √(10!) |d|^11 / 11! < 2**-90, and
-in 128 binary digits rounding adds less than 2**-118 (docs/proofs.md): the value is certain to 2**-64
-with room to spare. Should it lie closer than that to a change of the 32nd digit, the series decides.
+in 128 binary digits rounding adds less than 2**-118 (docs/proofs.md): the value is certain to
+2**-64 with room to spare. Should it lie closer than that to a change of the 32nd digit, the series
+decides.
 """
 
 from __future__ import annotations
