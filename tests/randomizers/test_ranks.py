@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from offaxis.randomizers import make
 from offaxis.randomizers.directions import nearest
-from offaxis.randomizers.ranks import LOSS, MOST_NUMBERS, Ranks
+from offaxis.randomizers.ranks import LOSS, Ranks, most_pairs
 from tests.checks import ALPHA, mean_p_value
 
 GRID = [(5, 5, 1.0), (40, 12, 1.0), (286, 19, 5.0), (20, 1, 8.0)]
@@ -68,6 +68,6 @@ def test_half_the_directions_would_lose_more():
 
 def test_a_budget_too_large_for_the_directions_takes_what_fits_and_says_so():
     randomizer = make("privunit2", dim=64, radius=1.0, epsilon=25)
-    assert randomizer.directions // 2 * 64 <= MOST_NUMBERS
+    assert randomizer.directions == 2 * most_pairs(64)
     assert randomizer.near == 1
     assert 0.5 < randomizer.mean / randomizer.ideal_mean < 1 - LOSS

@@ -25,7 +25,7 @@ from offaxis.randomizers.base import CHOOSE, require_entropy
 from offaxis.randomizers.directions import NONCE_BYTES, Nonces, expand, nearest, products
 from offaxis.randomizers.domain import Ball, Sphere, check_dim, check_radius, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
-from offaxis.randomizers.ranks import MOST_NUMBERS, Ranks, choose
+from offaxis.randomizers.ranks import Ranks, choose, most_pairs
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response, place
 from offaxis.vectors import Vectors, as_batch
@@ -84,9 +84,10 @@ class RankForm:
             object.__setattr__(self, "directions", 2 * ranks.pairs)
             object.__setattr__(self, "near", ranks.near)
         pairs = self.directions // 2
-        if self.directions % 2 or not 1 <= pairs <= max(1, MOST_NUMBERS // self.dim):
+        most = most_pairs(self.dim)
+        if self.directions % 2 or not 1 <= pairs <= most:
             raise InvalidInput(
-                f"directions must be even and at most {MOST_NUMBERS} coordinates in pairs, "
+                f"directions must be even and at most {2 * most} at dimension {self.dim}, "
                 f"got directions={self.directions}"
             )
         if not 1 <= self.near <= pairs:

@@ -24,13 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
+from offaxis.randomizers.directions import blocks_per_pair
 from offaxis.vectors import Vectors
 
 LOSS: Final = 0.005
 """Share of the ideal correlation with the input that the finite number of directions may cost."""
 
-MOST_NUMBERS: Final = 1 << 26
-"""Coordinates a report may expand: about half a second. It limits ε to about 16 at dimension 64."""
+MOST_BLOCKS: Final = 1 << 22
+"""Blocks of eight coordinates a report may expand, which takes about a quarter of a second. At
+dimension 64 this is enough for budgets up to about 15."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -108,16 +110,21 @@ class Ranks:
         return rng.beta(rank + 1, n - rank), towards
 
 
+def most_pairs(dim: int) -> int:
+    """Return how many pairs of directions a report may have."""
+    return max(1, MOST_BLOCKS // blocks_per_pair(dim))
+
+
 def choose(
     dim: int, epsilon: float, cap_mass: float, mean: Callable[[Ranks], float], ideal: float
 ) -> Ranks:
     """Return the smallest ranks whose mean component reaches (1 − LOSS) of the ideal one.
 
     The share of near directions is that of the ideal cap. When even one near direction would take
-    more than ``MOST_NUMBERS`` coordinates, as many directions as fit are taken; the loss is then
+    more than ``MOST_BLOCKS`` blocks, as many directions as fit are taken; the loss is then
     larger, and what the randomizer declares about itself says so.
     """
-    most = max(1, MOST_NUMBERS // dim)
+    most = most_pairs(dim)
 
     def ranks(near: int) -> Ranks:
         pairs = min(max(near, round(near / (2 * cap_mass))), most)
