@@ -1,21 +1,21 @@
 """Release files: safetensors with a JSON manifest, identified by their content's hash.
 
-Specified in docs/release-format.md. Reading is strict and trusts nothing: sizes are bounded before
-anything is allocated, every field and every number is checked, the hash must fit, and the guarantee
-is computed again from the parameters and compared with the claim.
+Specified in docs/release-format.md. Reading is strict and trusts nothing: every size, field and
+number is checked, the hash must fit, and the guarantee is computed again from the parameters and
+compared with the claim.
 """
 
 from __future__ import annotations
 
 import hashlib
-import struct
+import io
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
-import safetensors
 from safetensors.numpy import save as serialize
 
+from offaxis.container import Tensors, read_header, read_metadata, read_tensors
 from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
 from offaxis.encoding import AffineEncoder, Encoder, ShiftEncoder
 from offaxis.errors import InvalidInput, InvalidRelease
@@ -33,19 +33,15 @@ from offaxis.manifest import (
     PublicPart,
     RandomizerPart,
     parse,
-    parse_json,
 )
 from offaxis.privacy.guarantee import RELATION, Guarantee
 from offaxis.provenance import Provenance
 from offaxis.randomizers import parameters, rebuild
-from offaxis.randomizers.domain import LARGEST_DIM
 from offaxis.release import Release
+from offaxis.strict_json import shown
 from offaxis.vectors import Vectors
 
 METADATA_KEY: Final = "offaxis"
-LARGEST_FILE: Final = 1 << 30
-LARGEST_HEADER: Final = 1 << 20
-Tensors = dict[str, Vectors]
 
 
 def _tensors(release: Release) -> Tensors:
@@ -101,12 +97,13 @@ def manifest_of(release: Release) -> Manifest:
 def _hash(manifest: str, tensors: Tensors) -> str:
     """Hash the canonical manifest and every tensor, each preceded by its length."""
     digest = hashlib.sha256(b"offaxis-release-1\n")
-    for name, blob in [
-        ("manifest", manifest.encode()),
-        *((f"{n}:{tensors[n].shape}", tensors[n].tobytes()) for n in sorted(tensors)),
-    ]:
-        digest.update(f"{name}:{len(blob)}\n".encode())
-        digest.update(blob)
+    text = manifest.encode()
+    digest.update(b"manifest:%d\n" % len(text) + text)
+    for name in sorted(tensors):
+        # Fed as it lies in memory: a release may be a gigabyte.
+        flat = tensors[name].reshape(-1)
+        digest.update(f"{name}:{tensors[name].shape}:{flat.nbytes}\n".encode())
+        digest.update(flat.data)
     return digest.hexdigest()
 
 
@@ -130,15 +127,12 @@ def write(release: Release, path: str | Path) -> None:
 
 
 def read(path: str | Path, *, expect: str | None = None) -> Release:
-    """Read a release file."""
+    """Read a release from an untrusted file; errors as in :func:`from_bytes`."""
     try:
         with Path(path).open("rb") as file:
-            blob = file.read(LARGEST_FILE + 1)
+            return _load(file, expect)
     except OSError as error:
         raise InvalidRelease(f"cannot read {path}: {error.strerror or error}") from error
-    if len(blob) > LARGEST_FILE:
-        raise InvalidRelease(f"{path} is larger than a release may be ({LARGEST_FILE} bytes)")
-    return from_bytes(blob, expect=expect)
 
 
 def from_bytes(blob: bytes, *, expect: str | None = None) -> Release:
@@ -150,9 +144,18 @@ def from_bytes(blob: bytes, *, expect: str | None = None) -> Release:
         If anything at all is not as a writer of this version makes it, or if the guarantee that
         follows from the parameters is not the one the manifest claims.
     """
-    text, claimed_hash = _metadata(blob)
+    if not isinstance(blob, bytes | bytearray | memoryview):
+        raise InvalidRelease(f"a release is read from bytes, got {type(blob).__name__}")
+    return _load(io.BytesIO(blob), expect)
+
+
+def _load(stream: BinaryIO, expect: str | None) -> Release:
+    header = read_header(stream)
+    claimed_hash, newline, text = read_metadata(header, METADATA_KEY).partition("\n")
+    if not newline:
+        raise InvalidRelease("this is not an offaxis release: its manifest is incomplete")
     manifest = parse(text)
-    tensors = _read_tensors(blob)
+    tensors = read_tensors(stream, header)
     found = _hash(text, tensors)
     if found != claimed_hash:
         raise InvalidRelease("the release was altered or damaged: its hash does not fit it")
@@ -165,44 +168,10 @@ def from_bytes(blob: bytes, *, expect: str | None = None) -> Release:
     if _claim(release.guarantee) != manifest.guarantee:
         claim = manifest.guarantee
         raise InvalidRelease(
-            f"the manifest promises ε={claim.epsilon}, δ={claim.delta} under {claim.relation!r}, "
-            f"but its parameters give {release.guarantee}"
+            f"the manifest promises ε={claim.epsilon}, δ={claim.delta} under "
+            f"{shown(claim.relation)}, but its parameters give {release.guarantee}"
         )
     return release
-
-
-def _metadata(blob: bytes) -> tuple[str, str]:
-    if len(blob) < 8:
-        raise InvalidRelease("the file is too short to be a release")
-    (size,) = struct.unpack_from("<Q", blob)
-    if size > min(LARGEST_HEADER, len(blob) - 8):
-        raise InvalidRelease("the file is truncated or not a release: its header does not fit")
-    try:
-        metadata = parse_json(blob[8 : 8 + size]).get("__metadata__")
-    except (ValueError, AttributeError, RecursionError):
-        raise InvalidRelease("the file is not a release: its header is not JSON") from None
-    if not isinstance(metadata, dict) or set(metadata) != {METADATA_KEY}:
-        raise InvalidRelease("this is not an offaxis release: it has no manifest")
-    claimed_hash, newline, manifest = str(metadata[METADATA_KEY]).partition("\n")
-    if not newline:
-        raise InvalidRelease("this is not an offaxis release: its manifest is incomplete")
-    return manifest, claimed_hash
-
-
-def _read_tensors(blob: bytes) -> Tensors:
-    try:
-        entries = safetensors.deserialize(blob)
-    except safetensors.SafetensorError as error:
-        raise InvalidRelease(f"the file is truncated or damaged: {error}") from None
-    tensors: Tensors = {}
-    for name, entry in entries:
-        if entry["dtype"] != "F64":
-            raise InvalidRelease(f"tensor {name!r} has type {entry['dtype']}, not F64")
-        shape = entry["shape"]
-        if len(shape) > 2 or any(side > LARGEST_DIM for side in shape):
-            raise InvalidRelease(f"tensor {name!r} has a shape no release has")
-        tensors[name] = np.frombuffer(entry["data"], dtype="<f8").reshape(shape)
-    return tensors
 
 
 def _take(tensors: Tensors, prefix: str, *names: str) -> list[Vectors]:
@@ -217,7 +186,7 @@ def _encoder(part: MapPart, tensors: Tensors) -> Encoder:
         return AffineEncoder(*_take(tensors, "encoder", "matrix", "centre"))
     if part.kind == ShiftEncoder.kind:
         return ShiftEncoder(*_take(tensors, "encoder", "centre"))
-    raise InvalidRelease(f"unknown encoder {part.kind!r}")
+    raise InvalidRelease(f"unknown encoder {shown(part.kind)}")
 
 
 def _decoder(part: MapPart, tensors: Tensors, prefix: str) -> Decoder:
@@ -225,21 +194,21 @@ def _decoder(part: MapPart, tensors: Tensors, prefix: str) -> Decoder:
         return LinearDecoder(*_take(tensors, prefix, "matrix", "offset"))
     if part.kind == ShiftDecoder.kind:
         return ShiftDecoder(*_take(tensors, prefix, "offset"))
-    raise InvalidRelease(f"unknown decoder {part.kind!r}")
+    raise InvalidRelease(f"unknown decoder {shown(part.kind)}")
 
 
 def _build(manifest: Manifest, tensors: Tensors) -> Release:
-    left = dict(tensors)
-    encoder = _encoder(manifest.encoder, left)
-    decoder = _decoder(manifest.decoder, left, "decoder")
+    """Build the release; every tensor is let go as soon as a map holds its own copy."""
+    encoder = _encoder(manifest.encoder, tensors)
+    decoder = _decoder(manifest.decoder, tensors, "decoder")
     mean = manifest.mean_decoder
-    mean_decoder = _decoder(mean, left, "mean_decoder") if mean else None
+    mean_decoder = _decoder(mean, tensors, "mean_decoder") if mean else None
     pairs = ((manifest.encoder, encoder), (manifest.decoder, decoder), (mean, mean_decoder))
     for part, built in pairs:
         if part is not None and built is not None and _map_part(built) != part:
             raise InvalidRelease(f"a {part.kind} map has other sizes than the manifest says")
-    if left:
-        raise InvalidRelease(f"the file holds unknown tensors: {sorted(left)}")
+    if tensors:
+        raise InvalidRelease(f"the file holds unknown tensors: {shown(sorted(tensors))}")
     values: dict[str, Any] = dict(manifest.randomizer.parameters)
     origin = manifest.provenance
     return Release(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offaxis.errors import InvalidRelease
 from offaxis.provenance import LONGEST_STATEMENT
 from offaxis.randomizers.domain import LARGEST_DIM
+from offaxis.strict_json import canonical_json, parse_json, shown
 
 FORMAT: Final = "offaxis-release"
 VERSION: Final = 1
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
+Rational = Annotated[str, Field(pattern=r"^[0-9]+(/[0-9]+)?$", max_length=200)]
+Natural = Annotated[int, Field(ge=0)]
 Dim = Annotated[int, Field(ge=1, le=LARGEST_DIM)]
 
 
@@ -32,17 +34,20 @@ class MapPart(_Strict):
 
 
 class RandomizerPart(_Strict):
-    """A randomizer: everything that decides its guarantee."""
+    """A randomizer: everything that decides its guarantee.
+
+    No parameter is negative: a randomizer may read that as "choose for me", which a file has done.
+    """
 
     kind: Word
-    parameters: dict[Word, int | float | Word]
+    parameters: dict[Word, Natural | float | Word]
 
 
 class GuaranteePart(_Strict):
     """What the file claims; the loader believes only what it recomputes."""
 
-    epsilon: Word
-    delta: Word
+    epsilon: Rational
+    delta: Rational
     unit: Literal["item", "user"]
     relation: Word
 
@@ -89,45 +94,24 @@ class Manifest(_Strict):
         return canonical_json(self.model_dump())
 
 
-def canonical_json(value: Any) -> str:
-    """Write JSON in the one form that is hashed: sorted keys, no spaces, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key stands twice")
-    return result
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Read JSON, refusing duplicate keys and what only Python would accept."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not a number")
-
-    return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=refuse)
-
-
 def parse(text: str) -> Manifest:
     """Read a manifest from an untrusted text."""
     try:
         raw = parse_json(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidRelease(f"the manifest is not valid JSON: {error}") from None
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise InvalidRelease("this is not an offaxis release")
     if raw.get("version") != VERSION:
         raise InvalidRelease(
-            f"the release has format version {raw.get('version')!r}; this offaxis reads version "
-            f"{VERSION}: upgrade offaxis, or publish the release again"
+            f"the release has format version {shown(raw.get('version'))}; this offaxis reads "
+            f"version {VERSION}: upgrade offaxis, or publish the release again"
         )
     try:
         manifest = Manifest.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = shown(".".join(str(part) for part in first["loc"]))
         raise InvalidRelease(f"the manifest is wrong at {place}: {first['msg']}") from None
     if manifest.canonical() != text:
         raise InvalidRelease("the manifest is not in canonical form")
