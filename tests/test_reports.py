@@ -5,8 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offaxis import reports as wire
 from offaxis.errors import InvalidReport
-from offaxis.reports import HEADER_SIZE, header, read_reports, write_reports
+from offaxis.reports import (
+    HEADER_SIZE,
+    count_reports,
+    header,
+    read_reports,
+    unframe,
+    write_reports,
+)
+from tests.limits import bounded
 
 
 def test_the_header_is_as_documented(release):
@@ -79,14 +88,57 @@ def test_simulated_vectors_are_not_reports(release):
         release.decode(simulated)
 
 
-def test_a_file_of_reports_comes_back(release, tmp_path):
+def test_what_cannot_be_walked_through_is_no_list_of_reports(release):
+    for thing in (None, 5, object()):
+        with pytest.raises(InvalidReport, match="list of bytes"):
+            release.observe(thing)
+
+
+def test_a_bad_report_is_named_by_its_place_in_a_larger_whole(release):
+    report = release.privatize(np.zeros(6))
+    with pytest.raises(InvalidReport, match="report 12 has 29 bytes"):
+        unframe([report, report, report[:-1]], 1, release.hash, 18, first=10)
+
+
+def test_a_file_of_reports_comes_back(release, tmp_path, monkeypatch):
     reports = release.privatize(np.ones((5, 6)))
-    write_reports(tmp_path / "x.reports", reports)
-    assert read_reports(tmp_path / "x.reports", release.report_size) == reports
+    path = tmp_path / "x.reports"
+    write_reports(path, reports)
+    assert count_reports(path, release.report_size) == 5
+    for piece in (1, 60, 1 << 20):
+        monkeypatch.setattr(wire, "_PIECE", piece)
+        assert list(read_reports(path, release.report_size)) == reports
 
 
 @pytest.mark.parametrize("size", [0, 29, 61])
-def test_a_cut_file_of_reports_is_refused(release, tmp_path, size):
+def test_a_cut_file_of_reports_is_refused_before_it_is_read(release, tmp_path, size):
     (tmp_path / "x.reports").write_bytes(bytes(size))
     with pytest.raises(InvalidReport, match="no whole number"):
         read_reports(tmp_path / "x.reports", release.report_size)
+
+
+def test_a_file_of_reports_that_cannot_be_read_is_refused(release, tmp_path):
+    with pytest.raises(InvalidReport, match="cannot read"):
+        read_reports(tmp_path / "missing.reports", release.report_size)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InvalidReport, match=r"cannot read|no whole number"):
+        list(read_reports(tmp_path / "folder", release.report_size))
+
+
+def test_a_file_of_reports_that_shrinks_meanwhile_is_refused(release, tmp_path):
+    path = tmp_path / "x.reports"
+    write_reports(path, release.privatize(np.ones((5, 6))))
+    reports = read_reports(path, release.report_size)
+    path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(InvalidReport, match="shorter"):
+        list(reports)
+
+
+def test_a_huge_file_of_reports_is_walked_through_in_little_memory(release, tmp_path):
+    path = tmp_path / "huge.reports"
+    with path.open("wb") as file:
+        file.truncate(release.report_size * 10**8)
+    with bounded(mebibytes=4):
+        reports = read_reports(path, release.report_size)
+        for _ in range(100_000):
+            assert next(reports) == bytes(release.report_size)

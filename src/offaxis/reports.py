@@ -12,7 +12,7 @@ A report is a 12-byte header and a payload whose size is constant for a release:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from offaxis.files import replacing
 MAGIC: Final = b"OX"
 VERSION: Final = 1
 HEADER_SIZE: Final = 12
+_PIECE: Final = 1 << 20
 
 
 def header(wire_id: int, release_hash: str) -> bytes:
@@ -36,13 +37,35 @@ def frame(payloads: list[bytes], wire_id: int, release_hash: str) -> list[bytes]
 
 
 def unframe(
-    reports: Iterable[bytes], wire_id: int, release_hash: str, payload_size: int
+    reports: Iterable[bytes],
+    wire_id: int,
+    release_hash: str,
+    payload_size: int,
+    *,
+    first: int = 0,
 ) -> list[bytes]:
-    """Check every report strictly and return the payloads."""
+    """Check every report strictly and return the payloads.
+
+    Parameters
+    ----------
+    reports : iterable of bytes
+        Untrusted. An error that the iterable itself raises passes through.
+    wire_id, release_hash, payload_size
+        What the reports of the release have in common.
+    first : int
+        The place of the first report in a larger whole, for messages.
+
+    Raises
+    ------
+    InvalidReport
+        If there is no report, or one that is not exactly as the release's clients write it.
+    """
+    if not isinstance(reports, Iterable):
+        raise InvalidReport(f"reports must be a list of bytes, got {type(reports).__name__}")
     expected = header(wire_id, release_hash)
     size = HEADER_SIZE + payload_size
     payloads = []
-    for index, report in enumerate(reports):
+    for index, report in enumerate(reports, first):
         if not isinstance(report, bytes):
             raise InvalidReport(
                 f"report {index} is a {type(report).__name__}, not bytes; simulated arrays are "
@@ -77,12 +100,52 @@ def write_reports(path: str | Path, reports: Iterable[bytes]) -> None:
         file.writelines(reports)
 
 
-def read_reports(path: str | Path, report_size: int) -> list[bytes]:
-    """Read a file of reports of constant size."""
-    blob = Path(path).read_bytes()
-    if not blob or len(blob) % report_size:
+def count_reports(path: str | Path, report_size: int) -> int:
+    """Return how many reports a file holds, by its size alone.
+
+    Raises
+    ------
+    InvalidReport
+        If the file cannot be read, is empty, or holds no whole number of reports.
+    """
+    try:
+        size = Path(path).stat().st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not size or size % report_size:
         raise InvalidReport(
-            f"{path} holds {len(blob)} bytes, which is no whole number of {report_size}-byte "
+            f"{path} holds {size} bytes, which is no whole number of {report_size}-byte "
             f"reports; is it a file of reports of this release?"
         )
-    return [blob[i : i + report_size] for i in range(0, len(blob), report_size)]
+    return size // report_size
+
+
+def read_reports(path: str | Path, report_size: int) -> Iterator[bytes]:
+    """Read a file of reports of constant size, one by one, in memory that does not grow with it.
+
+    What is in the reports is checked by whoever decodes them.
+
+    Raises
+    ------
+    InvalidReport
+        As :func:`count_reports`, at once; or on the way, if the file becomes shorter meanwhile.
+    """
+    return _read(path, report_size, count_reports(path, report_size))
+
+
+def _read(path: str | Path, size: int, count: int) -> Iterator[bytes]:
+    rows = max(1, _PIECE // size)
+    try:
+        with Path(path).open("rb") as file:
+            for start in range(0, count, rows):
+                wanted = size * min(rows, count - start)
+                piece = file.read(wanted)
+                if len(piece) < wanted:
+                    raise InvalidReport(f"{path} became shorter while it was read")
+                yield from (piece[i : i + size] for i in range(0, len(piece), size))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str | Path, error: OSError) -> InvalidReport:
+    return InvalidReport(f"cannot read {path}: {error.strerror or error}")

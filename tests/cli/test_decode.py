@@ -59,6 +59,24 @@ def test_a_bad_report_is_named_by_its_place_in_the_file(
     assert not Path("a.npy").exists()
 
 
+def test_wide_reports_are_decoded_in_parts_of_fewer_rows(
+    run: Run, reports: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_NUMBERS", 2 * DIM)
+    run(*COMMAND, "a.npy")
+    np.testing.assert_allclose(np.load("a.npy"), offaxis.load("laplace.release").decode(reports))
+
+
+def test_more_vectors_than_fit_into_memory_are_refused(
+    run: Run, reports: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def empty(*shape: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", empty)
+    assert_fails(run(*COMMAND, "a.npy"), 3, "7 vectors of dimension 5 do not fit into memory")
+
+
 @pytest.mark.parametrize("blob", [b"", b"OX", b"OX" * 100])
 def test_files_that_are_no_reports(run: Run, reports: list[bytes], blob: bytes) -> None:
     Path("my.reports").write_bytes(blob)

@@ -21,7 +21,7 @@ def test_reports_decode_to_the_vectors_they_came_from(desk: Path, run: Run) -> N
     result = run(*COMMAND, "same.npy")
     assert result.exit_code == 0, result.output
     release = offaxis.load("laplace.release")
-    reports = read_reports("my.reports", release.report_size)
+    reports = list(read_reports("my.reports", release.report_size))
     assert len(reports) == 20_000
     assert len(set(reports)) == 20_000  # fresh randomness for every one
     expected = release.decoder.decode(
@@ -116,7 +116,7 @@ def test_every_randomizer_makes_reports(desk: Path, run: Run, name: str) -> None
     result = run("privatize", file, "--vectors", "private.npy", "--out", "my.reports", "--json")
     release = offaxis.load(file)
     assert json.loads(result.stdout)["reports"] == 7
-    reports = read_reports("my.reports", release.report_size)
+    reports = list(read_reports("my.reports", release.report_size))
     assert release.decode(reports).shape == (7, DIM)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from offaxis.vectors import Vectors
 
 _ROWS = 4096
+_NUMBERS = 1 << 24
+"""Reports are decoded in parts of at most so many rows and about so many numbers."""
 
 
 def decode(
@@ -36,52 +40,75 @@ def decode(
     from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
     from offaxis.errors import InvalidReport
-    from offaxis.reports import read_reports
+    from offaxis.reports import count_reports
 
     check_output(out, release, reports)
     check_format(out)
     loaded = load_release(release, expect)
     if not reports.is_file():
         raise InvalidReport(f"there is no file of reports {reports}")
-    received = read_reports(reports, loaded.report_size)
-    try:
-        decoded = (_mean if mean else _each)(loaded, received)
-    except InvalidReport:
-        # Reports are decoded part by part; reading all at once names the bad one's true place.
-        loaded.observe(received)
-        raise
+    count = count_reports(reports, loaded.report_size)
+    decoded = (_mean if mean else _each)(loaded, reports, count)
     write_array(out, decoded)
     if as_json:
-        facts = {"out": str(out), "release": loaded.hash, "reports": len(received)}
+        facts = {"out": str(out), "release": loaded.hash, "reports": count}
         print_json(facts | {"mean": mean, "shape": list(decoded.shape)})
         return
     what = "their mean" if mean else "the decoded vectors"
-    typer.echo(f"read {counted(len(received), 'report')}, wrote {what} to {out}")
+    typer.echo(f"read {counted(count, 'report')}, wrote {what} to {out}")
 
 
-def _each(release: Release, reports: list[bytes]) -> Vectors:
+def _each(release: Release, path: Path, count: int) -> Vectors:
     import numpy as np
 
-    from offaxis.cli.progress import counting
+    from offaxis.errors import InvalidInput
 
-    decoded = np.empty((len(reports), release.decoder.output_dim))
-    with counting("decoding", len(reports)) as advance:
-        for start in range(0, len(reports), _ROWS):
-            part = release.decode(reports[start : start + _ROWS])
-            decoded[start : start + len(part)] = part
-            advance(len(part))
+    dim = release.decoder.output_dim
+    try:
+        decoded = np.empty((count, dim))
+    except (MemoryError, ValueError):
+        raise InvalidInput(
+            f"{counted(count, 'vector')} of dimension {dim} do not fit into memory: decode the "
+            f"file in parts, or its mean with --mean"
+        ) from None
+    for start, part in _parts(release, path, count, release.decode):
+        decoded[start : start + len(part)] = part
     return decoded
 
 
-def _mean(release: Release, reports: list[bytes]) -> Vectors:
+def _mean(release: Release, path: Path, count: int) -> Vectors:
     import numpy as np
 
-    from offaxis.cli.progress import counting
+    def share(reports: list[bytes]) -> Vectors:
+        return release.decode_mean(reports) * (len(reports) / count)
 
     total = np.zeros(release.decoder.output_dim)
-    with counting("decoding", len(reports)) as advance:
-        for start in range(0, len(reports), _ROWS):
-            part = reports[start : start + _ROWS]
-            total += release.decode_mean(part) * (len(part) / len(reports))
-            advance(len(part))
+    for _, part in _parts(release, path, count, share):
+        total += part
     return total
+
+
+def _parts(
+    release: Release, path: Path, count: int, decode: Callable[[list[bytes]], Vectors]
+) -> Iterator[tuple[int, Vectors]]:
+    """Decode a file part by part; yield the place of every part's first report, and the result."""
+    from offaxis.cli.progress import counting
+    from offaxis.errors import InvalidReport
+    from offaxis.reports import read_reports, unframe
+
+    reports = read_reports(path, release.report_size)
+    widest = max(release.decoder.input_dim, release.decoder.output_dim)
+    rows = min(_ROWS, max(1, _NUMBERS // widest))
+    with counting("decoding", count) as advance:
+        for start in range(0, count, rows):
+            part = list(islice(reports, rows))
+            try:
+                result = decode(part)
+            except InvalidReport:
+                # Once more, to name the bad report by its place in the file.
+                randomizer = release.randomizer
+                size = randomizer.payload_size
+                unframe(part, randomizer.wire_id, release.hash, size, first=start)
+                raise
+            yield start, result
+            advance(len(part))
