@@ -1,14 +1,14 @@
 # Two commands do everything on a bare machine with Python 3.11+ and make:
 #   make demo    own environment, the main result on bundled data, a table and an HTML report
 #   make test    linters, types and all tests
-# Others: make lint, make bench, make clean
+# Others: make lint, make bench, make fuzz (a million hostile inputs), make clean
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench fuzz clean
 
 demo: $(VENV)/demo-ready
 	$(BIN)/offaxis demo --out offaxis-demo.html
@@ -26,6 +26,10 @@ bench: $(VENV)/test-ready
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/published_setting.py
 
+fuzz: $(VENV)/test-ready
+	$(PIP) --editable '.[fuzz]'
+	$(BIN)/python -m benchmarks.fuzz
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "offaxis needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -42,4 +46,4 @@ $(VENV)/test-ready: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis offaxis-demo.html
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-findings offaxis-demo.html

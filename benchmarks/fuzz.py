@@ -1,0 +1,213 @@
+"""A million hostile inputs to everything that reads untrusted bytes, guided by coverage.
+
+    python -m benchmarks.fuzz [--executions 1000000] [--seed 1] [--findings FOLDER]
+    python -m benchmarks.fuzz --replay TARGET FILE
+
+Needs the extra ``fuzz``. The seeds are made on the fly. An input fails if it raises anything but a
+declared error, breaks a promise that tests/fuzz/oracle.py states, takes more than two seconds of
+processor time, or asks for more than 256 MiB; it is then kept in the folder of findings for replay,
+and the run ends with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any, NoReturn
+
+FRESH = 0.5
+"""How often an input descends from a valid one directly, not from what coverage has kept."""
+
+SHARES = {
+    "release": 0.4,
+    "release file": 0.05,
+    "number": 0.15,
+    "report": 0.15,
+    "payload": 0.15,
+    "report file": 0.1,
+}
+"""What part of the executions every target gets; releases cost the most."""
+
+SECONDS = 2.0
+ROOM = 256 << 20
+"""Address space an input may ask for beyond what the process holds when fuzzing begins."""
+
+
+class TooSlow(BaseException):
+    """An input took longer than it may; no ``except Exception`` on the way can swallow it."""
+
+
+def _too_slow(signum: int, frame: Any) -> NoReturn:
+    raise TooSlow(f"more than {SECONDS} seconds")
+
+
+class Watch:
+    """Runs a target on one input after the other and keeps the account."""
+
+    def __init__(
+        self, name: str, target: Callable[[bytes], str], executions: int, findings: Path
+    ) -> None:
+        self._name, self._target, self._findings = name, target, findings
+        self._left = executions
+        self._outcomes: Counter[str] = Counter()
+        self._undeclared: Counter[str] = Counter()
+        self._slowest = 0.0
+        signal.signal(signal.SIGVTALRM, _too_slow)
+
+    def __call__(self, blob: bytes) -> None:
+        """Run one input; end the process after the last one."""
+        start = time.process_time()
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        try:
+            self._outcomes[self._target(blob)] += 1
+        except (Exception, TooSlow) as error:
+            self._keep(blob, error)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        self._slowest = max(self._slowest, time.process_time() - start)
+        self._left -= 1
+        if not self._left:
+            print("ACCOUNT " + json.dumps(self._account()), flush=True)
+            # The fuzzing engine has no other way to stop that keeps the account.
+            os._exit(0)
+
+    def _keep(self, blob: bytes, error: BaseException) -> None:
+        """Keep the first input of every kind of failure, by what was raised where."""
+        frames = traceback.extract_tb(error.__traceback__)[::-1]
+        where = next((f for f in frames if "offaxis" in Path(f.filename).parts), frames[0])
+        kind = f"{type(error).__name__} in {Path(where.filename).name}:{where.name}"
+        self._undeclared[kind] += 1
+        if self._undeclared[kind] == 1:
+            place = self._findings / f"{self._name}-{hashlib.sha256(blob).hexdigest()[:12]}"
+            place.write_bytes(blob)
+            place.with_suffix(".txt").write_text("".join(traceback.format_exception(error)))
+
+    def _account(self) -> dict[str, Any]:
+        return {
+            "outcomes": self._outcomes,
+            "undeclared": self._undeclared,
+            "slowest": self._slowest,
+            "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+
+
+def fuzz(name: str, executions: int, seed: int, findings: Path) -> NoReturn:
+    """Fuzz one target in this process."""
+    import atheris
+
+    with atheris.instrument_imports(include=["offaxis"], exclude=["offaxis.sampling"]):
+        import offaxis.artifact  # noqa: F401
+    from benchmarks.fuzz_targets import targets
+    from tests.fuzz import mutation
+
+    def mutate(blob: bytes, most: int, choice: int) -> bytes:
+        rng = Random(choice)
+        if rng.random() < FRESH:
+            return fresh(rng)[:most]
+        if name.startswith("release") and rng.random() < 0.8:
+            return mutation.mutant(blob, rng)[:most]
+        return bytes(atheris.Mutate(blob, most))
+
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Path(folder) / "corpus"
+        corpus.mkdir()
+        target, fresh, first = targets(Path(folder))[name]
+        for index, blob in enumerate(first):
+            target(blob)  # what is made once and kept does not count as memory of an input
+            (corpus / f"{index:04d}").write_bytes(blob)
+        size = int(re.search(r"VmSize:\s*(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+        resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
+        # The engine's own limits stay far behind: they end the run instead of keeping an account.
+        limits = ["-max_len=2000000", "-timeout=120", "-rss_limit_mb=0"]
+        options = [f"-seed={seed}", f"-artifact_prefix={findings}/{name}-", *limits]
+        options += ["-len_control=0", "-reduce_inputs=0"]
+        watch = Watch(name, target, executions, findings)
+        atheris.Setup([sys.argv[0], *options, str(corpus)], watch, custom_mutator=mutate)
+        atheris.Fuzz()
+    raise AssertionError("the engine stopped before the last execution")
+
+
+def run(name: str, executions: int, seed: int, findings: Path) -> dict[str, Any]:
+    """Fuzz one target in a process of its own and return its account."""
+    command = [sys.executable, "-m", "benchmarks.fuzz", "--findings", str(findings)]
+    command += ["--target", name, "--executions", str(executions), "--seed", str(seed)]
+    # The process ends in the middle of things, so somebody else must clear up after it.
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = os.environ | {"TMPDIR": scratch}
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace"
+        )
+    account = re.search(r"^ACCOUNT (.*)$", done.stdout, re.MULTILINE)
+    if not account:
+        raise SystemExit(f"{name}: the process died\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    edges = re.findall(r"cov: (\d+)", done.stderr)
+    return {"target": name, "edges": int(edges[-1]) if edges else 0, **json.loads(account[1])}
+
+
+def show(accounts: list[dict[str, Any]]) -> bool:
+    """Print the table; return whether anything undeclared happened."""
+    line = "{:<13} {:>10} {:>7} {:>9} {:>15} {:>14} {:>11} {:>10} {:>9}"
+    names = ("target", "executions", "edges", "accepted", "InvalidRelease", "InvalidReport")
+    print(line.format(*names, "undeclared", "slowest", "peak"))
+    total: Counter[str] = Counter()
+    for a in accounts:
+        failed = sum(a["undeclared"].values())
+        count = sum(a["outcomes"].values()) + failed
+        total.update(a["outcomes"] | {"count": count, "failed": failed})
+        shown = [f"{a['outcomes'].get(n, 0):,}" for n in ("accepted", *names[4:])]
+        limits = (f"{a['slowest'] * 1e3:,.0f} ms", f"{a['peak']:,.0f} MiB")
+        print(line.format(a["target"], f"{count:,}", a["edges"], *shown, f"{failed:,}", *limits))
+        for kind, times in a["undeclared"].items():
+            print(f"    {times:,} × {kind}")
+    shown = [f"{total[n]:,}" for n in ("accepted", *names[4:], "failed")]
+    print(line.format("all", f"{total['count']:,}", "", *shown, "", ""))
+    return total["failed"] > 0
+
+
+def main() -> None:
+    """Fuzz everything, or one target, or replay one input."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--executions", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"))
+    parser.add_argument("--target", choices=SHARES, help="this one only, in this process")
+    parser.add_argument("--replay", nargs=2, metavar=("TARGET", "FILE"))
+    asked = parser.parse_args()
+    if asked.replay:
+        from benchmarks.fuzz_targets import targets
+
+        with tempfile.TemporaryDirectory() as folder:
+            target, *_ = targets(Path(folder))[asked.replay[0]]
+            print(target(Path(asked.replay[1]).read_bytes()))
+        return
+    asked.findings.mkdir(exist_ok=True)
+    if asked.target:
+        fuzz(asked.target, asked.executions, asked.seed, asked.findings)
+    start = time.perf_counter()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [
+            pool.submit(run, name, round(share * asked.executions), asked.seed, asked.findings)
+            for name, share in SHARES.items()
+        ]
+        failed = show([job.result() for job in jobs])
+    print(f"{time.perf_counter() - start:,.0f} s on {os.cpu_count()} cores")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

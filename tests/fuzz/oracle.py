@@ -1,0 +1,122 @@
+"""What must hold of every input, however hostile: a declared error, or a result that is sound."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import safetensors
+
+import offaxis
+from offaxis.artifact import from_bytes, read, to_bytes
+from offaxis.errors import BiasedDecoder, InvalidRelease, InvalidReport
+from offaxis.reports import header, read_reports
+
+ACCEPTED = "accepted"
+_LONGEST_MESSAGE = 1000
+
+
+def _refused(error: Exception) -> str:
+    """Return the error's name; what it says must be short and fit for a terminal."""
+    message = str(error)
+    assert message.isprintable(), ascii(message)
+    assert len(message) <= _LONGEST_MESSAGE, len(message)
+    return type(error).__name__
+
+
+def load(blob: bytes) -> str:
+    """Load a release from untrusted bytes; return "accepted" or the name of the declared error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            release = from_bytes(blob)
+        except InvalidRelease as error:
+            return _refused(error)
+        _sound(release, blob)
+    return ACCEPTED
+
+
+def load_file(path: Path, content: bytes) -> str:
+    """Load a release from an untrusted file; it must tell the same as its bytes do."""
+    path.write_bytes(content)
+    try:
+        read(path)
+    except InvalidRelease as error:
+        outcome = _refused(error)
+    else:
+        outcome = ACCEPTED
+    assert outcome == load(content)
+    return outcome
+
+
+def _sound(release: offaxis.Release, blob: bytes) -> None:
+    """Check that a file that was accepted is what it says, and can be used."""
+    size = int.from_bytes(blob[:8], "little")
+    assert release.hash.encode() in blob[8 : 8 + size]
+    assert from_bytes(to_bytes(release)) == release
+    # Whatever this reader accepts, the reference reader accepts, and sees the same numbers.
+    theirs = dict(safetensors.deserialize(blob))
+    assert bytes(theirs["decoder.offset"]["data"]) == release.decoder.tensors()["offset"].tobytes()
+    assert release.guarantee.epsilon == release.randomizer.guarantee.epsilon
+    assert np.isfinite(release.randomizer.expected_squared_error())
+    assert repr(release).isprintable()
+    decode(release, [framed(release, bytes(release.randomizer.payload_size))])
+    # A device may take half a second for a report of very many directions, but not in here.
+    if getattr(release.randomizer, "directions", 0) < 10_000:
+        report = release.privatize(np.ones(release.input_dim))
+        assert decode(release, [report]) == ACCEPTED
+
+
+def decode(release: offaxis.Release, reports: Sequence[bytes]) -> str:
+    """Decode untrusted reports in every way; return "accepted" or the declared error's name."""
+    ways = [release.observe, release.decode]
+    ways += [release.decode_mean] if release.gives_means else []
+    outcomes = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for way in ways:
+            try:
+                result = way(reports)
+            except InvalidReport as error:
+                outcomes.add(_refused(error))
+            else:
+                assert np.isfinite(result).all()
+                assert way == release.decode_mean or len(result) == len(reports)
+                outcomes.add(ACCEPTED)
+        if not release.gives_means:
+            try:
+                release.decode_mean(reports)
+            except BiasedDecoder as error:
+                _refused(error)
+    assert len(outcomes) == 1, outcomes
+    return outcomes.pop()
+
+
+def read_payloads(release: offaxis.Release, payloads: list[bytes]) -> str:
+    """Read untrusted payloads; return "accepted" or the declared error's name."""
+    try:
+        observations = release.randomizer.read(payloads)
+    except InvalidReport as error:
+        return _refused(error)
+    assert len(observations) == len(payloads)
+    assert np.isfinite(observations).all()
+    return ACCEPTED
+
+
+def decode_file(release: offaxis.Release, path: Path, content: bytes) -> str:
+    """Decode an untrusted file of reports; it must tell the same as its reports do."""
+    path.write_bytes(content)
+    try:
+        received = list(read_reports(path, release.report_size))
+    except InvalidReport as error:
+        assert not content or len(content) % release.report_size
+        return _refused(error)
+    assert b"".join(received) == content
+    return decode(release, received)
+
+
+def framed(release: offaxis.Release, payload: bytes) -> bytes:
+    """Put the right header before a payload."""
+    return header(release.randomizer.wire_id, release.hash) + payload

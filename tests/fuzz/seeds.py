@@ -1,0 +1,54 @@
+"""Valid releases and reports of every kind, made through the public functions on the fly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+import offaxis
+from offaxis.artifact import to_bytes
+from offaxis.decoding import ShiftDecoder
+from offaxis.randomizers import NAMES
+
+DIM = 3
+COUNT = 2 * len(NAMES) + 2
+
+
+@cache
+def releases() -> tuple[offaxis.Release, ...]:
+    """Return every randomizer, with and without a map, and one release with a mean decoder."""
+    rng = np.random.default_rng(0)
+    public, weights = rng.standard_normal((20, DIM)), rng.standard_normal((2, DIM))
+    made = [
+        offaxis.fit(
+            weights if shape == "jacobian" else None,
+            public,
+            epsilon=epsilon,
+            randomizer=name,
+            delta="1e-5" if name == "gaussian" else None,
+            reshaping=shape,
+            unit=unit,
+            statement="“public” \N{EARTH GLOBE EUROPE-AFRICA}\n",
+        )
+        for name in NAMES
+        for shape, epsilon, unit in (("jacobian", 3, "item"), ("centre", "1/3", "user"))
+    ]
+    narrow = offaxis.fit(None, public[:, :1], epsilon=1, reshaping="none")
+    made += [narrow, replace(made[0], mean_decoder=ShiftDecoder(np.zeros(DIM)))]
+    assert len(made) == COUNT
+    return tuple(made)
+
+
+@cache
+def files() -> tuple[bytes, ...]:
+    """Return a file of every release."""
+    return tuple(map(to_bytes, releases()))
+
+
+@cache
+def reports() -> tuple[tuple[bytes, ...], ...]:
+    """Return a few reports of every release."""
+    vectors = np.random.default_rng(1).standard_normal((3, DIM))
+    return tuple(tuple(r.privatize(vectors[:, : r.input_dim])) for r in releases())

@@ -1,0 +1,126 @@
+"""The release loader against mutants: nothing escapes but the declared error.
+
+benchmarks/fuzz.py runs the same mutants by the million, guided by coverage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offaxis.artifact import from_bytes
+from offaxis.errors import InvalidRelease
+from tests.fuzz import forgery, mutation, oracle, seeds
+from tests.limits import bounded
+
+indices = st.integers(0, seeds.COUNT - 1)
+
+
+def test_every_seed_is_accepted_and_can_be_forged_after_the_document_alone():
+    for blob in seeds.files():
+        assert oracle.load(blob) == oracle.ACCEPTED
+        draft = forgery.take_apart(blob)
+        assert from_bytes(forgery.put_together(draft)) == from_bytes(blob)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_mutant_of_a_release_escapes_the_declared_error(seed):
+    rng = Random(seed)
+    outcomes = Counter()
+    for _ in range(1500):
+        blob = rng.choice(seeds.files())
+        for _ in range(rng.choice((1, 1, 2))):
+            blob = mutation.mutant(blob, rng)
+        outcomes[oracle.load(blob)] += 1
+    assert outcomes.keys() == {oracle.ACCEPTED, "InvalidRelease"}
+
+
+def test_mutants_come_far():
+    """Otherwise the test above would prove little: every check of the loader refuses some."""
+    rng = Random(0)
+    said = set()
+    for _ in range(3000):
+        try:
+            from_bytes(mutation.mutant(rng.choice(seeds.files()), rng))
+        except InvalidRelease as error:
+            said.add(str(error))
+    for words in (
+        *("not JSON", "not valid JSON", "wrong at", "canonical form"),
+        *("no release has", "does not fit its place", "does not follow", "goes on", "too early"),
+        *("altered or damaged", "unknown encoder", "lacks the tensor", "unknown tensors"),
+        *("other sizes", "parts do not fit", "entries up to", "has parameters", "wrong type"),
+        *("epsilon must", "delta must", "radius must", "not in canonical", "manifest promises"),
+    ):
+        assert any(words in message for message in said), words
+
+
+@settings(max_examples=300)
+@given(indices, st.randoms(use_true_random=False), st.integers(1, 3))
+def test_no_generation_of_mutants_escapes(index, rng, generations):
+    blob = seeds.files()[index]
+    for _ in range(generations):
+        blob = mutation.mutant(blob, rng)
+    oracle.load(blob)
+
+
+@settings(max_examples=300)
+@given(
+    indices,
+    st.sampled_from(["epsilon", "delta"]),
+    st.text(max_size=12)
+    | st.sampled_from(mutation.TEXTS)
+    | st.from_regex(r"\A[0-9]{1,99}/[0-9]{1,99}\Z")
+    | st.from_regex(r"\A[+-]?[0-9]{0,5}\.?[0-9]{0,5}([eE][+-]?[0-9]{1,4})?\Z"),
+)
+def test_no_text_in_the_place_of_a_number_escapes(index, name, text):
+    draft = forgery.take_apart(seeds.files()[index])
+    draft.manifest["randomizer"]["parameters"][name] = text
+    oracle.load(forgery.put_together(draft))
+    draft.manifest["guarantee"][name] = text
+    oracle.load(forgery.put_together(draft))
+
+
+HOSTILE = {
+    "laplace": [
+        {"log2_scale": 10**18},
+        {"log2_scale": -(10**18)},
+        {"epsilon": "1/1000000000"},
+        {"epsilon": "9" * 94 + "/" + "1" * 91},
+        {"dim": 1 << 20},
+    ],
+    "gaussian": [
+        {"bound": 1},
+        {"bound": 10**30},
+        {"log2_scale": 10**18},
+        {"log2_scale": 0, "bound": 1},
+        {"epsilon": "1000", "bound": 1},
+        {"epsilon": "10000"},
+        {"delta": "1/1" + "0" * 90},
+        {"dim": 1 << 20},
+    ],
+    "privunit2": [
+        {"directions": 1 << 62},
+        {"directions": 10**30, "near": 10**29},
+        {"directions": -1, "near": -1},
+        {"directions": 1 << 26, "near": 1 << 25},
+        {"epsilon": "100", "near": 1},
+        {"dim": 1 << 20, "directions": 1 << 27},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"), [(kind, p) for kind, some in HOSTILE.items() for p in some]
+)
+def test_parameters_chosen_to_cost_much_cost_little(kind, parameters):
+    index = next(i for i, r in enumerate(seeds.releases()) if r.randomizer.kind == kind)
+    draft = forgery.take_apart(seeds.files()[index])
+    draft.manifest["randomizer"]["parameters"] |= parameters
+    blob = forgery.put_together(draft)
+    with bounded(mebibytes=8, seconds=1), suppress(InvalidRelease):
+        from_bytes(blob)
