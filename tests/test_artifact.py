@@ -293,5 +293,5 @@ def test_a_large_file_takes_a_small_multiple_of_its_size(tmp_path):
     )
     release.save(tmp_path / "large.release")
     size = (tmp_path / "large.release").stat().st_size / (1 << 20)
-    with bounded(mebibytes=2.2 * size):
+    with bounded(mebibytes=1.8 * size):
         offaxis.load(tmp_path / "large.release")

@@ -59,7 +59,9 @@ def tame(Z: Vectors) -> Vectors:
 
 def _frozen(array: Any) -> Vectors:
     copy = np.array(array, dtype=np.float64, order="C")
-    if not np.isfinite(copy).all() or np.abs(copy).max(initial=0.0) > LARGEST_ENTRY:
+    # Without a second copy of a large map; NaN is neither smaller nor larger than anything.
+    low, high = copy.min(initial=0.0), copy.max(initial=0.0)
+    if not -LARGEST_ENTRY <= low <= high <= LARGEST_ENTRY:
         raise InvalidInput(f"a map must be finite with entries up to {LARGEST_ENTRY:g}")
     copy.setflags(write=False)
     return copy
