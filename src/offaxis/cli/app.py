@@ -1,7 +1,8 @@
 """The commands by name, and the one place where errors become messages and exit codes.
 
-0 all went well · 2 the command was not used as its help says · 3 an input, a release or a report
-is not valid, nothing was written · 4 an optional dependency is missing.
+0 all went well · 1 an audit found a violation · 2 the command was not used as its help says · 3 an
+input, a release or a report is not valid, nothing was written · 4 an optional dependency is
+missing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from offaxis.cli.audit import audit
 from offaxis.cli.decode import decode
 from offaxis.cli.demo import demo
 from offaxis.cli.evaluate import evaluate
@@ -79,5 +81,5 @@ def _options(
     pass
 
 
-for _command in (fit, privatize, decode, evaluate, inspect, demo):
+for _command in (fit, privatize, decode, evaluate, inspect, audit, demo):
     app.command()(_command)

@@ -1,0 +1,89 @@
+"""Are reports fresh? The same noise twice is no noise: the difference of two reports is bare."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from offaxis.audit.forms import is_lattice, is_ranked
+from offaxis.audit.low_bits import wire_numbers
+from offaxis.audit.result import Finding
+from offaxis.audit.support import payloads
+from offaxis.errors import InvalidReport
+from offaxis.randomizers.domain import FiniteSet
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+_ROWS: Final = 64
+_CALLS: Final = 16
+_NONCE_BYTES: Final = 12
+
+
+def freshness(release: Release, alpha: float, rng: np.random.Generator) -> Finding:
+    """Look for randomness that comes back: between calls, between rows of a call, between inputs.
+
+    What must not come back is the noise of a lattice randomizer, the nonce of a ranked one. A few
+    repetitions happen by chance, and more than chance allows with probability ``alpha`` are needed.
+    """
+    tried = "randomness used again"
+    if isinstance(release.randomizer.domain, FiniteSet):
+        why = "a report is one of a few symbols, which repeat by chance"
+        return Finding("freshness", "conduct", tried, "not run", why)
+    try:
+        repeated = _repetitions(release, rng.standard_normal((_ROWS, release.input_dim)))
+    except InvalidReport as error:
+        why = f"the reports cannot be read: {error}"
+        return Finding("freshness", "conduct", tried, "not run", why)
+    chance = _chance(release.randomizer)
+    faults = [
+        f"{found} of {of} are the same {where}"
+        for where, found, of in repeated
+        if found > binom.isf(alpha / len(repeated), of, chance)
+    ]
+    return Finding(
+        "freshness",
+        "conduct",
+        tried,
+        "violation" if faults else "nothing found",
+        faults[0] if faults else "never",
+        reports=3 * _ROWS + _CALLS,
+        alpha=alpha,
+    )
+
+
+def _repetitions(release: Release, Z: Vectors) -> list[tuple[str, int, int]]:
+    """Return where randomness was compared, how often it was the same, out of how many."""
+    once, again = _randomness(release, Z), _randomness(release, Z)
+    other = _randomness(release, Z[::-1].copy())
+    single = np.concatenate([_randomness(release, Z[:1]) for _ in range(_CALLS)])
+    comparisons = {
+        "between two calls with the same vectors": (once, again),
+        "between two calls with other vectors": (once, other),
+        "between rows of one call": (once[1:], once[:-1]),
+        "between single calls": (single[1:], single[:-1]),
+    }
+    return [
+        (where, int((a == b).all(axis=1).sum()), len(a)) for where, (a, b) in comparisons.items()
+    ]
+
+
+def _randomness(release: Release, Z: Vectors) -> NDArray[Any]:
+    """Return what was random in one report of every row, as far as it can be seen; (n, columns)."""
+    drawn = payloads(release, Z)
+    if is_lattice(release.randomizer):
+        noisy = wire_numbers(release.randomizer, drawn)
+        assert noisy is not None
+        return noisy - release.randomizer.integers(release.encoder.encode(Z))
+    octets = np.frombuffer(b"".join(drawn), dtype=np.uint8).reshape(len(drawn), -1)
+    return octets[:, :_NONCE_BYTES] if is_ranked(release.randomizer) else octets
+
+
+def _chance(randomizer: Any) -> float:
+    """Return an upper bound on the probability that two honest draws are the same."""
+    if is_lattice(randomizer):
+        # No value of the noise is more likely than half an inverse scale.
+        return float(2.0 ** -((randomizer.log2_scale + 1) * min(randomizer.domain.dim, 30)))
+    return 2.0**-96 if is_ranked(randomizer) else 0.5

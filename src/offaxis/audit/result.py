@@ -1,0 +1,180 @@
+"""What an audit found, as data: one finding a test, and one honest sentence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from offaxis.audit.events import Count
+from offaxis.privacy.guarantee import Guarantee, decimal
+
+Verdict = Literal["nothing found", "violation", "side channel", "not run"]
+Group = Literal["white box", "black box", "bytes", "conduct"]
+
+Curve = tuple[tuple[float, float], ...]
+
+CAVEAT: Final = "An audit can find faults; finding none does not show that there are none."
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one test.
+
+    Attributes
+    ----------
+    test : str
+        A stable name, such as ``worst-pair``.
+    group : str
+        How much the attacker knows: the code (white box) or the bytes alone (black box); or what is
+        looked at instead of a law: the bytes, or the conduct of the release.
+    tried : str
+        What was attacked, in words.
+    verdict : str
+        ``violation`` contradicts the guarantee. ``side channel`` tells something about the vector
+        by other means than the report, which the guarantee does not speak about.
+    result : str
+        What came of it, in words.
+    reports : int
+        Reports this test looked at, of both vectors together.
+    epsilon, resolution : float or None
+        A lower bound on ε, and the largest one this many reports could have shown.
+    shift : float or None
+        A lower bound on Δ/σ, where the noise is said to be Gaussian.
+    p_value : float or None
+        Of "it makes no difference", where that was tested.
+    alpha : float or None
+        The probability with which this test alone raises a false alarm, at most.
+    count : Count or None
+        The event behind the bound or the p-value.
+    """
+
+    test: str
+    group: Group
+    tried: str
+    verdict: Verdict
+    result: str
+    reports: int = 0
+    epsilon: float | None = None
+    resolution: float | None = None
+    shift: float | None = None
+    p_value: float | None = None
+    alpha: float | None = None
+    count: Count | None = None
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """Everything an audit found.
+
+    Attributes
+    ----------
+    release : str
+        The hash of the release.
+    randomizer : str
+        Its kind.
+    guarantee : Guarantee
+        What was promised.
+    findings : tuple of Finding
+    reports : int
+        Reports drawn in all; several tests may look at the same ones.
+    false_alarm : float
+        The probability that a release which keeps its promise is accused, all tests together.
+    needed : int or None
+        The fewest reports in the main test that could contradict ε at all.
+    curve : tuple of (float, float)
+        Of the main test: how often reports of the second and of the first vector lie beyond a
+        threshold, for a row of thresholds.
+    seed : str
+        Of the auditor's own choices; reports have none.
+    versions : dict
+    seconds : float
+    """
+
+    release: str
+    randomizer: str
+    guarantee: Guarantee
+    findings: tuple[Finding, ...]
+    reports: int
+    false_alarm: float
+    needed: int | None
+    curve: Curve
+    seed: str
+    versions: dict[str, str]
+    seconds: float
+
+    def by_verdict(self, verdict: Verdict) -> list[Finding]:
+        """Return the findings of one kind."""
+        return [finding for finding in self.findings if finding.verdict == verdict]
+
+    @property
+    def violated(self) -> bool:
+        """Whether anything contradicts the guarantee."""
+        return bool(self.by_verdict("violation"))
+
+    @property
+    def strongest(self) -> Finding | None:
+        """The finding with the largest lower bound on ε."""
+        bounded = [finding for finding in self.findings if finding.epsilon is not None]
+        return max(bounded, key=lambda finding: finding.epsilon or 0.0, default=None)
+
+    @property
+    def resolution(self) -> float:
+        """The largest lower bound on ε that any test of this run could have shown."""
+        return max((f.resolution for f in self.findings if f.resolution is not None), default=0.0)
+
+    @property
+    def sentence(self) -> str:
+        """What this run says about the promise, no more."""
+        promised = f"ε = {decimal(self.guarantee.epsilon)}"
+        if self.violated:
+            names = ", ".join(finding.test for finding in self.by_verdict("violation"))
+            return f"Violation found at {promised} by: {names}."
+        parts = [f"No violation found at {promised} with {self.reports:,} reports"]
+        if self.strongest is not None:
+            parts.append(f"the strongest attack shows ε ≥ {self.strongest.epsilon:.2f}")
+        if self.resolution > self.guarantee.epsilon:
+            parts.append(f"a run of this size could have shown up to ε = {self.resolution:.2f}")
+        else:
+            parts.append(self._too_small(promised))
+        sentence = "; ".join(parts) + "."
+        if channels := self.by_verdict("side channel"):
+            names = ", ".join(finding.test for finding in channels)
+            sentence += f" Beside the reports a side channel was found: {names}."
+        return sentence
+
+    def _too_small(self, promised: str) -> str:
+        could_not = f"this run could not have contradicted {promised}"
+        if self.needed is None:
+            return f"{could_not}, and no number of reports within reach could"
+        return f"{could_not}; run at least {self.needed:,} reports"
+
+    def facts(self) -> dict[str, Any]:
+        """Return plain data under stable names, for JSON."""
+        return {
+            "release": self.release,
+            "randomizer": self.randomizer,
+            "epsilon": decimal(self.guarantee.epsilon),
+            "delta": decimal(self.guarantee.delta),
+            "violation": self.violated,
+            "sentence": self.sentence,
+            "caveat": CAVEAT,
+            "reports": self.reports,
+            "epsilon_at_least": None if self.strongest is None else self.strongest.epsilon,
+            "resolution": self.resolution,
+            "reports_needed": self.needed,
+            "false_alarm": self.false_alarm,
+            "auditor_seed": self.seed,
+            "seconds": self.seconds,
+            "versions": self.versions,
+            "findings": [_finding_facts(finding) for finding in self.findings],
+            "curve": [list(point) for point in self.curve],
+        }
+
+
+def _finding_facts(finding: Finding) -> dict[str, Any]:
+    facts = asdict(finding) | {"epsilon_at_least": finding.epsilon, "event": None}
+    del facts["epsilon"], facts["count"]
+    if finding.count is not None:
+        flat = asdict(finding.count)
+        facts["event"] = flat.pop("event") | flat
+    return facts

@@ -1,0 +1,130 @@
+"""``offaxis audit``: attacks on a release, from the vector to the bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offaxis.cli.options import AsJson, Expect, ReleaseFile
+from offaxis.cli.terminal import plain, print_json, screen
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from offaxis.audit import AuditResult, Finding
+
+VIOLATION = 1
+_COLOURS = {"violation": "bold red", "side channel": "bold yellow", "not run": "dim"}
+
+
+def audit(
+    release: ReleaseFile,
+    reports: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Reports in the main test. By default half a minute's."),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Ten million reports in the main test; takes minutes.")
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the findings as a page.")
+    ] = None,
+    expect: Expect = None,
+    as_json: AsJson = False,
+) -> None:
+    """Attack a release and say what was found. Exit code 1 means a violation.
+
+    Made-up vectors are privatized again and again, and their reports taken apart. No private
+    vector is needed and no budget is spent.
+    """
+    from offaxis.cli.facts import load_release
+    from offaxis.cli.files import check_output
+    from offaxis.cli.progress import moving, waiting
+
+    if full and reports is not None:
+        raise typer.BadParameter("--full sets --reports; give one of them")
+    loaded = load_release(release, expect)
+    if html is not None:
+        check_output(html, release)
+    with waiting("loading"):
+        from offaxis.audit import FULL
+        from offaxis.audit import audit as attack
+
+        if html is not None:
+            from offaxis.reporting.audit_page import require_page_extra
+
+            require_page_extra()
+    with moving("starting") as move:
+        result = attack(loaded, reports=FULL if full else reports, progress=move)
+    if html is not None:
+        from offaxis.reporting.audit_page import write_page
+
+        write_page(result, html)
+    if as_json:
+        print_json(result.facts() | {"html": None if html is None else str(html)})
+    else:
+        with screen() as console:
+            _print(result, html, console)
+    if result.violated:
+        raise typer.Exit(VIOLATION)
+
+
+def _print(result: AuditResult, html: Path | None, console: Console) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from offaxis.audit.result import CAVEAT
+
+    word, colour = ("VIOLATION FOUND", "red") if result.violated else ("NO VIOLATION FOUND", "cyan")
+    title = Text("Audit", style="bold")
+    title.append(f"   {result.guarantee}, {result.randomizer}   ", style="not bold")
+    title.append(word, style=f"bold {colour}")
+    notes = Text(result.sentence + "\n\n", style="bold red" if result.violated else "bold")
+    notes.append(
+        f"{CAVEAT} All tests together accuse a release that keeps its promise in one run of "
+        f"{1 / result.false_alarm:,.0f} at most. {result.seconds:.0f} seconds, release "
+        f"{result.release[:16]}…",
+        style="not bold default",
+    )
+    for part in (title, _table(result), notes):
+        console.print()
+        console.print(Padding(part, (0, 0, 0, 2)))
+    if html is not None:
+        console.print(Padding(f"\npage: {html}", (0, 0, 0, 2)), soft_wrap=True)
+
+
+def _table(result: AuditResult) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("test", no_wrap=True)
+    table.add_column("what was tried")
+    table.add_column("result")
+    table.add_column("ε ≥", justify="right", no_wrap=True)
+    table.add_column("reports", justify="right", no_wrap=True)
+    group = None
+    for finding in result.findings:
+        if finding.group != group:
+            group = finding.group
+            table.add_row(Text(group.upper(), style="bold"))
+        bound = "" if finding.epsilon is None else f"{finding.epsilon:.2f}"
+        reports = f"{finding.reports:,}" if finding.reports else ""
+        tried = Text(finding.tried, style="dim")
+        table.add_row(finding.test, tried, _outcome(finding), bound, reports)
+    return table
+
+
+def _outcome(finding: Finding) -> Text:
+    from rich.text import Text
+
+    if finding.verdict == "nothing found" and finding.epsilon is not None:
+        return Text("nothing found")
+    if finding.verdict == "nothing found":
+        return Text(plain(finding.result))
+    text = Text(f"{finding.verdict}: ".upper(), style=_COLOURS[finding.verdict])
+    return text.append(plain(finding.result), style="not bold")

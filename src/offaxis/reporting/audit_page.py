@@ -1,0 +1,161 @@
+"""The audit's page: what was attacked, with which power, and what was found; one HTML file."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from offaxis.audit.result import CAVEAT, AuditResult, Finding
+from offaxis.errors import MissingExtra
+from offaxis.files import replacing
+from offaxis.privacy.guarantee import decimal
+from offaxis.reporting.names import TITLES
+from offaxis.reporting.svg import CARD, INK, MUTED, PLAIN, RESHAPED, SAME, canvas, inline
+
+_LEAST_SHARE: Final = 1e-7
+"""Where the axes of the curve end."""
+
+_MANY: Final = 0.05
+"""A curve that begins with this share of reports begins with equally telling ones."""
+
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def require_page_extra() -> None:
+    """Fail early, and say the fix, if jinja2 or matplotlib is not installed."""
+    try:
+        import jinja2
+        import matplotlib.figure
+    except ImportError as error:
+        raise MissingExtra(
+            f"the audit's page needs {error.name or 'jinja2 and matplotlib'}, which is not "
+            f"installed; run: pip install 'offaxis[report]'"
+        ) from error
+    del jinja2, matplotlib
+
+
+def write_page(result: AuditResult, path: Path) -> None:
+    """Write the page of an audit, whole or not at all."""
+    page = render(result)
+    with replacing(path) as file:
+        file.write(page.encode())
+
+
+def render(result: AuditResult) -> str:
+    """Return the page as text; it refers to nothing outside itself and runs no script."""
+    require_page_extra()
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("offaxis.reporting"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": lambda number: f"{number:,}"}
+    groups = {
+        name: list(found) for name, found in groupby(result.findings, key=lambda found: found.group)
+    }
+    main = next((f for f in result.findings if f.test == "worst-pair" and f.count), None)
+    return environment.get_template("audit.html.j2").render(
+        result=result,
+        promised=decimal(result.guarantee.epsilon),
+        title=TITLES.get(result.randomizer, result.randomizer),
+        groups=groups,
+        main=main,
+        curve=curve_figure(result, main) if main is not None and result.curve else None,
+        bounds=bounds_figure(result),
+        noise=max(
+            (f for f in result.findings if f.shift is not None),
+            key=lambda f: f.shift or 0.0,
+            default=None,
+        ),
+        caveat=CAVEAT,
+        runs=round(1 / result.false_alarm),
+    )
+
+
+def curve_figure(result: AuditResult, main: Finding) -> str:
+    """Draw how often reports of both vectors lie in an event, and what the promise allows."""
+    epsilon, delta = float(result.guarantee.epsilon), float(result.guarantee.delta)
+    # A handful of reports says nothing about a share.
+    enough = max(_LEAST_SHARE, 5 / (main.count.other_trials if main.count else 1))
+    points = np.array([p for p in result.curve if p[0] >= enough and p[1] > 0] or [(1.0, 1.0)])
+    edge = max(_LEAST_SHARE, min(points[:, 0].min(), math.exp(-min(epsilon, 700.0))) / 8)
+    if points[0, 1] > _MANY:
+        # Among equally telling reports one can still toss a coin: a straight line to zero.
+        points = np.concatenate([points[:1] * (edge / points[0, 0]), points])
+    share = np.geomspace(edge, 1, 300)
+    allowed = np.minimum(1.0, np.exp(np.minimum(epsilon + np.log(share), 0.0)) + delta)
+    low = min(0.005, points[:, 1].min(), allowed.min())
+    with canvas(6.4, 3.9) as (figure, axes):
+        axes.fill_between(share, allowed, 2.0, color=SAME, linewidth=0)
+        axes.plot(share, allowed, color=PLAIN, linewidth=1.6)
+        axes.plot(share, share, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+        axes.plot(points[:, 0], points[:, 1], color=RESHAPED, linewidth=2.0)
+        axes.set(xscale="log", yscale="log", xlim=(edge, 1), ylim=(low, 1.0))
+        axes.set_xlabel("share of the second vector’s reports in the event")
+        axes.set_ylabel("share of the first vector’s")
+        axes.tick_params(length=0)
+        axes.minorticks_off()
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: _power_of_ten(value))
+        label = (
+            f"Shares of reports in an event, first against second vector, on logarithmic axes. "
+            f"The measured curve stays below the line that ε = {epsilon:g} allows."
+            if not result.violated
+            else "Shares of reports in an event, first against second vector, and what is allowed."
+        )
+        return inline(figure, "curve", label)
+
+
+def _power_of_ten(value: float) -> str:
+    """Write 0.001 as 10⁻³: a long decimal would be cut when the figure joins the page."""
+    power = round(math.log10(value))
+    return "1" if power == 0 else "10" + str(power).translate(_RAISED)
+
+
+def bounds_figure(result: AuditResult) -> str | None:
+    """Draw every lower bound on ε, what it could have been at most, and the promise."""
+    bounded = [finding for finding in result.findings if finding.epsilon is not None][::-1]
+    if not bounded:
+        return None
+    promised = float(result.guarantee.epsilon)
+    reach = 1.06 * max(result.resolution, *(f.epsilon or 0.0 for f in bounded), 0.1)
+    reach = max(reach, min(1.12 * promised, 3 * reach))
+    with canvas(7.6, 0.9 + 0.27 * len(bounded)) as (figure, axes):
+        for row, finding in enumerate(bounded):
+            colour = PLAIN if finding.verdict == "violation" else RESHAPED
+            axes.barh(row, finding.resolution or 0.0, height=0.62, color=SAME, linewidth=0)
+            axes.barh(row, finding.epsilon or 0.0, height=0.62, color=colour, linewidth=0)
+            _value(axes, row, finding)
+        if promised <= reach:
+            axes.axvline(promised, color=INK, linewidth=1.4)
+        axes.set(xlim=(0, reach), ylim=(-0.6, len(bounded) - 0.4), xlabel="ε")
+        axes.set_yticks(range(len(bounded)), [finding.test for finding in bounded])
+        axes.tick_params(length=0)
+        axes.grid(visible=False, axis="y")
+        axes.spines["left"].set_visible(False)
+        shown = ", ".join(f"{f.test} {f.epsilon:.2f}" for f in bounded[::-1])
+        return inline(figure, "bounds", f"Lower bounds on ε, promised ε = {promised:g}: {shown}.")
+
+
+def _value(axes: Any, row: int, finding: Finding) -> None:
+    """Write the bound into its bar, or beside it where the bar is short."""
+    epsilon = finding.epsilon or 0.0
+    inside = epsilon > 0.12 * axes.get_xlim()[1]
+    axes.annotate(
+        f"{epsilon:.2f}",
+        (epsilon, row),
+        xytext=(-4 if inside else 4, 0),
+        textcoords="offset points",
+        va="center",
+        ha="right" if inside else "left",
+        fontsize=8,
+        color=CARD if inside else MUTED,
+    )

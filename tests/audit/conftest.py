@@ -1,0 +1,21 @@
+"""One release of every randomizer, small enough to be audited often."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.geometry import Layers
+
+EPSILON = 2
+KINDS = {"laplace": {}, "gaussian": {"delta": 1e-5}, "privunit2": {}, "privunitg": {}}
+
+
+@pytest.fixture(scope="session")
+def audited(head: Layers, public: np.ndarray) -> dict[str, offaxis.Release]:
+    """Return releases by the name of their randomizer."""
+    return {
+        name: offaxis.fit(head, public, epsilon=EPSILON, randomizer=name, **more)
+        for name, more in KINDS.items()
+    }

@@ -1,0 +1,137 @@
+"""Honest releases pass, and the result says what it can and cannot say."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.audit import LEAST, audit, black_box
+from offaxis.audit.result import AuditResult, Finding
+from offaxis.errors import InvalidInput
+from offaxis.privacy.guarantee import Guarantee
+from tests.audit.conftest import EPSILON, KINDS
+from tests.checks import ALPHA
+
+REPORTS = 40_000
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def honest(request, audited) -> AuditResult:
+    return audit(audited[request.param], reports=REPORTS, false_alarm=ALPHA)
+
+
+def by_name(result: AuditResult) -> dict[str, Finding]:
+    return {finding.test: finding for finding in result.findings}
+
+
+def test_an_honest_release_is_not_accused(honest):
+    assert not honest.violated
+    assert not honest.by_verdict("not run")
+    assert honest.sentence.startswith(f"No violation found at ε = {EPSILON} with")
+
+
+def test_the_main_attack_comes_close_to_the_promise(honest):
+    """A bound far below the truth would mean a blind auditor."""
+    found = by_name(honest)
+    if honest.randomizer == "gaussian":
+        # (ε, δ) is spent on rare events only; the noise itself is seen well.
+        allowed = float(found["reduced-noise"].result.split()[-1])
+        assert 0.5 * allowed < found["reduced-noise"].shift <= allowed
+    else:
+        assert 1.6 < found["worst-pair"].epsilon <= EPSILON
+        assert 1.6 < found["reduced"].epsilon <= EPSILON
+        assert 1.2 < found["classifier-worst"].epsilon <= EPSILON
+
+
+def test_every_test_has_the_same_part_of_the_false_alarms(honest):
+    shares = [finding.alpha for finding in honest.findings if finding.alpha is not None]
+    assert sum(shares) == pytest.approx(ALPHA)
+    assert len(set(shares)) == 1
+
+
+def test_the_facts_are_plain_and_complete(honest):
+    facts = json.loads(json.dumps(honest.facts()))
+    assert facts["release"] == honest.release
+    assert facts["epsilon"] == "2"
+    assert facts["violation"] is False
+    assert facts["false_alarm"] == ALPHA
+    assert facts["reports"] == honest.reports > 2 * REPORTS
+    assert set(facts["versions"]) == {"offaxis", "Python", "NumPy", "SciPy"}
+    worst = next(f for f in facts["findings"] if f["test"] == "worst-pair")
+    assert worst["reports"] == REPORTS
+    assert worst["event"]["trials"] == worst["event"]["other_trials"] == REPORTS // 4
+    assert worst["epsilon_at_least"] < worst["resolution"]
+    for words in ("verified", "proved", "safe"):
+        assert words not in json.dumps(facts)
+
+
+def test_few_reports_cannot_contradict_a_large_budget(public):
+    release = offaxis.fit(None, public, epsilon=10, reshaping="none")
+    result = audit(release, reports=LEAST)
+    assert result.resolution < 10
+    assert "this run could not have contradicted ε = 10; run at least" in result.sentence
+    assert result.needed > 10**5
+    assert f"{result.needed:,} reports" in result.sentence
+
+
+def test_the_reports_asked_for_by_the_result_are_enough(public):
+    release = offaxis.fit(None, public, epsilon=3, reshaping="none")
+    needed = audit(release, reports=LEAST).needed
+    result = audit(release, reports=needed)
+    assert by_name(result)["worst-pair"].resolution > 3
+    assert "could have shown up to" in result.sentence
+
+
+def test_some_budgets_cannot_be_contradicted_at_all():
+    result = AuditResult(
+        "00", "laplace", Guarantee(1000), (), 0, 1e-3, None, (), "1", {"offaxis": "0"}, 1.0
+    )
+    assert "no number of reports within reach could" in result.sentence
+    assert result.strongest is None
+
+
+def test_the_seed_is_the_auditors_and_progress_is_told_to_its_end(audited):
+    last = {}
+    once, again = (
+        audit(
+            audited["laplace"],
+            reports=LEAST,
+            rng=np.random.default_rng(5),
+            progress=lambda name, done, total: last.update({name: (done, total)}),
+        )
+        for _ in "ab"
+    )
+    assert once.seed == again.seed == "5"
+    assert by_name(once)["worst-pair"].count != by_name(again)["worst-pair"].count
+    assert {"worst-pair", "reduced", "coarse-lattice"} <= set(last)
+    assert all(done == total for done, total in last.values())
+
+
+def test_without_scikit_learn_the_classifier_is_left_out_and_said_so(audited, monkeypatch):
+    monkeypatch.setattr(black_box, "find_spec", lambda name: None)
+    result = audit(audited["laplace"], reports=LEAST)
+    (left_out,) = result.by_verdict("not run")
+    assert left_out.test == "classifier"
+    assert "offaxis[sklearn]" in left_out.result
+    assert not result.violated
+
+
+@pytest.mark.parametrize("dim", [1, 2, 700])
+def test_narrow_and_wide_releases_are_audited(dim):
+    public = np.random.default_rng(0).standard_normal((max(50, dim + 1), dim))
+    release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+    result = audit(release, reports=LEAST, false_alarm=ALPHA)
+    assert not result.violated
+    assert ("reduced" in by_name(result)) == (dim > 2)
+
+
+def test_bad_parameters_are_refused(audited):
+    with pytest.raises(InvalidInput, match="at least 400"):
+        audit(audited["laplace"], reports=LEAST - 1)
+    for rate in (0.0, 1.0, math.nan):
+        with pytest.raises(InvalidInput, match="false_alarm"):
+            audit(audited["laplace"], false_alarm=rate)

@@ -1,0 +1,225 @@
+"""Broken releases. Each has one fault that has been seen in the wild, and must be caught.
+
+A twin is the real randomizer with one method replaced, in an otherwise real release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offaxis.randomizers import Gaussian, Laplace, PrivUnit2
+from offaxis.randomizers.directions import NONCE_BYTES
+from offaxis.randomizers.payload import LARGEST, pack, unpack
+from offaxis.release import Release
+from offaxis.sampling.discrete_laplace import DiscreteLaplace
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.response import Response, place
+from offaxis.sampling.rounded_gaussian import RoundedGaussian
+from offaxis.vectors import Vectors, row_norms
+
+
+def with_twin(release: Release, twin: type[Any], **changes: Any) -> Release:
+    """Return the release with its randomizer replaced by a twin of the same parameters."""
+    real = release.randomizer
+    values = {field.name: getattr(real, field.name) for field in dataclasses.fields(real)}
+    return dataclasses.replace(release, randomizer=twin(**values | changes))
+
+
+@dataclass(frozen=True)
+class FloatLaplace(Laplace):
+    """Noise in floating point, on the wire as float64: right in law, wrong in its last bits."""
+
+    @property
+    def payload_size(self) -> int:
+        return 8 * self.dim
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        noise = np.random.default_rng().laplace(scale=self.scale, size=W.shape)
+        return [row.tobytes() for row in self.domain.project(W) + noise]
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        return np.frombuffer(b"".join(payloads)).reshape(len(payloads), self.dim)
+
+    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> Vectors:
+        return self.log_density(self.read(payloads), W)
+
+
+@dataclass(frozen=True)
+class FloatGaussian(Gaussian):
+    """The same with normal noise."""
+
+    payload_size = FloatLaplace.payload_size
+    read = FloatLaplace.read
+    log_likelihood = FloatLaplace.log_likelihood
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        noise = np.random.default_rng().normal(scale=self.scale, size=W.shape)
+        return [row.tobytes() for row in self.domain.project(W) + noise]
+
+
+@dataclass(frozen=True)
+class HalfTheNoise(Laplace):
+    """Noise of scale t/2."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        noise = DiscreteLaplace(max(0, self.log2_scale - 1)).draw(W.size, entropy).reshape(W.shape)
+        return pack(self.integers(W) + noise)
+
+
+@dataclass(frozen=True)
+class RadiusForDiameter(Laplace):
+    """Calibrated to ρ where the diameter 2ρ is meant: R = εt."""
+
+    @property
+    def bound(self) -> int:
+        return math.floor(self.epsilon * (1 << self.log2_scale))
+
+    @property
+    def realised_epsilon(self) -> Any:
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class NoClipping(Laplace):
+    """Vectors outside the ball stay outside."""
+
+    def integers(self, W: Vectors) -> np.ndarray:
+        steps = np.trunc(np.clip(W / self.radius * self.bound, -LARGEST, LARGEST))
+        return steps.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class SeedReuse(Laplace):
+    """The same seed in every call."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        noise = np.random.default_rng(7).laplace(scale=1 << self.log2_scale, size=W.shape)
+        return pack(self.integers(W) + np.rint(noise).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class NanPasses(Laplace):
+    """NaN is reported as a value of its own, without noise."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        noise = DiscreteLaplace(self.log2_scale).draw(W.size, entropy).reshape(W.shape)
+        noisy = self.integers(np.nan_to_num(W, posinf=0.0, neginf=0.0)) + noise
+        return pack(np.where(np.isnan(W), LARGEST, noisy))
+
+
+class LenientRelease(Release):
+    """A release that replaces NaN by zero in place of refusing it."""
+
+    def privatize(self, vectors: Any) -> Any:
+        array = np.asarray(vectors)
+        return super().privatize(np.nan_to_num(array) if array.dtype.kind == "f" else vectors)
+
+
+@dataclass(frozen=True)
+class RoundToNearest(Laplace):
+    """Clips well, then rounds to the nearest lattice point, which may lie outside."""
+
+    def integers(self, W: Vectors) -> np.ndarray:
+        return np.rint(self.domain.project(W) / self.radius * self.bound).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class OneUlpOut(Laplace):
+    """Clips to one ulp outside the ball and rounds away from zero: the ulp becomes a whole step.
+
+    Only the largest entry is rounded so. Nobody checks the integers.
+    """
+
+    def integers(self, W: Vectors) -> np.ndarray:
+        norms = row_norms(W, 1)
+        # 1 + 2⁻⁵² is the next number after 1.
+        out = self.radius * (1 + 2.0**-52) / np.maximum(norms, self.radius)
+        steps = W * out[:, None] / self.radius * self.bound
+        integers = np.trunc(steps)
+        largest = np.abs(steps).argmax(axis=1)
+        rows = np.arange(len(W))
+        away = np.copysign(np.ceil(np.abs(steps[rows, largest])), steps[rows, largest])
+        integers[rows, largest] = away
+        return integers.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class LengthTells(Laplace):
+    """One byte more where the first number is positive."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        payloads = super().report(W, entropy)
+        return [p + b"\0" * int(w > 0) for p, w in zip(payloads, W[:, 0], strict=True)]
+
+
+@dataclass(frozen=True)
+class TimeTells(Laplace):
+    """More work where the first number is positive."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        if (W[:, 0] > 0).any():
+            sum(range(2000))
+        return super().report(W, entropy)
+
+
+@dataclass(frozen=True)
+class LastBitTells(Laplace):
+    """On the lattice, but the last bit of the first number says whether the vector is zero."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        noisy = unpack(super().report(W, entropy), self.dim)
+        noisy[:, 0] += (noisy[:, 0] & 1) * (W != 0).any(axis=1)
+        return pack(noisy)
+
+
+@dataclass(frozen=True)
+class HalfTheGaussianNoise(Gaussian):
+    """Half the noise; at a small δ no frequent event contradicts (ε, δ) by itself."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        sampler = RoundedGaussian(max(0, self.log2_scale - 1))
+        return pack(self.integers(W) + sampler.draw(W.size, entropy).reshape(W.shape))
+
+
+@dataclass(frozen=True)
+class GaussianToNearest(Gaussian):
+    """Rounds to the nearest lattice point of the ℓ2 ball."""
+
+    def integers(self, W: Vectors) -> np.ndarray:
+        return np.rint(self.domain.project(W) / self.radius * self.bound).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class TwiceTheOdds(PrivUnit2):
+    """Near directions are e^2ε times as likely."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        nonces = entropy.words(len(W) * NONCE_BYTES // 2).view(np.uint8).reshape(-1, NONCE_BYTES)
+        response = Response(self.directions, self.near, 2 * self.epsilon)
+        index = place(*response.draw(len(W), entropy), self.nearest(W, nonces)).astype("<u4")
+        return [bytes(n) + i.tobytes() for n, i in zip(nonces, index, strict=True)]
+
+
+@dataclass(frozen=True)
+class ZeroHasFewNear(PrivUnit2):
+    """A zero vector has one near direction, many times over."""
+
+    def nearest(self, W: Vectors, nonces: np.ndarray) -> np.ndarray:
+        found = super().nearest(W, nonces)
+        found[~W.any(axis=1)] = 0
+        return found
+
+
+@dataclass(frozen=True)
+class FailsFarOut(Laplace):
+    """No report for vectors far outside, which tells that they are."""
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        if np.abs(W).max() > 1e3 * self.radius:
+            raise OverflowError("too far out")
+        return super().report(W, entropy)

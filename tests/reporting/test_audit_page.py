@@ -1,0 +1,139 @@
+"""The audit's page: complete, self-contained, honest in its words."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.audit import AuditResult, audit
+from offaxis.audit.events import Count, Event
+from offaxis.audit.result import Finding
+from offaxis.errors import MissingExtra
+from offaxis.privacy.guarantee import Guarantee
+from offaxis.reporting.audit_page import render, write_page
+
+VOID = {"meta", "br", "hr", "img", "input", "link", "col"}
+
+
+class Page(HTMLParser):
+    """Reads tags strictly: everything opened is closed, in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *attribute) for attribute in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def result(public) -> AuditResult:
+    release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    return audit(release, reports=4000, rng=np.random.default_rng(0))
+
+
+@pytest.fixture(scope="module")
+def text(result) -> str:
+    return render(result)
+
+
+def test_every_finding_is_on_the_page_with_words_of_its_own(result, text):
+    for finding in result.findings:
+        assert re.search(rf'scope="row">{finding.test}<br>.*?<td class="what">\w', text)
+    for finding in result.findings:
+        if finding.epsilon is not None:
+            assert f"{finding.epsilon:.2f}" in text
+    assert result.sentence in text
+    assert result.release in text
+    assert f"{result.needed:,} reports in the main test" in text
+
+
+def test_the_page_loads_nothing(text):
+    page = Page(text)
+    assert not {"script", "link", "img", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\((?!#)", text)
+    assert "default-src 'none'" in text
+    assert page.tags.count("h1") == 1
+    assert ("html", "lang", "en") in page.attributes
+    labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert len(labels) == page.tags.count("svg") == 2
+
+
+def test_the_page_claims_no_more_than_was_found(text):
+    body = text[text.index("<body>") :].lower()
+    for word in ("verified", "proved", "proven", "safe", "certified"):
+        assert word not in body
+    assert "finding none does not show that there are none" in body
+
+
+def test_a_violation_is_the_headline(result):
+    broken = Finding(
+        "worst-pair",
+        "white box",
+        "the worst in theory",
+        "violation",
+        "ε ≥ 3.141, promised ε = 2",
+        reports=400,
+        epsilon=3.141,
+        resolution=4.0,
+        alpha=1e-5,
+        count=Count(Event(0.0, True), 90, 100, 0, 100),
+    )
+    page = render(dataclasses.replace(result, findings=(broken, *result.findings[1:])))
+    assert "<h1>Violation found</h1>" in page
+    assert "No violation" not in page
+    assert page.count("ε ≥ 3.141, promised ε = 2") == 2
+    assert "var(--plain)" in page
+
+
+def test_what_was_not_run_is_said(result):
+    left_out = Finding("classifier", "black box", "trees", "not run", "needs <scikit-learn>")
+    page = render(dataclasses.replace(result, findings=(*result.findings, left_out)))
+    assert "not run" in page
+    assert "needs &lt;scikit-learn&gt;" in page
+
+
+@pytest.mark.parametrize("epsilon", ["1e-9", "10000"])
+def test_extreme_budgets_have_pages(result, epsilon):
+    extreme = dataclasses.replace(result, guarantee=Guarantee(epsilon), needed=None)
+    Page(render(extreme))
+
+
+def test_a_run_without_bounds_has_a_page(result):
+    none = tuple(finding for finding in result.findings if finding.epsilon is None)
+    page = Page(render(dataclasses.replace(result, findings=none, curve=())))
+    assert "svg" not in page.tags
+
+
+def test_the_page_is_written_whole(result, tmp_path):
+    write_page(result, tmp_path / "audit.html")
+    assert (tmp_path / "audit.html").read_text(encoding="utf-8") == render(result)
+
+
+@pytest.mark.parametrize("module", ["matplotlib", "jinja2"])
+def test_a_missing_extra_is_named(result, monkeypatch, module):
+    for name in [name for name in sys.modules if name.split(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[report\]'"):
+        render(result)
