@@ -38,7 +38,9 @@ def as_array(value: Any, name: str = "vectors") -> Vectors:
             f"{name} must hold real numbers, got {type(value).__name__} of dtype {array.dtype}; "
             f"convert them to float32 or float64 first"
         )
-    return np.asarray(array, dtype=np.float64)
+    # No setting of NumPy's may make the cast of a tiny or huge number fail.
+    with np.errstate(all="ignore"):
+        return np.asarray(array, dtype=np.float64)
 
 
 def check_finite(array: Vectors, name: str = "vectors", first_row: int = 0) -> None:

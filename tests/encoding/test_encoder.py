@@ -59,3 +59,20 @@ def test_a_frozen_map_cannot_be_changed():
 def test_a_map_that_could_fail_on_some_vector_is_refused(matrix, centre):
     with pytest.raises(InvalidInput):
         AffineEncoder(matrix, centre)
+
+
+@pytest.mark.parametrize("other", [0.0, 1e4, -1e300, 5e-324])
+@pytest.mark.parametrize("rows", [2, 300])
+def test_no_row_of_a_batch_moves_another(other, rows):
+    """They may be different people's, and each is promised something about its own report only."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((rows, 6))
+    changed = Z.copy()
+    changed[0] = other
+    for encoder in (
+        AffineEncoder(rng.uniform(-1, 1, (4, 6)), np.ones(6)),
+        ShiftEncoder(np.ones(6)),
+    ):
+        assert np.array_equal(encoder.encode(Z)[1:], encoder.encode(changed)[1:])
+    # The twin: centring a batch on itself puts everybody into everybody's report.
+    assert not np.array_equal((Z - Z.mean(axis=0))[1:], (changed - changed.mean(axis=0))[1:])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.randomizers.laplace import Laplace
 from offaxis.randomizers.lattice import onto_lattice
-from offaxis.randomizers.payload import LARGEST, pack, unpack
-from offaxis.sampling.discrete_laplace import SATURATED, DiscreteLaplace
+from offaxis.randomizers.payload import LARGEST, largest_magnitude, pack, unpack
+from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, law_p_value, mean_p_value
 
@@ -53,18 +53,31 @@ def test_bound_and_tails_fit_the_payload(epsilon):
     randomizer = Laplace(2, 1.0, epsilon)
     assert randomizer.realised_epsilon <= epsilon
     assert randomizer.bound >= 1
-    assert randomizer.bound + 44 * 2**randomizer.log2_scale <= LARGEST
-    assert randomizer.payload_size == 6
+    assert randomizer.bound + 44 * 2**randomizer.log2_scale <= largest_magnitude(randomizer.width)
+    assert randomizer.payload_size == 2 * randomizer.width
 
 
 def test_an_epsilon_no_lattice_can_carry_is_refused():
-    with pytest.raises(InvalidInput, match="epsilon=1e-08"):
-        Laplace(2, 1.0, "1/100000000")
+    with pytest.raises(InvalidInput, match="epsilon=1e-09"):
+        Laplace(2, 1.0, "1/1000000000")
 
 
 def test_a_lattice_wider_than_the_payload_is_refused():
     with pytest.raises(InvalidInput, match="log2_scale"):
-        Laplace(2, 1.0, 1, log2_scale=20)
+        Laplace(2, 1.0, 1, log2_scale=26)
+
+
+def test_many_coordinates_and_little_budget_take_four_bytes():
+    """Truncation must not shrink a vector: the share of it that survives stays near one."""
+    narrow, wide = Laplace(768, 1.0, 5), Laplace(768, 1.0, "1/50")
+    assert (narrow.width, wide.width) == (3, 4)
+    for randomizer in (narrow, wide):
+        w = np.random.default_rng(0).standard_normal((20, 768))
+        w /= np.abs(w).sum(axis=1, keepdims=True)
+        kept = np.abs(randomizer.integers(w)).sum(axis=1) / randomizer.bound
+        assert kept.min() > 0.97
+        V = randomizer.read(randomizer.report(w, Entropy()))
+        assert V.shape == w.shape
 
 
 def test_density_ratio_of_the_simulated_face():
@@ -130,7 +143,7 @@ def test_a_report_is_the_lattice_point_plus_the_samplers_noise(monkeypatch):
 
 
 @pytest.mark.parametrize("vector", [[0.0, 0.0], [5e-324, 0.0], [1e300, -1e300], [0.3, 0.3]])
-@pytest.mark.parametrize("noise", [(7, -9), (SATURATED, -SATURATED), (LARGEST, 0)])
+@pytest.mark.parametrize("noise", [(7, -9), (1 << 24, -(1 << 24)), (LARGEST, 0)])
 def test_noise_reaches_every_single_vector_before_the_clamp(monkeypatch, vector, noise):
     randomizer = Laplace(2, 2.0, 4)
     values = np.array(noise, dtype=np.int32)
@@ -163,12 +176,20 @@ def test_every_coordinate_takes_its_own_bits_from_the_operating_system(monkeypat
     assert sum(taken) >= 35 * 25
 
 
-@given(st.lists(st.integers(-(2**30), 2**30), min_size=1, max_size=20))
-def test_the_payload_carries_every_value_and_clamps_the_rest(values):
-    array = np.array([values], dtype=np.int32)
-    payloads = pack(array)
-    assert [len(p) for p in payloads] == [3 * len(values)]
-    assert unpack(payloads, len(values)).tolist() == np.clip(array, -LARGEST, LARGEST).tolist()
+@pytest.mark.parametrize("width", [3, 4])
+@given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=20))
+def test_the_payload_carries_every_value_and_clamps_the_rest(width, values):
+    array = np.array([values])
+    payloads = pack(array, width)
+    largest = largest_magnitude(width)
+    assert [len(p) for p in payloads] == [width * len(values)]
+    clamped = np.clip(array, -largest, largest).tolist()
+    assert unpack(payloads, len(values), width).tolist() == clamped
+
+
+def test_the_order_in_memory_does_not_matter():
+    values = np.arange(600 * 64).reshape(600, 64)
+    assert pack(np.asfortranarray(values)) == pack(values) == pack(values[::-1][::-1])
 
 
 def test_a_malformed_payload_is_refused():

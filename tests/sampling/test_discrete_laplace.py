@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offaxis.sampling.discrete_laplace import MAGNITUDE_BITS, SATURATED, DiscreteLaplace
+from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, counts_p_value
 
 COUNT = 400_000
+MAGNITUDE_BITS = 24
+SATURATED = 1 << 24
 
 
 def law(log2_scale: int, reach: int) -> np.ndarray:
@@ -147,3 +149,22 @@ def test_a_tie_is_decided_by_the_digits_own_probability(digit):
 def test_a_scale_outside_the_proof_is_refused(log2_scale):
     with pytest.raises(ValueError, match="log2_scale"):
         DiscreteLaplace(log2_scale)
+
+
+def test_the_wide_sampler_has_the_law_too():
+    """Thirty-two digits, at the scale of four bytes a coordinate."""
+    t = 2**25
+    samples = DiscreteLaplace(25, 32).draw(COUNT, Entropy())
+    edges = t * np.array([-4.0, -2, -1, -0.5, 0, 0.5, 1, 2, 4])
+    cdf = np.where(edges < 0, 0.5 * np.exp(edges / t), 1 - 0.5 * np.exp(-edges / t))
+    bins = np.concatenate([[-np.inf], edges, [np.inf]])
+    cells = np.diff(np.concatenate([[0], cdf, [1]]))
+    assert counts_p_value(np.histogram(samples, bins)[0], cells) > ALPHA
+    assert counts_p_value(np.histogram(samples * 0.95, bins)[0], cells) < ALPHA
+    assert np.abs(samples).max() > 2**27
+
+
+@pytest.mark.parametrize(("log2_scale", "digits"), [(21, 24), (29, 32), (3, 16), (-1, 24)])
+def test_a_sampler_without_a_proof_is_refused(log2_scale, digits):
+    with pytest.raises(ValueError, match="no sampler"):
+        DiscreteLaplace(log2_scale, digits)

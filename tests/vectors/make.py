@@ -46,12 +46,13 @@ def samplers() -> dict:
     third, epsilon = Fraction(1, 3), Fraction(3, 2)
     return {
         "discrete_laplace": [
-            run(f"laplace {b}", lambda t, b=b: DiscreteLaplace(b).draw(20, t)) | {"log2_scale": b}
-            for b in (0, 3, 17)
+            run(f"laplace {b}", lambda t, b=b: DiscreteLaplace(b, 24 if b < 20 else 32).draw(20, t))
+            | {"log2_scale": b}
+            for b in (0, 3, 17, 25)
         ],
         "rounded_gaussian": [
             run(f"gaussian {b}", lambda t, b=b: RoundedGaussian(b).draw(20, t)) | {"log2_scale": b}
-            for b in (0, 3, 12)
+            for b in (0, 3, 9, 17, 20)
         ],
         "uniform": [
             run(f"uniform {n}", lambda t, n=n: below(n, 20, t)) | {"limit": n}
@@ -128,12 +129,15 @@ def release(name: str) -> offaxis.Release:
 
 def content() -> dict[str, dict]:
     """Everything that is recorded as JSON and can be made again exactly."""
-    wide = np.array([[0, 1, -1, (1 << 23) - 1, -(1 << 23), 1 << 24]])
+    wide = np.array([[0, 1, -1, (1 << 23) - 1, -(1 << 23), 1 << 24, -(1 << 40)]])
     return {
         "samplers": samplers(),
         "directions": directions(),
         "payloads": {
-            "integers": {"values": wide[0].tolist(), "payload": pack(wide)[0].hex()},
+            "integers": [
+                {"values": wide[0].tolist(), "width": w, "payload": pack(wide, w)[0].hex()}
+                for w in (3, 4)
+            ],
             **{name: payloads(name) for name in NAMES},
         },
     }

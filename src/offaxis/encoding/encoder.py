@@ -22,7 +22,11 @@ _LARGEST_INPUT = 2.0**500
 
 
 class Encoder(Protocol):
-    """A public map applied on the device before the randomizer."""
+    """A public map applied on the device before the randomizer, to each vector on its own.
+
+    No row of a batch may influence another: they may belong to different people, and the guarantee
+    covers a person's own report only.
+    """
 
     kind: ClassVar[str]
 

@@ -36,7 +36,8 @@ def exact(value: Any, name: str) -> Fraction:
     ):
         raise InvalidInput(f"{name} must be a number, got {name}={value!r}")
     if isinstance(value, int | Fraction):
-        number = Fraction(value)
+        # NumPy's integers inside a fraction would wrap; Python's do not.
+        number = Fraction(int(value.numerator), int(value.denominator))
     else:
         # str() of a Python or NumPy float is its shortest decimal that reads back the same.
         text = str(value).strip()

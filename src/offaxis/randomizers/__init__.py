@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.base import Randomizer
+from offaxis.randomizers.base import CHOOSE, Randomizer
 from offaxis.randomizers.gaussian import Gaussian
 from offaxis.randomizers.laplace import Laplace
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
@@ -85,6 +85,8 @@ def rebuild(kind: str, values: dict[str, int | float | str]) -> Randomizer:
     for name, value in values.items():
         if type(value) is not wanted.get(str(fields[name]), str):
             raise InvalidInput(f"parameter {name} of a {kind} has a wrong type: {value!r}")
+        if value == CHOOSE:
+            raise InvalidInput(f"parameter {name} of a {kind} is left open: {value!r}")
     randomizer: Randomizer = KINDS[kind](**values)
     if parameters(randomizer) != values:
         raise InvalidInput(f"the parameters of the {kind} randomizer are not in canonical form")

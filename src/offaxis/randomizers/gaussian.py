@@ -28,23 +28,35 @@ from offaxis.randomizers.base import CHOOSE
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.gaussian_calibration import certified_delta, noise_scale
 from offaxis.randomizers.lattice_form import LatticeForm
-from offaxis.randomizers.payload import LARGEST
+from offaxis.randomizers.payload import Width, largest_magnitude
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.rounded_gaussian import LARGEST_LOG2_SCALE, RoundedGaussian
+from offaxis.sampling.rounded_gaussian import RoundedGaussian
 from offaxis.vectors import Vectors, row_dots
 
 LARGEST_EPSILON: Final = 1000
 """Beyond it the certificate takes longer than a second, and promises nothing anyway."""
 
+LOG2_SCALES: Final[dict[Width, int]] = {3: 17, 4: 20}
+"""The finest lattice of each width of payload."""
+
 _TAIL: Final = 40
 """Standard deviations kept free above the bound: a clamp is rarer than e**-800."""
+
+_FINE: Final = 32
+"""Steps a coordinate that the bound should leave on average: truncation then costs a percent."""
 
 _sampler = lru_cache(maxsize=16)(RoundedGaussian)
 
 
-def largest_bound(log2_scale: int) -> int:
-    """Return the largest R that leaves the tails inside 24 bits."""
-    return LARGEST - (_TAIL << log2_scale)
+def width_of(log2_scale: int) -> Width:
+    """Return the bytes a coordinate of a lattice."""
+    return 3 if log2_scale <= LOG2_SCALES[3] else 4
+
+
+def largest_bound(log2_scale: int, dim: int) -> int:
+    """Return the largest R that leaves the tails inside the payload and can be checked."""
+    room = largest_magnitude(width_of(log2_scale)) - (_TAIL << log2_scale)
+    return min(room, math.isqrt(((1 << 63) - 1) // dim))
 
 
 @lru_cache(maxsize=256)
@@ -56,19 +68,34 @@ def realised_delta(bound: int, log2_scale: int, epsilon: Fraction, delta: Fracti
 
 @lru_cache(maxsize=256)
 def choose_bound(log2_scale: int, epsilon: Fraction, delta: Fraction) -> int:
-    """Return the largest R that keeps (ε, δ) and leaves the tails inside 24 bits, 0 if none."""
-    sigma = noise_scale(2.0, float(epsilon), float(delta))
-    bound = min(math.floor((1 << log2_scale) / sigma), largest_bound(log2_scale))
-    while bound > 0 and realised_delta(bound, log2_scale, epsilon, delta) > delta:
-        bound -= 1
-    return bound
+    """Return the largest R whose certified δ stays within the promise, 0 if there is none."""
+
+    def kept(bound: int) -> bool:
+        return not bound or realised_delta(bound, log2_scale, epsilon, delta) <= delta
+
+    # δ grows with R. The floating-point solution is nearly always R itself; if not, bisect.
+    guess = math.floor((1 << log2_scale) / noise_scale(2.0, float(epsilon), float(delta)))
+    if kept(guess):
+        return guess
+    low, high = 0, guess
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if kept(middle) else (low, middle)
+    return low
+
+
+def choose_lattice(dim: int, epsilon: Fraction, delta: Fraction) -> int:
+    """Return the b of three bytes a coordinate, or of four where three are too coarse."""
+    narrow = LOG2_SCALES[3]
+    fine = choose_bound(narrow, epsilon, delta) >= _FINE * math.sqrt(dim)
+    return narrow if fine else LOG2_SCALES[4]
 
 
 @dataclass(frozen=True)
 class Gaussian(LatticeForm):
     """Gaussian randomizer on the ℓ2 ball of ``radius`` in R^dim; sensitivity Δ = 2·radius.
 
-    Not pure: with probability up to about δ the loss may exceed ε.
+    Not pure: the loss exceeds ε with a probability somewhat larger than δ.
 
     Parameters
     ----------
@@ -77,8 +104,8 @@ class Gaussian(LatticeForm):
         ρ; inputs outside the ball are clipped onto it.
     epsilon, delta : number
         Promised ε and δ, read exactly.
-    log2_scale : int
-        b of the lattice: the noise has a standard deviation of 2**b steps.
+    log2_scale : int, optional
+        b of the lattice: the noise has a standard deviation of 2**b steps. Chosen when not given.
     bound : int, optional
         R of the lattice; the largest possible when not given.
     """
@@ -87,7 +114,7 @@ class Gaussian(LatticeForm):
     wire_id: ClassVar[int] = 2
 
     delta: Fraction
-    log2_scale: int = LARGEST_LOG2_SCALE
+    log2_scale: int = CHOOSE
     bound: int = CHOOSE
 
     def __post_init__(self) -> None:
@@ -99,14 +126,18 @@ class Gaussian(LatticeForm):
                 f"epsilon must be at most {LARGEST_EPSILON} for the Gaussian, "
                 f"got epsilon={decimal(self.epsilon)}"
             )
-        if not 0 <= self.log2_scale <= LARGEST_LOG2_SCALE:
+        if self.log2_scale == CHOOSE:
+            lattice = choose_lattice(self.dim, self.epsilon, self.delta)
+            object.__setattr__(self, "log2_scale", lattice)
+        if not 0 <= self.log2_scale <= LOG2_SCALES[4]:
             raise InvalidInput(
-                f"log2_scale must lie in 0..{LARGEST_LOG2_SCALE}, got log2_scale={self.log2_scale}"
+                f"log2_scale must lie in 0..{LOG2_SCALES[4]}, got log2_scale={self.log2_scale}"
             )
+        largest = largest_bound(self.log2_scale, self.dim)
         if self.bound == CHOOSE:
             bound = choose_bound(self.log2_scale, self.epsilon, self.delta)
-            object.__setattr__(self, "bound", bound)
-        if not 1 <= self.bound <= largest_bound(self.log2_scale):
+            object.__setattr__(self, "bound", min(bound, largest))
+        if not 1 <= self.bound <= largest:
             raise InvalidInput(
                 f"epsilon={decimal(self.epsilon)} and delta={decimal(self.delta)} leave no room on "
                 f"a Gaussian lattice of bound={self.bound}; use a larger epsilon or delta"
@@ -128,6 +159,11 @@ class Gaussian(LatticeForm):
         return 1 << self.log2_scale
 
     @property
+    def width(self) -> Width:
+        """Three bytes a coordinate up to b = 17, four beyond."""
+        return width_of(self.log2_scale)
+
+    @property
     def domain(self) -> Ball:
         """The ℓ2 ball."""
         return Ball(self.dim, self.radius, 2)
@@ -137,7 +173,7 @@ class Gaussian(LatticeForm):
         """(ε, δ), not pure."""
         return Guarantee(self.epsilon, self.delta)
 
-    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int32]:
+    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         """Draw rounded Gaussian noise."""
         return _sampler(self.log2_scale).draw(count, entropy)
 

@@ -26,7 +26,7 @@ from offaxis.privacy.guarantee import Guarantee, decimal
 from offaxis.randomizers.base import CHOOSE
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.lattice_form import LatticeForm
-from offaxis.randomizers.payload import LARGEST
+from offaxis.randomizers.payload import Width, largest_magnitude
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.simulation import add_laplace
@@ -38,16 +38,21 @@ _TAIL: Final = 44
 _sampler = lru_cache(maxsize=32)(DiscreteLaplace)
 
 
-def choose_log2_scale(epsilon: Fraction) -> int:
-    """Return the largest b with bound and tails inside 24 bits: (ε/2 + 44) 2**b <= 2**23 - 1."""
-    room = LARGEST / (epsilon / 2 + _TAIL)
-    b = math.floor(room).bit_length() - 1
-    if epsilon * 2**b < 2:
-        raise InvalidInput(
-            f"epsilon={decimal(epsilon)} leaves no room on a 24-bit Laplace lattice; "
-            f"use an epsilon of at least 0.0001"
-        )
-    return b
+_FINE: Final = 32
+"""Steps a coordinate that the bound should leave on average: truncation then costs a percent."""
+
+
+def widest_log2_scale(epsilon: Fraction, width: Width) -> int:
+    """Return the largest b with bound and tails inside the payload: (ε/2 + 44) 2**b <= largest."""
+    return math.floor(largest_magnitude(width) / (epsilon / 2 + _TAIL)).bit_length() - 1
+
+
+def choose_log2_scale(epsilon: Fraction, dim: int) -> int:
+    """Return the b of three bytes a coordinate, or of four where three are too coarse."""
+    narrow = widest_log2_scale(epsilon, 3)
+    if epsilon * (1 << narrow) / 2 >= _FINE * dim:
+        return narrow
+    return widest_log2_scale(epsilon, 4)
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,13 @@ class Laplace(LatticeForm):
     def __post_init__(self) -> None:
         """Fix the lattice and check, exactly, that it keeps the promise."""
         super().__post_init__()
-        widest = choose_log2_scale(self.epsilon)
         if self.log2_scale == CHOOSE:
-            object.__setattr__(self, "log2_scale", widest)
+            object.__setattr__(self, "log2_scale", choose_log2_scale(self.epsilon, self.dim))
+        widest = widest_log2_scale(self.epsilon, 4)
         if not 0 <= self.log2_scale <= widest or self.bound < 1:
             raise InvalidInput(
-                f"log2_scale must lie in 0..{widest} and leave a bound of at least 1, "
-                f"got log2_scale={self.log2_scale}"
+                f"log2_scale must lie in 0..{widest} and leave a bound of at least 1 at "
+                f"epsilon={decimal(self.epsilon)}, got log2_scale={self.log2_scale}"
             )
         if self.realised_epsilon > self.epsilon:
             raise InvalidInput(f"the lattice gives ε={self.realised_epsilon} > {self.epsilon}")
@@ -93,6 +98,11 @@ class Laplace(LatticeForm):
     def noise_steps(self) -> int:
         """The scale t of the discrete Laplace law."""
         return 1 << self.log2_scale
+
+    @property
+    def width(self) -> Width:
+        """Three bytes a coordinate where bound and tails fit, four otherwise."""
+        return 3 if self.log2_scale <= widest_log2_scale(self.epsilon, 3) else 4
 
     @property
     def realised_epsilon(self) -> Fraction:
@@ -109,9 +119,9 @@ class Laplace(LatticeForm):
         """Pure ε."""
         return Guarantee(self.epsilon)
 
-    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int32]:
+    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         """Draw discrete Laplace noise."""
-        return _sampler(self.log2_scale).draw(count, entropy)
+        return _sampler(self.log2_scale, 8 * self.width).draw(count, entropy)
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Clip and add continuous Laplace noise, in floating point; never a report."""

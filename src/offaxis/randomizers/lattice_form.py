@@ -1,8 +1,9 @@
 """Noise on a lattice: what the additive randomizers share.
 
-The ball is laid on integers (lattice.py), integer noise that was drawn before the input was looked
-at is added, the sum is clamped to 24 bits (payload.py). What a subclass adds is the law of the
-noise and the argument that it keeps the promise for points at most twice the bound apart.
+The ball is laid on integers (lattice.py), integer noise that was drawn before the input was clipped
+is added, the sum is clamped to what the payload carries (payload.py). What a subclass adds is the
+law of the noise and the argument that it keeps the promise for points at most twice the bound
+apart.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.randomizers.base import require_entropy
 from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
-from offaxis.randomizers.payload import BYTES_PER_COORDINATE, pack, unpack
+from offaxis.randomizers.payload import Width, pack, unpack
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors, as_batch
 
@@ -47,11 +48,16 @@ class LatticeForm:
         raise NotImplementedError
 
     @property
+    def width(self) -> Width:
+        """Bytes a coordinate: three, or four where three would make the lattice too coarse."""
+        raise NotImplementedError
+
+    @property
     def domain(self) -> Ball:
         """The ball whose points are encoded."""
         raise NotImplementedError
 
-    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int32]:
+    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         """Draw the noise of ``count`` coordinates, exactly."""
         raise NotImplementedError
 
@@ -72,18 +78,18 @@ class LatticeForm:
 
     @property
     def payload_size(self) -> int:
-        """Three bytes a coordinate."""
-        return BYTES_PER_COORDINATE * self.dim
+        """``width`` bytes a coordinate."""
+        return self.width * self.dim
 
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         """Return one exact payload a row of W."""
         require_entropy(entropy)
         # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W), self.dim)
+        W, _ = as_batch(np.array(W, order="C"), self.dim)
         # The noise is drawn from the entropy alone, before the input is clipped.
         noise = self.noise(W.size, entropy).reshape(W.shape)
         with np.errstate(all="ignore"):
-            return pack(self.integers(W) + noise)
+            return pack(self.integers(W) + noise, self.width)
 
     def integers(self, W: Vectors) -> NDArray[np.int64]:
         """Return what the noise is added to: lattice points inside the bound, checked."""
@@ -91,11 +97,12 @@ class LatticeForm:
 
     def read(self, payloads: list[bytes]) -> Vectors:
         """Return the noisy lattice points, in the units of the input."""
-        return unpack(payloads, self.dim).astype(np.float64) * self.step
+        return unpack(payloads, self.dim, self.width).astype(np.float64) * self.step
 
     def gaps(self, payloads: list[bytes], W: Vectors) -> Vectors:
         """Return (y − n) in noise scales: the noise that each payload would stand for, given W."""
-        gap: Vectors = (unpack(payloads, self.dim) - self.integers(W)) / float(self.noise_steps)
+        y = unpack(payloads, self.dim, self.width)
+        gap: Vectors = (y - self.integers(W)) / float(self.noise_steps)
         return gap
 
     def worst_pair(self) -> tuple[Vectors, Vectors]:

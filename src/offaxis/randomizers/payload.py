@@ -1,39 +1,47 @@
-"""Noisy lattice points on the wire, three bytes a coordinate (docs/report-format.md)."""
+"""Noisy lattice points on the wire, three or four bytes a coordinate (docs/report-format.md)."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidReport
 
-BYTES_PER_COORDINATE: Final = 3
+Width = Literal[3, 4]
+"""Bytes a coordinate."""
+
 LARGEST: Final = (1 << 23) - 1
-_OFFSET: Final = 1 << 23
+"""The largest magnitude of three bytes, the usual width."""
 
 
-def pack(values: NDArray[np.integer[Any]]) -> list[bytes]:
-    """Clamp to 24 bits and write each coordinate as offset binary, three bytes, low byte first."""
-    clamped = (np.clip(values, -LARGEST, LARGEST) + _OFFSET).astype("<u4")
-    octets = clamped.view(np.uint8).reshape(*values.shape, 4)[..., :BYTES_PER_COORDINATE]
-    blob = octets.tobytes()
-    size = values.shape[1] * BYTES_PER_COORDINATE
+def largest_magnitude(width: Width) -> int:
+    """Return the largest magnitude that a width carries."""
+    return (1 << (8 * width - 1)) - 1
+
+
+def pack(values: NDArray[np.integer[Any]], width: Width = 3) -> list[bytes]:
+    """Clamp and write each coordinate as offset binary, low byte first."""
+    largest = largest_magnitude(width)
+    offset = np.clip(values, -largest, largest).astype(np.int64) + (largest + 1)
+    # In rows: what follows reads the bytes in memory order.
+    octets = np.ascontiguousarray(offset, dtype="<u4").view(np.uint8)
+    blob = octets.reshape(*values.shape, 4)[..., :width].tobytes()
+    size = values.shape[1] * width
     return [blob[i : i + size] for i in range(0, len(blob), size)]
 
 
-def unpack(payloads: list[bytes], dim: int) -> NDArray[np.int64]:
+def unpack(payloads: list[bytes], dim: int, width: Width = 3) -> NDArray[np.int64]:
     """Undo :func:`pack`; a length or a value that pack never writes is an error."""
-    size = dim * BYTES_PER_COORDINATE
+    size = dim * width
     if any(len(payload) != size for payload in payloads):
         raise InvalidReport(f"a payload of {dim} coordinates has {size} bytes")
-    octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(
-        -1, dim, BYTES_PER_COORDINATE
-    )
+    octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(-1, dim, width)
     padded = np.zeros((*octets.shape[:2], 4), dtype=np.uint8)
-    padded[..., :BYTES_PER_COORDINATE] = octets
-    values = padded.view("<u4")[..., 0].astype(np.int64) - _OFFSET
-    if values.size and values.min() < -LARGEST:
+    padded[..., :width] = octets
+    largest = largest_magnitude(width)
+    values = padded.view("<u4")[..., 0].astype(np.int64) - (largest + 1)
+    if values.size and values.min() < -largest:
         raise InvalidReport("a payload holds a value that no client writes")
     return values

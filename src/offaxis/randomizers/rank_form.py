@@ -149,17 +149,26 @@ class RankForm:
         """Return one exact payload a row of W."""
         require_entropy(entropy)
         # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W), self.dim)
-        # Everything random is drawn before the input is looked at.
+        W, _ = as_batch(np.array(W, order="C"), self.dim)
+        # Everything random is drawn before the input is ranked.
         nonces = entropy.words(len(W) * NONCE_BYTES // 2).view(np.uint8).reshape(-1, NONCE_BYTES)
         response = _response(self.directions, self.near, self.epsilon)
         is_near, offset = response.draw(len(W), entropy)
-        with np.errstate(all="ignore"):
-            index = place(is_near, offset, self.nearest(W, nonces)).astype("<u4")
-        return [
-            nonce + number.tobytes()
-            for nonce, number in zip(map(bytes, nonces), index, strict=True)
-        ]
+        octets = np.empty((len(W), self.payload_size), dtype=np.uint8)
+        octets[:, :NONCE_BYTES] = nonces
+        rows = self._rows_at_once
+        for start in range(0, len(W), rows):
+            part = slice(start, start + rows)
+            with np.errstate(all="ignore"):
+                near = self.nearest(W[part], nonces[part])
+            index = place(is_near[part], offset[part], near).astype("<u4")
+            octets[part, NONCE_BYTES:] = index.view(np.uint8).reshape(-1, INDEX_BYTES)
+        return [row.tobytes() for row in octets]
+
+    @property
+    def _rows_at_once(self) -> int:
+        """How many inputs are ranked at a time, so that their scores fit the memory."""
+        return max(1, _SCORES // (self.directions // 2))
 
     def integers(self, W: Vectors) -> NDArray[np.int64]:
         """Return the directions of W on the integers: Σn_i² <= 2**40, checked; zero stays zero."""
@@ -173,7 +182,7 @@ class RankForm:
         inputs = self.integers(W)
         pairs = self.directions // 2
         out = np.empty((len(W), self.near), dtype=np.int64)
-        rows = max(1, _SCORES // pairs)
+        rows = self._rows_at_once
         for start in range(0, len(W), rows):
             part = slice(start, start + rows)
             score = products(nonces[part], pairs, inputs[part], normalise=self.ranked_by_angle)

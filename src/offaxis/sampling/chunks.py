@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from offaxis.sampling.entropy import RandomBits
 
-Draw = Callable[[int, RandomBits], NDArray[np.int32]]
+Draw = Callable[[int, RandomBits], NDArray[np.int64]]
 
 
-def in_chunks(draw: Draw, count: int, chunk: int, bits: RandomBits) -> NDArray[np.int32]:
+def in_chunks(draw: Draw, count: int, chunk: int, bits: RandomBits) -> NDArray[np.int64]:
     """Draw ``count`` variables, at most ``chunk`` at a time, one part after the other."""
-    out = np.empty(count, dtype=np.int32)
+    out = np.empty(count, dtype=np.int64)
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
         out[start:stop] = draw(stop - start, bits)

@@ -23,19 +23,23 @@ def exp_minus(x: Fraction, bits: int) -> tuple[int, int]:
     series lie on either side of the limit; the halvings are undone by squaring the enclosure.
     """
     halvings = max(0, (2 * x.numerator // x.denominator).bit_length())
-    y = x / 2**halvings
     precision = bits + halvings + 16
-    term = total = Fraction(1)
-    order = 0
-    below, above = Fraction(0), total
-    while (above - below) * 2**precision > 1:
-        order += 1
-        term *= -y / order
-        total += term
-        below, above = (total, above) if order % 2 else (below, total)
     one = 1 << precision
-    low = below.numerator * one // below.denominator
-    high = -(-above.numerator * one // above.denominator)
+    # y = x / 2**halvings on either side, in units of 2**-precision; all terms below are integers.
+    y_low = (x.numerator << (precision - halvings)) // x.denominator
+    y_high = y_low + 1
+    term_low = term_high = low = high = one
+    order = 0
+    while term_high > 1:
+        order += 1
+        term_low = term_low * y_low // (order << precision)
+        term_high = -(-term_high * y_high // (order << precision))
+        if order % 2:
+            low, high = low - term_high, high - term_low
+        else:
+            low, high = low + term_low, high + term_high
+    # What follows the last term is smaller than it.
+    low, high = low - term_high, high + term_high
     for _ in range(halvings):
         low = (low * low) >> precision
         high = -(-(high * high) >> precision)

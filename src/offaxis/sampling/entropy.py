@@ -64,7 +64,13 @@ class Entropy:
             self._rekey()
         out = bytearray(count)
         plain = _ZEROS[:count] if count <= len(_ZEROS) else memoryview(bytes(count))
-        if self._stream.update_into(plain, out) != count:
+        try:
+            taken = self._stream.update_into(plain, out)
+        except RuntimeError as error:
+            raise EntropyFailure(
+                f"an Entropy serves one thread; create one where it is used ({error})"
+            ) from error
+        if taken != count:
             raise EntropyFailure("the key stream ended early")
         return out
 

@@ -3,9 +3,9 @@
 Contract: ``tail_digits(b)[j] = floor(2**32 · Pr[|Z| >= (j + 1/2) / 2**b])`` for j = 0, 1, …, up to
 and including the first zero. Integer arithmetic only.
 
-Evaluating the series of :func:`normal_tail` at every one of 26,000 edges (b = 12) would take
-seconds. It is evaluated at multiples a of 1/64 only, and carried to the edges x = a + d around
-them, |d| <= 1/128, by Taylor's formula
+Evaluating the series of :func:`normal_tail` at every one of thousands of edges would be felt by
+whoever makes one report. It is evaluated at multiples a of 1/64 only, and carried to the edges
+x = a + d around them, |d| <= 1/128, by Taylor's formula
 
     Pr[|Z| >= a + d] = Pr[|Z| >= a] − 2 φ(a) Σ_{n <= 9} (−1)^n He_n(a) d^{n+1} / (n+1)!  + r.
 
