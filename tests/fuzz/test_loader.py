@@ -85,6 +85,8 @@ def test_no_text_in_the_place_of_a_number_escapes(index, name, text):
     oracle.load(forgery.put_together(draft))
 
 
+LONG = "9" * 90 + "/1" + "0" * 87
+NEARLY_ONE = "9" * 43 + "/1" + "0" * 43
 HOSTILE = {
     "laplace": [
         {"log2_scale": 10**18},
@@ -102,6 +104,13 @@ HOSTILE = {
         {"epsilon": "10000"},
         {"delta": "1/1" + "0" * 90},
         {"dim": 1 << 20},
+        *({"epsilon": LONG, "bound": 1 << b} for b in (0, 16, 20, 21, 22)),
+        *(
+            {"epsilon": e, "delta": NEARLY_ONE, "bound": 1 << b}
+            for e in ("1", LONG)
+            for b in (20, 22)
+        ),
+        {"epsilon": "100", "delta": NEARLY_ONE, "bound": -1},
     ],
     "privunit2": [
         {"directions": 1 << 62},
