@@ -129,7 +129,7 @@ def parameter(name, value):
         (parameter("epsilon", "1/00"), "finite number"),
         (parameter("epsilon", "9" * 5000), "randomizer"),
         (parameter("epsilon", 3), "wrong type"),
-        (parameter("log2_scale", 23), "log2_scale"),
+        (parameter("log2_scale", 26), "log2_scale"),
         (parameter("log2_scale", -5), "canonical form"),
         (parameter("log2_scale", -1), "canonical form"),
         (parameter("radius", 1e300), "radius"),
