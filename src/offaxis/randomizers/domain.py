@@ -92,27 +92,26 @@ class Sphere:
     radius: float
 
     def directions(self, W: Vectors) -> Vectors:
-        """Return unit directions; a zero row stays zero.
+        """Return unit directions; a zero row stays zero. The work is the same for every row.
 
         A tiny row is rescaled before its norm is taken, never divided by a floor: otherwise the
         length of the result would give it away.
         """
-        norms = row_norms(W, 2)
-        # In this range squares neither over- nor underflow.
-        normal = (norms > 1e-140) & (norms < 1e140)
-        unit = W / np.where(normal, norms, 1.0)[:, None]
-        if not normal.all():
-            extreme, peak = _safe_rescale(W[~normal])
-            lengths = np.where(peak[:, 0] > 0, row_norms(extreme, 2), 1.0)
-            unit[~normal] = extreme / lengths[:, None]
-        return unit
+        unit, peak = _safe_rescale(W)
+        lengths = np.where(peak > 0, row_norms(unit, 2)[:, None], 1.0)
+        return unit / lengths
 
     def project(self, W: Vectors, rng: np.random.Generator) -> Vectors:
-        """Return unit directions; a zero row gets a uniformly random one."""
-        unit = self.directions(W)
-        zero = np.flatnonzero(~unit.any(axis=1))
-        if zero.size:
-            unit[zero] = self.directions(rng.standard_normal((zero.size, W.shape[1])))
+        """Return unit directions, quickly, for simulation; a zero row gets a random one."""
+        norms = row_norms(W, 2)
+        # In this range squares neither over- nor underflow.
+        extreme = ~((norms > 1e-140) & (norms < 1e140))
+        unit = W / np.where(extreme, 1.0, norms)[:, None]
+        if extreme.any():
+            rows = W[extreme]
+            zero = ~rows.any(axis=1)
+            rows[zero] = rng.standard_normal((int(zero.sum()), W.shape[1]))
+            unit[extreme] = self.directions(rows)
         return unit
 
 
