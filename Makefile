@@ -24,6 +24,7 @@ lint: $(VENV)/test-ready
 bench: $(VENV)/test-ready
 	$(PIP) --editable '.[bench]'
 	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/python benchmarks/exact.py
 	$(BIN)/python benchmarks/published_setting.py
 
 fuzz: $(VENV)/test-ready
