@@ -49,13 +49,13 @@ def test_the_twin_is_caught(audited, kind, twin, reports, tests):
 def test_a_release_that_lets_nan_pass_is_caught(audited):
     real = audited["laplace"]
     parts = (real.encoder, real.randomizer, real.decoder, real.provenance)
-    result = audit(twins.LenientRelease(*parts), reports=400, false_alarm=ALPHA)
+    result = audit(twins.LenientRelease(*parts), reports=FEW, false_alarm=ALPHA)
     assert [finding.test for finding in result.by_verdict("violation")] == ["hostile-input"]
 
 
 def test_time_that_tells_is_a_side_channel_and_no_violation(audited):
     twin = twins.with_twin(audited["laplace"], twins.TimeTells)
-    result = audit(twin, reports=400, false_alarm=ALPHA, rng=np.random.default_rng(0))
+    result = audit(twin, reports=20_000, false_alarm=ALPHA, rng=np.random.default_rng(0))
     assert "timing-worst" in {finding.test for finding in result.by_verdict("side channel")}
     assert not result.violated
     assert "a side channel was found" in result.sentence
@@ -63,7 +63,7 @@ def test_time_that_tells_is_a_side_channel_and_no_violation(audited):
 
 def test_a_device_that_fails_for_some_vectors_is_caught(audited):
     twin = twins.with_twin(audited["laplace"], twins.FailsFarOut)
-    result = audit(twin, reports=400, false_alarm=ALPHA)
+    result = audit(twin, reports=FEW, false_alarm=ALPHA)
     violations = {finding.test for finding in result.by_verdict("violation")}
     assert {"support", "hostile-input"} <= violations
     assert "far-pair" in {finding.test for finding in result.by_verdict("not run")}

@@ -66,9 +66,8 @@ class FloatGaussian(Gaussian):
 class HalfTheNoise(Laplace):
     """Noise of scale t/2."""
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
-        noise = DiscreteLaplace(max(0, self.log2_scale - 1)).draw(W.size, entropy).reshape(W.shape)
-        return pack(self.integers(W) + noise)
+    def noise(self, count: int, entropy: Entropy) -> np.ndarray:
+        return DiscreteLaplace(max(0, self.log2_scale - 1)).draw(count, entropy)
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,9 @@ class NoClipping(Laplace):
 class SeedReuse(Laplace):
     """The same seed in every call."""
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
-        noise = np.random.default_rng(7).laplace(scale=1 << self.log2_scale, size=W.shape)
-        return pack(self.integers(W) + np.rint(noise).astype(np.int64))
+    def noise(self, count: int, entropy: Entropy) -> np.ndarray:
+        drawn = np.random.default_rng(7).laplace(scale=self.noise_steps, size=count)
+        return np.rint(drawn).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class NanPasses(Laplace):
     """NaN is reported as a value of its own, without noise."""
 
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
-        noise = DiscreteLaplace(self.log2_scale).draw(W.size, entropy).reshape(W.shape)
+        noise = self.noise(W.size, entropy).reshape(W.shape)
         noisy = self.integers(np.nan_to_num(W, posinf=0.0, neginf=0.0)) + noise
         return pack(np.where(np.isnan(W), LARGEST, noisy))
 
@@ -181,9 +180,8 @@ class LastBitTells(Laplace):
 class HalfTheGaussianNoise(Gaussian):
     """Half the noise; at a small δ no frequent event contradicts (ε, δ) by itself."""
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
-        sampler = RoundedGaussian(max(0, self.log2_scale - 1))
-        return pack(self.integers(W) + sampler.draw(W.size, entropy).reshape(W.shape))
+    def noise(self, count: int, entropy: Entropy) -> np.ndarray:
+        return RoundedGaussian(max(0, self.log2_scale - 1)).draw(count, entropy)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,10 @@ LEAST: Final = 400
 Progress = Callable[[str, int, int], None]
 """Called with the name of a test, the reports drawn for it and how many it takes."""
 
+_REPORTS_A_CALL: Final = 40
+_MOST_CALLS: Final = 2000
+"""Single reports that are timed: so many of each vector, and no more."""
+
 _ROWS: Final = 4096
 _NUMBERS: Final = 1 << 18
 """Reports and numbers drawn at a time."""
@@ -147,6 +151,7 @@ class _Run:
     def findings(self) -> list[Finding]:
         """Run every test."""
         release, rng, seconds = self._release, self._rng, self._pace.seconds["call"]
+        calls = min(_MOST_CALLS, self._pace.reports // _REPORTS_A_CALL)
         found = [finding for trial in self._trials for finding in self._try(trial)]
         if not black_box.available():
             tried = "a classifier on bytes, bits and observations"
@@ -156,7 +161,10 @@ class _Run:
             *looks(release, seconds, rng),
             refusals(release),
             freshness(release, self.share, rng),
-            *(timing(release, pair, seconds, self.share, rng) for pair in self._timed),
+            *(
+                timing(release, pair, calls, seconds, alpha=self.share, rng=rng)
+                for pair in self._timed
+            ),
         ]
         self.drawn += sum(finding.reports for finding in others)
         return found + others

@@ -95,7 +95,7 @@ def _coarse(randomizer: Randomizer, rng: np.random.Generator) -> Iterator[Planne
         form, pair = found.form, (found.first, found.second)
         tried = f"{found.distance:.3g} of {found.allowed} steps apart"
         tests = _by_likelihood("coarse-lattice", tried, form, *pair)
-        yield PlannedTrial(from_randomizer(form, *pair), tests, "coarse", 4.0)
+        yield PlannedTrial(from_randomizer(form, *pair), tests, "coarse", 8.0)
 
 
 def _on_pair(release: Release, pair: Pair, rng: np.random.Generator) -> PlannedTrial:

@@ -29,7 +29,7 @@ def hostile_inputs(release: Release, count: int, rng: np.random.Generator) -> Ve
     """Return inputs of a release whose encodings are hostile vectors, and some that are so raw."""
     domain = release.randomizer.domain
     ball = domain if isinstance(domain, Ball) else Ball(release.encoder.output_dim, 1.0, 2)
-    W = hostile(ball, 1 << 17, count, rng)
+    W = hostile(ball, getattr(release.randomizer, "bound", 1 << 17), count, rng)
     # A linear solver wants numbers that can be multiplied.
     Z = preimages(release, np.clip(W, -1e100, 1e100))
     raw = np.zeros((6, release.input_dim))

@@ -20,18 +20,26 @@ from offaxis.release import Release
 
 _WARM_UP = 6
 LEAST = 25
-MOST = 2000
 
 
 def timing(
-    release: Release, pair: Pair, seconds: float, alpha: float, rng: np.random.Generator
+    release: Release,
+    pair: Pair,
+    calls: int,
+    seconds: float,
+    *,
+    alpha: float,
+    rng: np.random.Generator,
 ) -> Finding:
-    """Time single reports of two vectors in random order and compare the two samples."""
+    """Time single reports of two vectors in random order and compare the two samples.
+
+    ``calls`` of each vector, or as many as fit the seconds.
+    """
     vectors = np.stack([pair.first, pair.second])
     name = f"timing-{pair.name}"
     try:
         cost = _times(release, vectors, np.arange(_WARM_UP) % 2).mean() / 1e9
-        calls = max(LEAST, min(MOST, int(seconds / cost / 2)))
+        calls = max(LEAST, min(calls, int(seconds / cost / 2)))
         order = rng.permutation(np.repeat([0, 1], calls))
         taken = _times(release, vectors, order)
     except Exception as error:
