@@ -25,6 +25,10 @@ class InvalidReport(OffaxisError, ValueError):
     """Bytes that are not a report of this release."""
 
 
+class BudgetExceeded(OffaxisError, RuntimeError):
+    """A person's budget does not allow another report; nothing was paid and nothing released."""
+
+
 class EntropyFailure(OffaxisError, RuntimeError):
     """The operating system gave no randomness; nothing was released and nothing falls back."""
 

@@ -1,0 +1,78 @@
+"""Reports within a person's budget: pay first, then report.
+
+    reporter = Reporter(release, Ledger("my.ledger", Limit(8)))
+    reporter.report(z)              # every call is a new report and is paid for
+    reporter.same_report(z)         # the same vector gives the same bytes again, paid for once
+
+Which of the two to use is a choice between two leaks. Fresh reports of one vector add up. Kept
+reports do not, but whoever follows a person sees *when* the vector changed, and each vector that
+ever occurred has been paid for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offaxis.errors import InvalidInput
+from offaxis.privacy.ledger import Ledger
+from offaxis.release import Release
+from offaxis.vectors import Vectors, as_batch, check_finite
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """Makes reports of one release and pays for them from one ledger."""
+
+    release: Release
+    ledger: Ledger
+
+    def report(self, vector: Any) -> bytes:
+        """Pay for one report and make it.
+
+        Raises
+        ------
+        InvalidInput
+            If the vector cannot be reported. Nothing is paid.
+        BudgetExceeded
+            If the budget does not allow it. Nothing is paid and nothing is made.
+        """
+        return self._paid(self._checked(vector))
+
+    def same_report(self, vector: Any) -> bytes:
+        """Return the report kept for this vector, or pay for one, make it and keep it.
+
+        A report is kept before it is returned: what was sent can always be sent again.
+        """
+        checked = self._checked(vector)
+        key = self._key(checked)
+        kept = self.ledger.kept_report(self.release.hash, key)
+        if kept is not None:
+            return kept
+        return self.ledger.keep_report(self.release.hash, key, self._paid(checked))
+
+    def _checked(self, vector: Any) -> Vectors:
+        # Copied, so that what is checked, paid for and reported is one and the same.
+        batch, _ = as_batch(np.array(vector), self.release.input_dim)
+        if len(batch) != 1:
+            raise InvalidInput(f"a device reports one vector at a time, got {len(batch)}")
+        check_finite(batch)
+        return batch
+
+    def _paid(self, batch: Vectors) -> bytes:
+        self.ledger.spend(self.release.guarantee, self.release.hash)
+        report = self.release.privatize(batch[0])
+        assert isinstance(report, bytes), "one vector gives one report"
+        return report
+
+    def _key(self, batch: Vectors) -> bytes:
+        """Return a name for the vector that tells nothing to who does not know the secret."""
+        secret = self.ledger.secret(os.urandom(32))
+        # Adding zero makes one vector of 0.0 and −0.0, which encode alike.
+        octets = (batch + 0.0).astype("<f8").tobytes()
+        return hmac.digest(secret, octets, hashlib.sha256)

@@ -1,0 +1,120 @@
+"""What several reports about one person cost together.
+
+Two answers, both valid in any order and also when later vectors depend on earlier reports.
+*Basic*: ε and δ add up, as exact fractions. *By privacy loss distributions* (Sommer, Meiser,
+Mohammadi 2019; Koskela, Jälkö, Honkela 2020; computed by dp_accounting, which rounds
+pessimistically): at the price of a small δ many small budgets cost less than their sum. A report
+with (ε, δ) is dominated by randomized response that tells all with probability δ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.privacy.guarantee import Guarantee, exact_delta, exact_epsilon
+
+GRID: Final = 1e-3
+"""Width of the grid on which privacy losses are laid; coarser is pessimistic, never optimistic."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one report of some release costs, and how often it was paid.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction
+        The promise of one report.
+    reports : int
+    """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    reports: int = 1
+
+    def __post_init__(self) -> None:
+        """Read the promise exactly."""
+        promised = Guarantee(self.epsilon, self.delta)
+        object.__setattr__(self, "epsilon", promised.epsilon)
+        object.__setattr__(self, "delta", promised.delta)
+        if self.reports < 0:
+            raise InvalidInput(f"reports must not be negative, got {self.reports}")
+
+
+def basic(costs: Iterable[Cost]) -> tuple[Fraction, Fraction]:
+    """Return Σε and Σδ over all reports, exactly."""
+    epsilon = delta = Fraction(0)
+    for cost in costs:
+        epsilon += cost.reports * cost.epsilon
+        delta += cost.reports * cost.delta
+    return epsilon, delta
+
+
+def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
+    """Return an ε at which all reports together are (ε, δ), by composing their loss distributions.
+
+    Never more than a rounding above the basic Σε where Σδ allows it, and for many reports less.
+    """
+    try:
+        from dp_accounting.pld import common, privacy_loss_distribution
+    except ImportError:
+        raise MissingExtra(
+            "totals by privacy loss distributions need dp-accounting: "
+            "pip install 'offaxis[accounting]'"
+        ) from None
+    target = float(exact_delta(delta))
+    total = privacy_loss_distribution.identity(value_discretization_interval=GRID)
+    for cost in costs:
+        if not cost.reports:
+            continue
+        # A pair that no (ε, δ) mechanism exceeds: randomized response with a revealing share of δ.
+        promise = common.DifferentialPrivacyParameters(_above(cost.epsilon), _above(cost.delta))
+        one = privacy_loss_distribution.from_privacy_parameters(
+            promise, value_discretization_interval=GRID
+        )
+        total = total.compose(one.self_compose(cost.reports))
+    return float(total.get_epsilon_for_delta(target))
+
+
+def _above(value: Fraction) -> float:
+    """Return a float that is not below the fraction."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else nearest * (1 + 2**-52)
+
+
+def within(costs: Iterable[Cost], epsilon: Fraction, delta: Fraction) -> bool:
+    """Return whether all reports together stay within (ε, δ), by either way of counting.
+
+    The exact sums are tried first. Only when they do not fit, and a δ is allowed, are loss
+    distributions composed.
+    """
+    paid = list(costs)
+    total_epsilon, total_delta = basic(paid)
+    if total_epsilon <= epsilon and total_delta <= delta:
+        return True
+    if delta == 0 or total_delta > delta:
+        return False
+    return Fraction(by_loss_distribution(paid, delta)) <= epsilon
+
+
+def shuffled_epsilon(epsilon: Any, reports: int, delta: Any) -> float | None:
+    """Return a *central* ε of n reports that an honest shuffler mixed, or None where none is known.
+
+    For pure reports of one release, one a person, of which only the shuffled multiset is seen:
+    ε_c = log(1 + (e^ε − 1)/(e^ε + 1) · (8√(e^ε ln(4/δ))/√n + 8e^ε/n)), valid for
+    ε <= ln(n / (16 ln(2/δ))) (Feldman, McMillan, Talwar 2021, Theorem 3.1). It says nothing about
+    anybody who sees a report together with its sender: the local ε remains what is promised.
+    """
+    local, allowed = float(exact_epsilon(epsilon)), float(exact_delta(delta))
+    if reports < 1:
+        raise InvalidInput(f"reports must be at least 1, got {reports}")
+    if local > math.log(reports / (16 * math.log(2 / allowed))):
+        return None
+    size = math.exp(local)
+    spread = 8 * math.sqrt(size * math.log(4 / allowed) / reports) + 8 * size / reports
+    return min(local, math.log1p((size - 1) / (size + 1) * spread))

@@ -1,0 +1,153 @@
+"""The ledger: limits hold, payments survive kills, and nothing is paid twice or not at all."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from fractions import Fraction
+from multiprocessing import get_context
+
+import pytest
+
+from offaxis.errors import BudgetExceeded, InvalidInput
+from offaxis.privacy.guarantee import Guarantee
+from offaxis.privacy.ledger import Ledger, Limit
+
+ONE = Guarantee(Fraction(1))
+
+
+def test_a_limit_is_kept_to_the_last_report(tmp_path):
+    with Ledger(tmp_path / "x.ledger", Limit(3)) as ledger:
+        for _ in range(3):
+            ledger.spend(ONE, "r")
+        with pytest.raises(BudgetExceeded, match="ε = 3 in all"):
+            ledger.spend(Guarantee(Fraction(1, 10**6)), "r")
+        assert ledger.spent() == (3, 0)
+
+
+def test_payments_are_remembered_by_the_file(tmp_path):
+    path = tmp_path / "x.ledger"
+    with Ledger(path, Limit(3)) as ledger:
+        ledger.spend(ONE, "r", reports=2)
+    with Ledger(path, Limit(3)) as ledger:
+        ledger.spend(ONE, "other")
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(ONE, "r")
+
+
+def test_every_limit_must_hold(tmp_path):
+    with Ledger(tmp_path / "x.ledger", Limit(100), Limit(2, seconds=3600)) as ledger:
+        ledger.spend(ONE, "r", reports=2)
+        with pytest.raises(BudgetExceeded, match="3600 s"):
+            ledger.spend(ONE, "r")
+
+
+def test_a_schedule_frees_the_budget_again(tmp_path, monkeypatch):
+    with Ledger(tmp_path / "x.ledger", Limit(3), Limit(1, seconds=60)) as ledger:
+        now = time.time()
+        for step in range(3):
+            monkeypatch.setattr(time, "time", lambda step=step: now + 61 * step)
+            ledger.spend(ONE, "r")
+            with pytest.raises(BudgetExceeded):
+                ledger.spend(ONE, "r")
+        monkeypatch.setattr(time, "time", lambda: now + 10_000)
+        with pytest.raises(BudgetExceeded, match="in all"):
+            ledger.spend(ONE, "r")
+
+
+def test_a_clock_set_back_frees_nothing(tmp_path, monkeypatch):
+    with Ledger(tmp_path / "x.ledger", Limit(1, seconds=60)) as ledger:
+        ledger.spend(ONE, "r")
+        monkeypatch.setattr(time, "time", lambda: 1000.0)
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(ONE, "r")
+
+
+def test_many_small_budgets_are_counted_by_their_losses(tmp_path):
+    small = Guarantee(Fraction(1, 10))
+    with Ledger(tmp_path / "x.ledger", Limit(12, "1e-6")) as ledger:
+        ledger.spend(small, "r", reports=400)
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(small, "r", reports=400)
+        assert ledger.spent()[0] == 40
+
+
+def test_a_refused_payment_leaves_no_trace(tmp_path):
+    with Ledger(tmp_path / "x.ledger", Limit(1)) as ledger:
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(Guarantee(Fraction(2)), "r")
+        assert ledger.spent() == (0, 0)
+        ledger.spend(ONE, "r")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: Ledger(path),
+        lambda path: Limit(0),
+        lambda path: Limit(1, 2),
+        lambda path: Limit(1, seconds=0),
+    ],
+)
+def test_a_ledger_without_a_real_limit_is_refused(tmp_path, make):
+    with pytest.raises(InvalidInput):
+        make(tmp_path / "x.ledger")
+
+
+def _race(path, results):
+    with Ledger(path, Limit(50)) as ledger:
+        paid = 0
+        try:
+            while True:
+                ledger.spend(ONE, "r")
+                paid += 1
+        except BudgetExceeded:
+            results.put(paid)
+
+
+def test_processes_that_share_a_ledger_never_overspend(tmp_path):
+    context = get_context("fork")
+    results = context.Queue()
+    workers = [
+        context.Process(target=_race, args=(tmp_path / "x.ledger", results)) for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    paid = sum(results.get(timeout=60) for _ in workers)
+    for worker in workers:
+        worker.join()
+    assert paid == 50
+
+
+def _send(ledger_path, sent_path):
+    """A device that pays, then sends: one byte a report, at once on the disk's side."""
+    with Ledger(ledger_path, Limit(10_000)) as ledger:
+        sent = os.open(sent_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        while True:
+            ledger.spend(ONE, "r")
+            os.write(sent, b".")
+
+
+def kill_at_random(folder, kills: int, seed: int) -> tuple[int, int]:
+    """Kill a sending device again and again; return what was paid and what was sent."""
+    rng = random.Random(seed)
+    ledger_path, sent_path = folder / "x.ledger", folder / "sent"
+    context = get_context("fork")
+    for _ in range(kills):
+        device = context.Process(target=_send, args=(ledger_path, sent_path), daemon=True)
+        device.start()
+        time.sleep(rng.uniform(0.0, 0.03))
+        os.kill(device.pid, signal.SIGKILL)
+        device.join()
+    with Ledger(ledger_path, Limit(10_000)) as ledger:
+        paid = sum(cost.reports for cost in ledger.costs())
+    return paid, sent_path.stat().st_size if sent_path.exists() else 0
+
+
+def test_a_killed_device_never_spends_less_than_it_sent(tmp_path):
+    """CI size; benchmarks/kills.py does a thousand."""
+    paid, sent = kill_at_random(tmp_path, 60, seed=1)
+    assert sent > 20, "the devices must have lived long enough to send"
+    assert sent <= paid <= sent + 60
