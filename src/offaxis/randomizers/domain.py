@@ -117,19 +117,14 @@ class Sphere:
 
 @dataclass(frozen=True)
 class Box:
-    """The box ``{w : |w_i| <= half_widths_i}``."""
+    """The box ``{w in R^dim : |w_i| <= radius}``."""
 
-    half_widths: tuple[float, ...]
-
-    @property
-    def dim(self) -> int:
-        """Number of coordinates."""
-        return len(self.half_widths)
+    dim: int
+    radius: float
 
     def project(self, W: Vectors) -> Vectors:
         """Clip every coordinate on its own."""
-        bound = np.asarray(self.half_widths)
-        return np.clip(W, -bound, bound)
+        return np.clip(W, -self.radius, self.radius)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,17 @@ integers, so what the noise protects is bounded without any appeal to floating p
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.domain import Ball
+from offaxis.randomizers.domain import Ball, Box
 from offaxis.vectors import Vectors
+
+BOX_BOUND: Final = 1 << 20
+"""R of the box: its half width in lattice steps."""
 
 
 def onto_lattice(W: Vectors, ball: Ball, bound: int) -> NDArray[np.int64]:
@@ -52,3 +57,15 @@ def _shrink(steps: NDArray[np.int64], order: int, allowed: int) -> None:
     while _size(steps, order) > allowed:
         largest = int(np.argmax(np.abs(steps)))
         steps[largest] -= np.sign(steps[largest])
+
+
+def onto_box(W: Vectors, box: Box) -> NDArray[np.int64]:
+    """Clip every coordinate and truncate toward zero onto −R … R, R = 2**20, checked."""
+    clipped = box.project(W)
+    if not np.isfinite(clipped).all():
+        raise InvalidInput("a vector that is not finite cannot be laid on the lattice")
+    steps = np.clip(np.trunc(clipped / box.radius * BOX_BOUND), -BOX_BOUND, BOX_BOUND)
+    integers: NDArray[np.int64] = steps.astype(np.int64)
+    if (np.abs(integers) > BOX_BOUND).any():
+        raise AssertionError("an encoded vector lies outside the box")
+    return integers

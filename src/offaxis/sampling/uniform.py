@@ -28,3 +28,16 @@ def below(limit: int, count: int, bits: RandomBits) -> NDArray[np.int64]:
         missing = missing[words[missing] >= complete]
     words %= limit
     return words
+
+
+def choose_columns(columns: int, chosen: int, rows: int, bits: RandomBits) -> NDArray[np.int64]:
+    """Draw, for every row, ``chosen`` distinct columns, every ordered choice equally likely.
+
+    The first steps of a Fisher–Yates shuffle, all rows at once.
+    """
+    order = np.tile(np.arange(columns), (rows, 1))
+    each = np.arange(rows)
+    for place in range(min(chosen, columns - 1)):
+        other = place + below(columns - place, rows, bits)
+        order[each, other], order[:, place] = order[:, place].copy(), order[each, other]
+    return order[:, :chosen]

@@ -1,0 +1,56 @@
+"""Reports of coordinates in a box: what Duchi's and the piecewise randomizer share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from offaxis.privacy.guarantee import Guarantee, exact_epsilon
+from offaxis.randomizers.domain import Box, check_dim, check_radius
+from offaxis.vectors import Vectors
+
+
+@dataclass(frozen=True)
+class BoxForm:
+    """A pure randomizer on the box ``{w : |w_i| <= radius}`` in R^dim.
+
+    Parameters
+    ----------
+    dim : int
+    radius : float
+        ρ; coordinates outside the box are clipped onto it.
+    epsilon : number
+        Promised ε, read exactly.
+    """
+
+    dim: int
+    radius: float
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        """Read the parameters exactly."""
+        object.__setattr__(self, "dim", check_dim(self.dim))
+        object.__setattr__(self, "radius", check_radius(self.radius))
+        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+
+    @property
+    def domain(self) -> Box:
+        """The box."""
+        return Box(self.dim, self.radius)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Pure ε."""
+        return Guarantee(self.epsilon)
+
+    @property
+    def unbiased(self) -> bool:
+        """True: the mean of the observation is w, up to the width of a lattice step."""
+        return True
+
+    def worst_pair(self) -> tuple[Vectors, Vectors]:
+        """Return two opposite corners."""
+        corner = np.full(self.dim, self.radius)
+        return corner, -corner

@@ -1,0 +1,187 @@
+"""The hybrid randomizer on the box: pure ε, the better of two one-dimensional reports.
+
+Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
+
+As the piecewise randomizer, but each chosen coordinate is reported by a sign alone with probability
+e^{−ε/2k}, or always where ε/k <= 0.61 (Wang et al. 2019). Which of the two is decided by a coin
+that does not look at the input and is part of the payload, so each kind of report must keep ε/k on
+its own, and does: the sign is that of a random v = ±1 with mean x, told truly with probability
+e^{ε/k} / (e^{ε/k} + 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache, partial
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidReport
+from offaxis.randomizers.base import CHOOSE, require_entropy
+from offaxis.randomizers.box_form import BoxForm
+from offaxis.randomizers.lattice import BOX_BOUND, onto_box
+from offaxis.randomizers.piecewise import (
+    ENTRY,
+    POINTS,
+    Piecewise,
+    check_coordinates,
+    choose_sampled,
+    parse_entries,
+)
+from offaxis.sampling.bernoulli import Probability
+from offaxis.sampling.enclosure import exp_minus
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.response import Response
+from offaxis.sampling.uniform import choose_columns
+from offaxis.vectors import Vectors, as_batch
+
+SIGNS_ONLY: Final = Fraction(61, 100)
+"""The largest ε of a coordinate at which a sign alone is always better."""
+
+_SIGN: Final = 1 << 31
+"""Marks a coordinate that is reported by its sign: point 0 is −, point 1 is +."""
+
+_response = lru_cache(maxsize=32)(Response)
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Hybrid(BoxForm):
+    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim.
+
+    Parameters
+    ----------
+    dim, radius, epsilon
+        As in :class:`BoxForm`.
+    sampled : int, optional
+        k; the best for epsilon when not given.
+    """
+
+    kind: ClassVar[str] = "hybrid"
+    wire_id: ClassVar[int] = 7
+
+    sampled: int = CHOOSE
+
+    def __post_init__(self) -> None:
+        """Read the parameters exactly."""
+        super().__post_init__()
+        object.__setattr__(self, "sampled", choose_sampled(self))
+
+    @cached_property
+    def _piece(self) -> Piecewise:
+        """The piecewise randomizer that makes the other reports."""
+        return Piecewise(self.dim, self.radius, self.epsilon, self.sampled)
+
+    @cached_property
+    def _by_sign(self) -> Probability:
+        """How often a coordinate is reported by its sign."""
+        if self._piece.share <= SIGNS_ONLY:
+            return Probability.of(Fraction(1))
+        return Probability(partial(exp_minus, self._piece.share / 2))
+
+    @property
+    def _sign_share(self) -> float:
+        share = self._piece.share
+        return 1.0 if share <= SIGNS_ONLY else math.exp(-float(share) / 2)
+
+    @property
+    def _sign_size(self) -> float:
+        """What makes a sign unbiased: coth(ε/2k)."""
+        return 1 / math.tanh(float(self._piece.share) / 2)
+
+    @property
+    def payload_size(self) -> int:
+        """Six bytes a reported coordinate: which one and in which way, and its point or sign."""
+        return self._piece.payload_size
+
+    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+        """Draw observations in fast floating point; never a report."""
+        x = self.domain.project(W) / self.radius
+        out = self._piece.simulate(W, rng)
+        by_sign = (out != 0) & (rng.random(x.shape) < self._sign_share)
+        mean = x * math.tanh(float(self._piece.share) / 2)
+        sign = np.where(2 * rng.random(x.shape) - 1 < mean, 1.0, -1.0)
+        size = self._sign_size * self.radius * self.dim / self.sampled
+        return np.where(by_sign, size * sign, out)
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        """Return one exact payload a row of W."""
+        require_entropy(entropy)
+        # A copy of the right width, checked: what is checked is what is released.
+        W, _ = as_batch(np.array(W, order="C"), self.dim)
+        # Everything random is drawn, for both ways, before the input is laid on the integers.
+        order = choose_columns(self.dim, self.sampled, len(W), entropy)
+        shape, count = order.shape, order.size
+        by_sign = self._by_sign.draw(count, entropy).reshape(shape)
+        uniform = (entropy.words(2 * count).view("<u4").astype(np.int64) >> 11).reshape(shape)
+        truly, _ = _response(2, 1, self._piece.share).draw(count, entropy)
+        is_near, offset = _response(POINTS, self._piece.near, self._piece.share).draw(
+            count, entropy
+        )
+        with np.errstate(all="ignore"):
+            steps = np.take_along_axis(onto_box(W, self.domain), order, axis=1)
+            start = self._piece.starts(W, order)
+        sign = (uniform < BOX_BOUND + steps) == truly.reshape(shape)
+        points = self._piece.points(start, is_near.reshape(shape), offset.reshape(shape))
+        entries = np.empty(shape, dtype=ENTRY)
+        entries["coordinate"] = order | np.where(by_sign, _SIGN, 0)
+        entries["point"] = np.where(by_sign, sign, points)
+        return [row.tobytes() for row in entries]
+
+    def _parse(self, payloads: list[bytes]) -> tuple[Integers, NDArray[np.bool_], Integers]:
+        """Read payloads strictly: coordinates, which of them by sign, points or signs."""
+        marked, points = parse_entries(payloads, self.sampled)
+        by_sign, order = marked >= _SIGN, marked & (_SIGN - 1)
+        check_coordinates(order, self.dim)
+        if (points[by_sign] > 1).any() or (self._sign_share == 1 and not by_sign.all()):
+            raise InvalidReport("a hybrid payload holds a value that no client writes")
+        return order, by_sign, points
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return unbiased vectors; coordinates that were not reported are zero."""
+        order, by_sign, points = self._parse(payloads)
+        value = np.where(
+            by_sign,
+            (2 * points - 1) * self._sign_size,
+            (2 * points - (POINTS - 1)) * self._piece.gain,
+        )
+        out = np.zeros((len(order), self.dim))
+        np.put_along_axis(out, order, value * (self.radius * self.dim / self.sampled), axis=1)
+        return out
+
+    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
+        """Return log Pr[payload | w], up to a constant independent of w."""
+        order, by_sign, points = self._parse(payloads)
+        share = float(self._piece.share)
+        start = self._piece.starts(W, order)
+        inside = (points >= start) & (points < start + self._piece.near)
+        x = np.take_along_axis(onto_box(W, self.domain), order, axis=1) / BOX_BOUND
+        agree = (1 + (2 * points - 1) * np.where(by_sign, x, 0.0)) / 2
+        with np.errstate(divide="ignore"):
+            told = np.log(agree + (1 - agree) * math.exp(-share)) + share
+        chance: Vectors = np.where(by_sign, told, np.where(inside, share, 0.0)).sum(axis=1)
+        return chance
+
+    def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
+        """Return log Pr[observation | w]: the payload can be read off the observation."""
+        size = self._sign_size * self.radius * self.dim / self.sampled
+        order = np.argsort(V == 0, axis=1, kind="stable")[:, : self.sampled]
+        value = np.take_along_axis(V, order, axis=1)
+        by_sign = np.isclose(np.abs(value), size, rtol=1e-9)
+        step = self.radius * self._piece.gain * self.dim / self.sampled
+        points = (np.rint(value / step).astype(np.int64) + POINTS - 1) // 2
+        entries = np.empty(order.shape, dtype=ENTRY)
+        entries["coordinate"] = order | np.where(by_sign, _SIGN, 0)
+        entries["point"] = np.where(by_sign, value > 0, points)
+        return self.log_likelihood([row.tobytes() for row in entries], W)
+
+    def expected_squared_error(self) -> float:
+        """Return E‖observation − w‖² at a corner of the box."""
+        share = self._sign_share
+        square = share * self._sign_size**2 + (1 - share) * self._piece.square_at_the_edge
+        return self.dim * self.radius**2 * (self.dim / self.sampled * square - 1)

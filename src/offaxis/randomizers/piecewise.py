@@ -1,0 +1,230 @@
+"""The piecewise randomizer on the box: pure ε, values near the true one preferred.
+
+Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
+
+Of m coordinates k are chosen uniformly, without looking at the input, and each is reported with
+ε/k (Wang et al. 2019; k = max(1, min(m, ⌊ε/2.5⌋))). One coordinate x in [−1, 1] is reported as one
+of M equally spaced points: the c points of a window whose place is linear in x weigh e^{ε/k}, the
+others 1. The window always has exactly c points, so the normaliser c e^{ε/k} + M − c depends on
+nothing and the promise holds whatever rounding does to the window's place (sampling/response.py).
+The share c/M is that of the continuous law, (C − 1)/2C with C = (e^{ε/2k} + 1)/(e^{ε/2k} − 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import ClassVar, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.randomizers.base import CHOOSE, require_entropy
+from offaxis.randomizers.box_form import BoxForm
+from offaxis.randomizers.lattice import BOX_BOUND, onto_box
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.response import Response
+from offaxis.sampling.uniform import choose_columns
+from offaxis.vectors import Vectors, as_batch
+
+POINTS: Final = 1 << 16
+"""M: how many values a reported coordinate can take."""
+
+ENTRY: Final = np.dtype([("coordinate", "<u4"), ("point", "<u2")])
+"""A reported coordinate on the wire."""
+
+_response = lru_cache(maxsize=32)(Response)
+
+
+def parse_entries(
+    payloads: list[bytes], sampled: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split payloads into coordinates and points."""
+    size = ENTRY.itemsize * sampled
+    if any(len(payload) != size for payload in payloads):
+        raise InvalidReport(f"a payload of {sampled} reported coordinates has {size} bytes")
+    entries = np.frombuffer(b"".join(payloads), dtype=ENTRY).reshape(-1, sampled)
+    return entries["coordinate"].astype(np.int64), entries["point"].astype(np.int64)
+
+
+def check_coordinates(order: NDArray[np.int64], dim: int) -> None:
+    """Refuse coordinates that do not exist or that stand twice in a payload."""
+    ascending = np.sort(order, axis=1)
+    if order.size and (ascending[:, -1].max() >= dim or not np.diff(ascending).all()):
+        raise InvalidReport("a payload names coordinates that no client names")
+
+
+class Sampling(Protocol):
+    """A box randomizer that reports some of its coordinates."""
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        ...
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The whole budget."""
+        ...
+
+    @property
+    def sampled(self) -> int:
+        """How many coordinates are reported, or CHOOSE."""
+        ...
+
+
+def choose_sampled(randomizer: Sampling) -> int:
+    """Return k as given, checked, or max(1, min(m, ⌊ε/2.5⌋))."""
+    dim, sampled = randomizer.dim, randomizer.sampled
+    if sampled == CHOOSE:
+        return max(1, min(dim, math.floor(randomizer.epsilon / Fraction(5, 2))))
+    if not 1 <= sampled <= dim:
+        raise InvalidInput(f"sampled must lie in 1..{dim}, got sampled={sampled}")
+    return sampled
+
+
+@dataclass(frozen=True)
+class Piecewise(BoxForm):
+    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim.
+
+    Parameters
+    ----------
+    dim, radius, epsilon
+        As in :class:`BoxForm`.
+    sampled : int, optional
+        k; the best for epsilon when not given.
+    """
+
+    kind: ClassVar[str] = "piecewise"
+    wire_id: ClassVar[int] = 6
+
+    sampled: int = CHOOSE
+
+    def __post_init__(self) -> None:
+        """Read the parameters exactly."""
+        super().__post_init__()
+        object.__setattr__(self, "sampled", choose_sampled(self))
+
+    @property
+    def share(self) -> Fraction:
+        """ε/k: what each reported coordinate costs."""
+        return self.epsilon / self.sampled
+
+    @cached_property
+    def near(self) -> int:
+        """c: how many points a window has."""
+        half = float(self.share) / 2
+        # (C − 1)/2C with C = coth(half / 2)
+        return max(1, min(POINTS // 2, round(POINTS * (1 - math.tanh(half / 2)) / 2)))
+
+    @cached_property
+    def gain(self) -> float:
+        """What makes a point, counted in half steps from the middle, unbiased for x in [−1, 1].
+
+        The points add up to zero, so the mean of a report is that of its window times
+        (e^{ε/k} − 1) c / (c e^{ε/k} + M − c), and the window's middle is x (M − c).
+        """
+        far = math.exp(-float(self.share))
+        mean = (1 - far) * self.near / (self.near + (POINTS - self.near) * far)
+        return 1 / (mean * (POINTS - self.near))
+
+    @property
+    def payload_size(self) -> int:
+        """Six bytes a reported coordinate: which one, and its point."""
+        return ENTRY.itemsize * self.sampled
+
+    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+        """Draw observations in fast floating point; never a report."""
+        x = self.domain.project(W) / self.radius
+        shape = (len(x), self.sampled)
+        order = rng.random(x.shape).argpartition(self.sampled - 1, axis=1)[:, : self.sampled]
+        start = np.floor((np.take_along_axis(x, order, axis=1) + 1) / 2 * (POINTS - self.near))
+        far = math.exp(-float(self.share)) * (POINTS - self.near)
+        is_near = rng.random(shape) * (self.near + far) < self.near
+        offset = np.where(
+            is_near, rng.integers(0, self.near, shape), rng.integers(0, POINTS - self.near, shape)
+        )
+        return self._observations(order, self.points(start.astype(np.int64), is_near, offset))
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        """Return one exact payload a row of W."""
+        require_entropy(entropy)
+        # A copy of the right width, checked: what is checked is what is released.
+        W, _ = as_batch(np.array(W, order="C"), self.dim)
+        # Everything random is drawn before the input is laid on the integers.
+        entries = np.empty((len(W), self.sampled), dtype=ENTRY)
+        order = choose_columns(self.dim, self.sampled, len(W), entropy)
+        response = _response(POINTS, self.near, self.share)
+        is_near, offset = response.draw(order.size, entropy)
+        with np.errstate(all="ignore"):
+            start = self.starts(W, order)
+        entries["coordinate"] = order
+        shape = order.shape
+        entries["point"] = self.points(start, is_near.reshape(shape), offset.reshape(shape))
+        return [row.tobytes() for row in entries]
+
+    def starts(self, W: Vectors, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the first point of each chosen coordinate's window, 0 … M − c, in integers."""
+        steps = np.take_along_axis(onto_box(W, self.domain), order, axis=1)
+        start: NDArray[np.int64] = (BOX_BOUND + steps) * (POINTS - self.near) // (2 * BOX_BOUND)
+        return start
+
+    def points(
+        self, start: NDArray[np.int64], is_near: NDArray[np.bool_], offset: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the points a draw stands for: in the window, or on either side of it."""
+        outside = offset + np.where(offset >= start, self.near, 0)
+        return np.where(is_near, start + offset, outside)
+
+    def _observations(self, order: NDArray[np.int64], points: NDArray[np.int64]) -> Vectors:
+        """Return vectors that are zero but for the reported coordinates, scaled to be unbiased."""
+        out = np.zeros((len(order), self.dim))
+        scale = self.radius * self.gain * self.dim / self.sampled
+        np.put_along_axis(out, order, (2 * points - (POINTS - 1)) * scale, axis=1)
+        return out
+
+    def _parse(self, payloads: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        order, points = parse_entries(payloads, self.sampled)
+        check_coordinates(order, self.dim)
+        return order, points
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return unbiased vectors; coordinates that were not reported are zero."""
+        return self._observations(*self._parse(payloads))
+
+    def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
+        """Return ε/k for every reported coordinate whose point lies in w's window."""
+        scale = self.radius * self.gain * self.dim / self.sampled
+        points = (np.rint(V / scale).astype(np.int64) + POINTS - 1) // 2
+        order = np.argsort(V == 0, axis=1, kind="stable")[:, : self.sampled].astype(np.int64)
+        return self._log_chance(order, np.take_along_axis(points, order, axis=1), W)
+
+    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
+        """Return ε/k for every reported coordinate whose point lies in w's window."""
+        return self._log_chance(*self._parse(payloads), W)
+
+    def _log_chance(
+        self, order: NDArray[np.int64], points: NDArray[np.int64], W: Vectors
+    ) -> Vectors:
+        start = self.starts(W, order)
+        inside = (points >= start) & (points < start + self.near)
+        chance: Vectors = inside.sum(axis=1) * float(self.share)
+        return chance
+
+    @property
+    def square_at_the_edge(self) -> float:
+        """E x̂² of one reported coordinate at x = ±1, before the share of coordinates enters."""
+        middle = POINTS - self.near
+        around = self.near * middle**2 + (self.near**3 - self.near) / 3
+        far = math.exp(-float(self.share))
+        everything = (POINTS**3 - POINTS) / 3
+        weight = self.near + (POINTS - self.near) * far
+        return self.gain**2 * ((1 - far) * around + far * everything) / weight
+
+    def expected_squared_error(self) -> float:
+        """Return E‖observation − w‖² at a corner of the box."""
+        reported = self.dim / self.sampled * self.square_at_the_edge
+        return self.dim * self.radius**2 * (reported - 1)
