@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -108,9 +110,43 @@ def fit(
         origin = Provenance(geometry.model, geometry.public, settings, statement)
     else:
         raise InvalidInput(f"reshaping must be 'jacobian', 'centre' or 'none', got {reshaping!r}")
-    radius = public_radius(encoder, vectors, origin.public, order=order, percentile=percentile)
-    settings["percentile"] = float(percentile)
+    return assemble(
+        encoder,
+        decoder,
+        vectors,
+        origin,
+        randomizer=randomizer,
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        percentile=percentile,
+    )
+
+
+def assemble(
+    encoder: Encoder,
+    decoder: Decoder,
+    public: PublicVectors,
+    origin: Provenance,
+    *,
+    randomizer: str,
+    epsilon: Fraction,
+    delta: Any = None,
+    unit: Unit = "item",
+    percentile: float = 90.0,
+    mean_decoder: Decoder | None = None,
+) -> Release:
+    """Freeze public maps into a release that promises ε whatever the maps are.
+
+    The randomizer stands between them and brings every encoding into its ball itself; the maps
+    decide only what its answer is worth. The radius is the percentile of the public vectors' norms
+    in the encoder's space. Other arguments are those of :func:`fit` and :class:`Release`.
+    """
+    order = randomizers.norm(randomizer)
+    radius = public_radius(encoder, public, origin.public, order=order, percentile=percentile)
     mechanism = randomizers.make(
         randomizer, dim=encoder.output_dim, radius=radius, epsilon=epsilon, delta=delta
     )
-    return Release(encoder, mechanism, decoder, origin, unit)
+    settings = origin.settings | {"percentile": float(percentile)}
+    origin = replace(origin, settings=settings)
+    return Release(encoder, mechanism, decoder, origin, unit, mean_decoder)

@@ -38,3 +38,13 @@ def test_the_rule_of_the_public_code_is_offered_by_name(geometry):
     assert not np.allclose(gap, capped)
     with pytest.raises(InvalidInput, match="gap"):
         reshape(geometry, gauge=1, rank="half")
+
+
+def test_other_directions_keep_the_stretches_and_tell_what_the_task_sees(geometry):
+    shape = reshape(geometry, gauge=1)
+    assert np.allclose(shape.along(shape.basis, geometry.gram).sensitivities, shape.sensitivities)
+    axes = shape.along(np.eye(6), geometry.gram)
+    assert np.array_equal(axes.stretch, shape.stretch)
+    assert np.allclose(axes.sensitivities, np.diag(geometry.gram))
+    # No other basis lets the task see less noise.
+    assert axes.stretch @ axes.sensitivities > shape.stretch @ shape.sensitivities

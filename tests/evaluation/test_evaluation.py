@@ -79,3 +79,26 @@ def test_a_sweep_covers_every_cell_once(head, public, labels):
     assert len({(r.randomizer, r.reshaping, r.epsilon) for r in rows}) == 8
     assert sum(seen) == 16
     assert len(BUDGETS) == 12
+
+
+def test_a_sweeps_cell_is_the_release_of_its_settings(head, public):
+    rows = sweep(
+        head,
+        public,
+        public,
+        randomizers=["laplace"],
+        epsilons=[5],
+        shapes=["centre", "jacobian"],
+        percentiles=[50],
+        lambda_maxes=[10],
+        seeds=2,
+    )
+    centred, reshaped = (
+        evaluate(
+            offaxis.fit(head, public, epsilon=5, percentile=50, **kwargs), head, public, seeds=2
+        )
+        for kwargs in ({"reshaping": "centre"}, {"lambda_max": 10})
+    )
+    for row, expected in zip(rows, (centred, reshaped), strict=True):
+        assert np.array_equal(row.evaluation.runs["agreement"], expected.runs["agreement"])
+    assert [(row.percentile, row.lambda_max) for row in rows] == [(50, None), (50, 10)]

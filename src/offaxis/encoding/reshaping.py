@@ -7,7 +7,7 @@ across them. Both maps are public; the guarantee never depends on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -52,6 +52,19 @@ class Reshaping:
     def inverse(self) -> Vectors:
         """Return U Λ^{1/2}, (m, r)."""
         return self.basis * np.sqrt(self.stretch)
+
+    def along(self, basis: Vectors, gram: Vectors) -> Reshaping:
+        """Return the same stretches, in the same order, along other orthonormal directions.
+
+        Parameters
+        ----------
+        basis : (m, r) array
+            The directions; column i gets stretch i.
+        gram : (m, m) array
+            Ω̂, which says how much the task looks along them.
+        """
+        sensitivities = np.einsum("ij,ij->j", basis, gram @ basis)
+        return replace(self, basis=basis, sensitivities=sensitivities)
 
 
 def reshape(

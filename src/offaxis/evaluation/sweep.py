@@ -1,9 +1,10 @@
-"""Several randomizers over several budgets, plain and reshaped, on one task."""
+"""Several randomizers over several budgets and settings, plain and reshaped, on one task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 from offaxis.evaluation.metrics import Evaluation, evaluate
@@ -18,12 +19,14 @@ SHAPES: Final[tuple[Shape, ...]] = ("none", "jacobian")
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of a sweep."""
+    """One cell of a sweep; ``lambda_max`` is None where nothing is stretched."""
 
     randomizer: str
     reshaping: str
     epsilon: float
     evaluation: Evaluation
+    percentile: float
+    lambda_max: float | None
 
 
 def sweep(
@@ -35,35 +38,38 @@ def sweep(
     randomizers: Sequence[str],
     epsilons: Sequence[float] = BUDGETS,
     shapes: Sequence[Shape] = SHAPES,
+    percentiles: Sequence[float] = (90.0,),
+    lambda_maxes: Sequence[float] = (1000.0,),
     delta: float = 1e-5,
     seeds: int = 20,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
     **settings: Any,
 ) -> list[Row]:
-    """Evaluate every randomizer at every budget, plain and reshaped.
+    """Evaluate every randomizer at every budget, percentile and cap, plain and reshaped.
 
-    ``settings`` go to :func:`offaxis.fit` for the reshaped releases. The geometry is measured
-    once. ``progress`` is called once a repetition.
+    Only reshaped releases have a cap, so ``lambda_maxes`` multiply those alone; ``settings`` go to
+    :func:`offaxis.fit` for them, too. The geometry is measured once. ``progress`` is called once a
+    repetition.
     """
     source = PublicVectors(public)
     task = as_task_model(model)
     geometry = measure(task, source)
     rows = []
-    for name in randomizers:
-        for shape in shapes:
-            for epsilon in epsilons:
-                release = fit(
-                    geometry,
-                    source,
-                    epsilon=epsilon,
-                    randomizer=name,
-                    delta=delta if name == "gaussian" else None,
-                    reshaping=shape,
-                    **(settings if shape == "jacobian" else {}),
-                )
-                result = evaluate(
-                    release, task, vectors, targets, seeds=seeds, seed=seed, progress=progress
-                )
-                rows.append(Row(name, shape, epsilon, result))
+    for name, shape, epsilon, percentile in product(randomizers, shapes, epsilons, percentiles):
+        for cap in lambda_maxes if shape == "jacobian" else (None,):
+            release = fit(
+                geometry,
+                source,
+                epsilon=epsilon,
+                randomizer=name,
+                delta=delta if name == "gaussian" else None,
+                reshaping=shape,
+                percentile=percentile,
+                **({} if cap is None else settings | {"lambda_max": cap}),
+            )
+            result = evaluate(
+                release, task, vectors, targets, seeds=seeds, seed=seed, progress=progress
+            )
+            rows.append(Row(name, shape, epsilon, result, percentile, cap))
     return rows

@@ -1,0 +1,1 @@
+"""The paper's experiments, one file a study, as configurations of the code that everybody runs."""
