@@ -1,0 +1,34 @@
+"""What can be said about a release without trying it: risks and bounds, with their conditions."""
+
+from offaxis.theory.disagreement import DisagreementBound, disagreement_bound, flipping_tails
+from offaxis.theory.discrepancy import Discrepancy, discrepancy, sampling_rate
+from offaxis.theory.draws import Estimate
+from offaxis.theory.remainder import RemainderBound, fourth_moments, remainder_bound
+from offaxis.theory.risk import (
+    FirstOrderRisk,
+    first_order_risk,
+    mean_gram,
+    noise_risk,
+    nonlinear_risk,
+)
+from offaxis.theory.sensitivity import Amplification, amplification
+
+__all__ = [
+    "Amplification",
+    "DisagreementBound",
+    "Discrepancy",
+    "Estimate",
+    "FirstOrderRisk",
+    "RemainderBound",
+    "amplification",
+    "disagreement_bound",
+    "discrepancy",
+    "first_order_risk",
+    "flipping_tails",
+    "fourth_moments",
+    "mean_gram",
+    "noise_risk",
+    "nonlinear_risk",
+    "remainder_bound",
+    "sampling_rate",
+]

@@ -1,0 +1,150 @@
+"""How far the first-order risk can be from the real one when the model is piecewise affine.
+
+While z + h stays in the activation cell of z the first order is exact; outside, a model of
+Lipschitz constant K is off by at most 2K‖h‖. Hence, by Cauchy and Schwarz,
+
+    |√R_NL − √R_FO| ≤ B = 2K ((1/N) Σ E‖h_i‖⁴)^{1/4} P̄^{1/4},     |R_NL − R_FO| ≤ 2B √R_FO + B²
+
+where P̄ is the mean probability of leaving the cell. The model sees z only through its first layer
+W, so the same holds with ‖Wh‖ for ‖h‖ and with K of the layers behind it: the sharper form, which
+does not pay for noise that the first layer does not see.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offaxis.release import Release
+from offaxis.theory.cells import activation_cell, lipschitz
+from offaxis.theory.conditions import AdditiveNoise, piecewise_affine
+from offaxis.theory.draws import Estimate, highest_share, simulated
+from offaxis.theory.risk import FirstOrderRisk, first_order_risk
+from offaxis.vectors import Vectors, as_batch, row_dots
+
+
+@dataclass(frozen=True)
+class RemainderBound:
+    """What separates the first-order risk from the real one, at most.
+
+    Attributes
+    ----------
+    lipschitz, inner_lipschitz : float
+        K of the model, and of the layers behind the first.
+    fourth_moment, inner_fourth_moment : float
+        (1/N) Σ E‖h_i‖⁴ and (1/N) Σ E‖Wh_i‖⁴, in closed form.
+    leaving : Estimate
+        P̄ as measured.
+    highest_leaving : float
+        An upper limit on P̄, which the bound uses: a share measured as zero proves nothing.
+    first_order : FirstOrderRisk
+    """
+
+    lipschitz: float
+    inner_lipschitz: float
+    fourth_moment: float
+    inner_fourth_moment: float
+    leaving: Estimate
+    highest_leaving: float
+    first_order: FirstOrderRisk
+
+    @property
+    def root(self) -> float:
+        """B, which |√R_NL − √R_FO| does not exceed."""
+        return float(2 * self.lipschitz * (self.fourth_moment * self.highest_leaving) ** 0.25)
+
+    @property
+    def risk(self) -> float:
+        """2B √R_FO + B², which |R_NL − R_FO| does not exceed."""
+        return _on_risk(self.root, self.first_order)
+
+    @property
+    def sharper_root(self) -> float:
+        """B behind the first layer; |√R_NL − √R_FO| does not exceed it either."""
+        moment = self.inner_fourth_moment * self.highest_leaving
+        return float(2 * self.inner_lipschitz * moment**0.25)
+
+    @property
+    def sharper_risk(self) -> float:
+        """The same on |R_NL − R_FO|."""
+        return _on_risk(self.sharper_root, self.first_order)
+
+
+def _on_risk(root: float, first_order: FirstOrderRisk) -> float:
+    return 2 * root * math.sqrt(first_order.total) + root**2
+
+
+def fourth_moments(release: Release, vectors: Any, weight: Vectors | None = None) -> Vectors:
+    """Return E‖h_i‖⁴ for every vector, (n,), or E‖Wh_i‖⁴ for a weight W, in closed form.
+
+    Holds for additive noise with independent, symmetric coordinates of variance σ² and excess
+    kurtosis κ between affine maps. With G = BᵀB,
+
+        E‖d + Bξ‖⁴ = (‖d‖² + σ² Tr G)² + 4σ² ‖Bᵀd‖² + 2σ⁴ ‖G‖_F² + κσ⁴ Σ G_jj².
+    """
+    noise = AdditiveNoise.of(release)
+    Z, _ = as_batch(vectors, release.input_dim)
+    moved, matrix = noise.clipping(Z), noise.matrix
+    if weight is not None:
+        moved, matrix = moved @ weight.T, weight @ matrix
+    inner = matrix.T @ matrix
+    across = moved @ matrix
+    spread = 2 * np.sum(inner**2) + noise.excess * np.sum(np.diag(inner) ** 2)
+    second: Vectors = row_dots(moved, moved) + noise.variance * np.trace(inner)
+    fourth: Vectors = (
+        second**2 + 4 * noise.variance * row_dots(across, across) + noise.variance**2 * spread
+    )
+    return fourth
+
+
+def remainder_bound(
+    release: Release,
+    model: Any,
+    vectors: Any,
+    *,
+    draws: int = 200,
+    seed: int = 0,
+    confidence: float = 0.999,
+) -> RemainderBound:
+    """Bound the gap between the first-order risk and the real one on given vectors.
+
+    Holds for additive noise of mean zero between affine maps and a ReLU (or affine) network given
+    as layers, with the stated confidence over the simulation that measures P̄. K is the product of
+    the layers' spectral norms. The bound is loose: it shrinks with the fourth root of P̄, so it is
+    small only where reports rarely leave the cell.
+
+    Parameters
+    ----------
+    draws : int
+        Simulated reports a vector.
+    confidence : float
+        That the limit on P̄ is one.
+
+    Raises
+    ------
+    InvalidInput
+        If the noise is not additive, a map is not affine, or the model is not piecewise affine.
+    """
+    first_order = first_order_risk(release, model, vectors)
+    layers = piecewise_affine(model)
+    Z, _ = as_batch(vectors, release.input_dim)
+    home = activation_cell(layers, Z)
+    left = np.array(
+        [
+            (activation_cell(layers, decoded) != home).any(axis=1)
+            for decoded in simulated(release, Z, draws, seed)
+        ]
+    )
+    highest = highest_share(int(left.sum()), left.size, confidence) if home.shape[1] else 0.0
+    return RemainderBound(
+        lipschitz=lipschitz(layers.weights),
+        inner_lipschitz=lipschitz(layers.weights[1:]),
+        fourth_moment=float(fourth_moments(release, Z).mean()),
+        inner_fourth_moment=float(fourth_moments(release, Z, layers.weights[0]).mean()),
+        leaving=Estimate.of(left.astype(np.float64)),
+        highest_leaving=highest,
+        first_order=first_order,
+    )
