@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
+from offaxis.encoding.reshaping import Rank
 from offaxis.evaluation.metrics import Evaluation, evaluate
 from offaxis.fitting import Shape, fit
 from offaxis.geometry import PublicVectors, as_task_model, measure
@@ -40,17 +41,17 @@ def sweep(
     shapes: Sequence[Shape] = SHAPES,
     percentiles: Sequence[float] = (90.0,),
     lambda_maxes: Sequence[float] = (1000.0,),
+    gauge: float | None = None,
+    rank: Rank = "capped",
     delta: float = 1e-5,
     seeds: int = 20,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
-    **settings: Any,
 ) -> list[Row]:
     """Evaluate every randomizer at every budget, percentile and cap, plain and reshaped.
 
-    Only reshaped releases have a cap, so ``lambda_maxes`` multiply those alone; ``settings`` go to
-    :func:`offaxis.fit` for them, too. The geometry is measured once. ``progress`` is called once a
-    repetition.
+    ``lambda_maxes``, ``gauge`` and ``rank`` concern reshaped releases alone. The geometry is
+    measured once. ``progress`` is called once a repetition.
     """
     source = PublicVectors(public)
     task = as_task_model(model)
@@ -58,6 +59,7 @@ def sweep(
     rows = []
     for name, shape, epsilon, percentile in product(randomizers, shapes, epsilons, percentiles):
         for cap in lambda_maxes if shape == "jacobian" else (None,):
+            stretching: dict[str, Any] = {"lambda_max": cap, "gauge": gauge, "rank": rank}
             release = fit(
                 geometry,
                 source,
@@ -66,7 +68,7 @@ def sweep(
                 delta=delta if name == "gaussian" else None,
                 reshaping=shape,
                 percentile=percentile,
-                **({} if cap is None else settings | {"lambda_max": cap}),
+                **({} if cap is None else stretching),
             )
             result = evaluate(
                 release, task, vectors, targets, seeds=seeds, seed=seed, progress=progress
