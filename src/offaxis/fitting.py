@@ -57,7 +57,8 @@ def fit(
         Budget of one report, read exactly: 0.1 means 1/10.
     randomizer : {"laplace", "gaussian", "privunit2", "privunitg", "privunitg-sphere"}
         "laplace" (pure) and "gaussian" (ε, δ) report the vector; the others (pure) report its
-        direction only, more accurately, at a cost that grows like e^ε.
+        direction only, more accurately, at a cost that grows like e^ε. "privunit2-mean" and
+        "privunitg-mean" (pure) are those for means over people.
     delta : number, optional
         For the Gaussian only.
     unit : {"item", "user"}

@@ -116,6 +116,7 @@ HOSTILE = {
         {"directions": 1 << 62},
         {"directions": 10**30, "near": 10**29},
         {"directions": -1, "near": -1},
+        {"target": "length"},
         {"directions": 1 << 26, "near": 1 << 25},
         {"epsilon": "100", "near": 1},
         {"dim": 1 << 20, "directions": 1 << 27},

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 
 import offaxis
-from offaxis.randomizers import NAMES, lattice_form, make, rank_form
+from offaxis.randomizers import NAMES, lattice_form, make, rank_form, sign_flip
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
 from offaxis.randomizers.payload import pack
 from offaxis.sampling.bernoulli import Probability
@@ -115,6 +115,8 @@ def payloads(name: str) -> dict:
         nonces = np.frombuffer(b"".join(p[:12] for p in made), dtype=np.uint8).reshape(-1, 12)
         record["near"] = built.nearest(inputs, nonces).tolist()
         record["mean"] = built.mean
+        if built.target == "vector":
+            record["lengths"] = sign_flip.lengths(inputs, built.domain).tolist()
     return record
 
 

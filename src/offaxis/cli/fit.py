@@ -13,7 +13,15 @@ from offaxis.cli.terminal import fields, print_json, screen
 if TYPE_CHECKING:
     from offaxis.release import Release
 
-RandomizerName = Literal["laplace", "gaussian", "privunit2", "privunitg", "privunitg-sphere"]
+RandomizerName = Literal[
+    "laplace",
+    "gaussian",
+    "privunit2",
+    "privunitg",
+    "privunitg-sphere",
+    "privunit2-mean",
+    "privunitg-mean",
+]
 
 
 def fit(
@@ -30,7 +38,8 @@ def fit(
         RandomizerName,
         typer.Option(
             metavar="NAME",
-            help="laplace, gaussian, privunit2, privunitg or privunitg-sphere.",
+            help="laplace, gaussian, privunit2, privunitg or privunitg-sphere; for means over "
+            "people also privunit2-mean or privunitg-mean.",
         ),
     ] = "laplace",
     delta: Annotated[

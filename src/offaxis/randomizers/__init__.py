@@ -36,6 +36,8 @@ _MAKERS: dict[str, Callable[..., Randomizer]] = {
     "privunit2": PrivUnit2,
     "privunitg": PrivUnitG,
     "privunitg-sphere": lambda **parameters: PrivUnitG(output="sphere", **parameters),
+    "privunit2-mean": lambda **parameters: PrivUnit2(target="vector", **parameters),
+    "privunitg-mean": lambda **parameters: PrivUnitG(target="vector", **parameters),
 }
 NAMES = tuple(_MAKERS)
 

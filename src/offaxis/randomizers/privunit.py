@@ -4,7 +4,8 @@ The density of the ideal report given direction u is e^ε on ``{v : ⟨v, u⟩ >
 to one normaliser that does not depend on u. What is released is its rank form (rank_form.py), with
 the same guarantee and, by default, 99.5 % of its correlation with the input; ``simulate`` draws
 from the law of that form. The length of the input is forgotten: every vector is reported as ρ times
-its direction, which makes a mean over people biased (``unbiased`` is False).
+its direction, which makes a mean over people biased (``unbiased`` is False) unless ``target`` is
+"vector" (sign_flip.py).
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class PrivUnit2(RankForm):
         return g / row_norms(g, 2)[:, None]
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
-        """Draw reports in floating point, already scaled to be unbiased for ρ·w/‖w‖."""
-        u = self.domain.project(W, rng)
+        """Draw reports in floating point, already scaled to be unbiased for the target."""
+        u = self._simulated_directions(W, rng)
         tail, forward = self.ranks.draw(len(u), rng)
         length = self.radius / self.mean
         if self.dim == 1:
@@ -86,9 +87,8 @@ class PrivUnit2(RankForm):
         t = 1 - 2 * self._quantile(tail)
         return towards(u, np.where(forward, t, -t), length, rng)
 
-    def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
-        """Return the log density of the reported direction given w (W must hold no zero row)."""
-        cosine = row_dots(V, W / row_norms(W, 2)[:, None]) / row_norms(V, 2)
+    def _log_density(self, V: Vectors, U: Vectors) -> NDArray[np.float64]:
+        cosine = row_dots(V, U) / row_norms(V, 2)
         return self.ranks.log_density(self._tail(np.abs(cosine)), cosine > 0)
 
     def _tail(self, cosine: Vectors) -> Vectors:
@@ -100,7 +100,7 @@ class PrivUnit2(RankForm):
         return tail
 
     def expected_squared_error(self) -> float:
-        """Return ρ² (1/A² − 1)."""
+        """Return ρ² (1/A² − 1); a vector inside the ball, as target, has ρ² − ‖w‖² more."""
         return float(self.radius**2 * (1 / self.mean**2 - 1))
 
 
@@ -159,8 +159,8 @@ class PrivUnitG(RankForm):
         return g / (spread() if self.output == "gaussian" else row_norms(g, 2)[:, None])
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
-        """Draw reports in floating point, already scaled to be unbiased for ρ·w/‖w‖."""
-        u = self.domain.project(W, rng)
+        """Draw reports in floating point, already scaled to be unbiased for the target."""
+        u = self._simulated_directions(W, rng)
         tail, forward = self.ranks.draw(len(u), rng)
         t = -ndtri(tail / 2)
         v = gaussian_towards(u, np.where(forward, t, -t), rng)
@@ -169,9 +169,8 @@ class PrivUnitG(RankForm):
         v *= self.radius / self.mean
         return v
 
-    def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
-        """Return the log density of the reported vector, or direction, given w (no zero row)."""
-        component = row_dots(V, W / row_norms(W, 2)[:, None])
+    def _log_density(self, V: Vectors, U: Vectors) -> NDArray[np.float64]:
+        component = row_dots(V, U)
         if self.output == "gaussian":
             component = component * (self.mean / self.radius)
             return self.ranks.log_density(2 * ndtr(-np.abs(component)), component > 0)
@@ -185,7 +184,10 @@ class PrivUnitG(RankForm):
         return density
 
     def expected_squared_error(self) -> float:
-        """Return ρ² ((dim − 1 + E t²)/A² − 1) for the Gaussian form, ρ² (1/B² − 1) otherwise."""
+        """Return ρ² ((dim − 1 + E t²)/A² − 1) for the Gaussian form, ρ² (1/B² − 1) otherwise.
+
+        A vector inside the ball, as target, has ρ² − ‖w‖² more.
+        """
         energy = 1.0
         if self.output == "gaussian":
             square = self.ranks.expectation(_square_moment)

@@ -7,6 +7,9 @@ correlation with its own vector, calls exactly c of them near, and reports one o
 one with probability e^ε / (c e^ε + N − c), each other one with 1 / (c e^ε + N − c). The normaliser
 does not depend on the input. Which directions are near may depend on it in any way at all, even
 through rounding errors: a wrong ranking costs utility, never privacy. The payload is nonce ‖ index.
+
+With the target "vector" the client ranks by ±w, the sign by a coin that tells the length
+(sign_flip.py): single reports are worse, and a mean of reports tends to the mean of the vectors.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +29,7 @@ from offaxis.randomizers.directions import NONCE_BYTES, Nonces, expand, nearest,
 from offaxis.randomizers.domain import Ball, Sphere, check_dim, check_radius, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.ranks import Ranks, choose, most_pairs
+from offaxis.randomizers.sign_flip import draw_coins, keep_probability, signs, simulate_signs
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response, place
 from offaxis.vectors import Vectors, as_batch
@@ -53,11 +57,14 @@ class RankForm:
     ----------
     dim : int
     radius : float
-        ρ; the length given back to a decoded direction. It clips nothing.
+        ρ; the length given back to a decoded direction. It clips nothing, unless the vector is
+        the target: longer ones then count as ρ long.
     epsilon : number
         Promised ε, read exactly.
     directions, near : int, optional
         N (even) and c; the fewest for a loss of half a percent when not given.
+    target : {"direction", "vector"}
+        What a report is unbiased for: ρ·w/‖w‖, best for single reports; or w itself, for means.
     """
 
     kind: ClassVar[str]
@@ -68,6 +75,7 @@ class RankForm:
     epsilon: Fraction
     directions: int = CHOOSE
     near: int = CHOOSE
+    target: Literal["direction", "vector"] = "direction"
 
     def __post_init__(self) -> None:
         """Read the parameters exactly and fix the number of directions."""
@@ -79,6 +87,8 @@ class RankForm:
                 f"epsilon must be at most {LARGEST_EPSILON} for {self.kind}, "
                 f"got epsilon={decimal(self.epsilon)}"
             )
+        if self.target not in ("direction", "vector"):
+            raise InvalidInput(f"target must be 'direction' or 'vector', got {self.target!r}")
         if self.directions == CHOOSE and self.near == CHOOSE:
             ranks = self._choose()
             object.__setattr__(self, "directions", 2 * ranks.pairs)
@@ -126,9 +136,17 @@ class RankForm:
         return self._mean(self.ranks)
 
     @property
-    def domain(self) -> Sphere:
-        """The unit sphere; ``radius`` is the length given back to a decoded direction."""
+    def domain(self) -> Sphere | Ball:
+        """The sphere of directions, or the ball when the vector is the target."""
+        return self._ball if self.target == "vector" else self._sphere
+
+    @property
+    def _sphere(self) -> Sphere:
         return Sphere(self.dim, self.radius)
+
+    @property
+    def _ball(self) -> Ball:
+        return Ball(self.dim, self.radius, 2)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -137,8 +155,8 @@ class RankForm:
 
     @property
     def unbiased(self) -> bool:
-        """False: unbiased for ρ·w/‖w‖, not for w."""
-        return False
+        """Whether the vector is the target; a direction is unbiased for ρ·w/‖w‖, not for w."""
+        return self.target == "vector"
 
     @property
     def payload_size(self) -> int:
@@ -154,6 +172,10 @@ class RankForm:
         nonces = entropy.words(len(W) * NONCE_BYTES // 2).view(np.uint8).reshape(-1, NONCE_BYTES)
         response = _response(self.directions, self.near, self.epsilon)
         is_near, offset = response.draw(len(W), entropy)
+        if self.target == "vector":
+            coins = draw_coins(len(W), entropy)
+            with np.errstate(all="ignore"):
+                W = W * signs(W, self._ball, coins)[:, None]
         octets = np.empty((len(W), self.payload_size), dtype=np.uint8)
         octets[:, :NONCE_BYTES] = nonces
         rows = self._rows_at_once
@@ -172,7 +194,7 @@ class RankForm:
 
     def integers(self, W: Vectors) -> NDArray[np.int64]:
         """Return the directions of W on the integers: Σn_i² <= 2**40, checked; zero stays zero."""
-        return onto_lattice(self.domain.directions(W), Ball(self.dim, 1.0, 2), INPUT_BOUND)
+        return onto_lattice(self._sphere.directions(W), Ball(self.dim, 1.0, 2), INPUT_BOUND)
 
     def nearest(self, W: Vectors, nonces: Nonces) -> NDArray[np.int64]:
         """Return the near directions of every row under its nonce, (n, near), ascending.
@@ -201,7 +223,7 @@ class RankForm:
         return octets[:, :NONCE_BYTES].copy(), index
 
     def read(self, payloads: list[bytes]) -> Vectors:
-        """Return the reported directions, scaled to be unbiased for ρ·w/‖w‖."""
+        """Return the reported directions, scaled to be unbiased for the target."""
         nonces, index = self._parse(payloads)
         out = np.empty((len(index), self.dim))
         rows = max(1, _READ_ROWS * 64 // self.dim)
@@ -213,11 +235,49 @@ class RankForm:
         return out
 
     def worst_pair(self) -> tuple[Vectors, Vectors]:
-        """Return two opposite directions: their near sets are disjoint."""
+        """Return opposite poles: their near sets are disjoint, and no coin hides their sign."""
         return opposite_poles(self.dim, self.radius)
 
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
-        """Return ε where the reported direction is near for w under the payload's nonce, else 0."""
+        """Return ε where the reported direction is near for w under the payload's nonce, else 0.
+
+        With the vector as target log(1 + (e^ε − 1) q), q the chance of a sign that makes it near.
+        """
         nonces, index = self._parse(payloads)
-        near = (self.nearest(W, nonces) == index[:, None]).any(axis=1)
-        return np.where(near, float(self.epsilon), 0.0)
+        W = np.asarray(W, dtype=np.float64)
+
+        def is_near(U: Vectors) -> NDArray[np.bool_]:
+            near: NDArray[np.bool_] = (self.nearest(U, nonces) == index[:, None]).any(axis=1)
+            return near
+
+        if self.target == "direction":
+            return np.where(is_near(W), float(self.epsilon), 0.0)
+        kept = keep_probability(W, self._ball)
+        q = kept * is_near(W) + (1 - kept) * is_near(-W)
+        ratio: NDArray[np.float64] = np.log1p(np.expm1(float(self.epsilon)) * q)
+        return ratio
+
+    def _simulated_directions(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+        """Return the unit directions that a simulation randomizes, flipped for a vector."""
+        if self.target == "vector":
+            W = W * simulate_signs(W, self._ball, rng)[:, None]
+        return self._sphere.project(W, rng)
+
+    def _log_density(self, V: Vectors, U: Vectors) -> NDArray[np.float64]:
+        """Return the log density of observations given unit directions, up to a constant."""
+        raise NotImplementedError
+
+    def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
+        """Return the log density of the observation given w, up to a constant.
+
+        That of a zero vector is flat: over all nonces its near directions are any.
+        """
+        U = self._sphere.directions(W)
+        density = self._log_density(V, U)
+        if self.target == "vector":
+            kept = keep_probability(W, self._ball)
+            with np.errstate(divide="ignore"):  # on the boundary one of the signs is impossible
+                density = np.logaddexp(
+                    np.log(kept) + density, np.log1p(-kept) + self._log_density(V, -U)
+                )
+        return np.where(U.any(axis=1), density, -np.log(self.ranks.background))

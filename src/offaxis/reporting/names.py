@@ -10,5 +10,7 @@ TITLES: Final = {
     "privunit2": "PrivUnit2",
     "privunitg": "PrivUnitG",
     "privunitg-sphere": "PrivUnitG (sphere)",
+    "privunit2-mean": "PrivUnit2 (means)",
+    "privunitg-mean": "PrivUnitG (means)",
 }
 SHAPE_TITLES: Final = {"none": "plain", "jacobian": "reshaped"}
