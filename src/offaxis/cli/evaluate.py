@@ -38,6 +38,17 @@ def evaluate(
     exact: Annotated[
         bool, typer.Option("--exact", help="Make and decode real reports instead of simulating.")
     ] = False,
+    theory: Annotated[
+        bool,
+        typer.Option("--theory", help="Add what theory says, under which conditions, and what is."),
+    ] = False,
+    public: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --theory: the public vectors of the release, to compare with.",
+        ),
+    ] = None,
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,8 +60,10 @@ def evaluate(
     from offaxis.cli.facts import load_release
     from offaxis.cli.models import load_model
     from offaxis.cli.progress import counting
+    from offaxis.cli.theory import check_options, theory_facts, theory_rows, theory_table
     from offaxis.evaluation import evaluate as measure
 
+    check_options(theory, public, seeds)
     loaded = load_release(release, expect)
     task = load_model(model)
     batch = read_array(vectors)
@@ -59,10 +72,15 @@ def evaluate(
         result = measure(
             loaded, task, batch, wanted, seeds=seeds, seed=seed, exact=exact, progress=advance
         )
+    rows = None
+    if theory:
+        known = None if public is None else read_array(public)
+        rows = theory_rows(loaded, task, batch, known, draws=seeds, seed=seed)
     count = len(batch) if batch.ndim == 2 else 1
     if as_json:
         facts = {"release": loaded.hash, "vectors": count, "seeds": seeds, "exact": exact}
-        print_json(facts | {"seed": None if exact else seed, "metrics": _metrics(result)})
+        facts |= {"seed": None if exact else seed, "metrics": _metrics(result)}
+        print_json(facts if rows is None else facts | {"theory": theory_facts(rows)})
         return
     how = "real reports" if exact else "simulated reports"
     with screen() as console:
@@ -71,6 +89,9 @@ def evaluate(
             f"{counted(seeds, 'repetition')} with {how}\n"
         )
         console.print(_table(result))
+        if rows is not None:
+            console.print(f"\ntheory, beside {counted(seeds, 'simulated report')} a vector\n")
+            console.print(theory_table(rows))
 
 
 def _metrics(result: Evaluation) -> dict[str, Any]:

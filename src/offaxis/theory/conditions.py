@@ -24,9 +24,6 @@ from offaxis.vectors import Vectors
 _BATCH_NUMBERS: Final = 1 << 22
 """A batch is cut so that its Jacobians hold about this many numbers."""
 
-_EXCESS: Final = {Laplace: 3.0, Gaussian: 0.0}
-"""Excess kurtosis of each law."""
-
 
 @dataclass(frozen=True, eq=False)
 class AdditiveNoise:
@@ -72,7 +69,8 @@ class AdditiveNoise:
             raise InvalidInput(f"the condition 'affine decoder' fails: it is {decoder.kind!r}")
         matrix = decoder.matrix if isinstance(decoder, LinearDecoder) else np.eye(randomizer.dim)
         variance = randomizer.expected_squared_error() / randomizer.dim
-        return cls(encoder, randomizer, decoder, matrix, variance, _EXCESS[type(randomizer)])
+        excess = 3.0 if isinstance(randomizer, Laplace) else 0.0
+        return cls(encoder, randomizer, decoder, matrix, variance, excess)
 
     def clipping(self, Z: Vectors) -> Vectors:
         """Return d, what clipping moves every vector by, (n, m).
