@@ -8,9 +8,10 @@ from the randomizer alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis import reports as wire
-from offaxis.decoding import Decoder
+from offaxis.decoding import Aggregate, Decoder, aggregate
 from offaxis.encoding import Encoder
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, Unit
@@ -30,6 +31,7 @@ from offaxis.sampling.parallel import simulate_in_chunks
 from offaxis.vectors import Vectors, as_batch, check_finite
 
 _PRIVATIZE_ROWS = 4096
+_DECODE_NUMBERS = 1 << 20
 
 ASSUMPTIONS = (
     "encoding and randomizing happen on the device that holds the vector, and nothing but the "
@@ -122,6 +124,19 @@ class Release:
         """Whether a mean over people can be decoded without bias."""
         return (self.mean_decoder or self.decoder).unbiased and self.randomizer.unbiased
 
+    @property
+    def decoder_of_means(self) -> Decoder:
+        """The mean decoder, or the decoder if that is unbiased; refused otherwise."""
+        if not self.gives_means:
+            part = "decoder" if self.randomizer.unbiased else f"{self.randomizer.kind} randomizer"
+            raise BiasedDecoder(
+                f"the {part} of this release is biased, so a mean of its reports would not tend to "
+                f"the mean of the vectors; decode single reports, or fit a release for means with "
+                f"randomizer='laplace', 'gaussian' or 'privunit2-mean' (and reshaping='none' for "
+                f"means of the vectors themselves)"
+            )
+        return self.mean_decoder or self.decoder
+
     def privatize(self, vectors: Any) -> bytes | list[bytes]:
         """Turn private vectors into reports that may leave the device.
 
@@ -159,9 +174,23 @@ class Release:
 
     def observe(self, reports: Iterable[bytes]) -> NDArray[Any]:
         """Read reports strictly and return what the randomizer let through, undecoded."""
-        size = self.randomizer.payload_size
-        payloads = wire.unframe(reports, self.randomizer.wire_id, self.hash, size)
-        return self.randomizer.read(payloads)
+        return self._observe(reports, first=0)
+
+    def _observe(self, reports: Iterable[bytes], *, first: int) -> NDArray[Any]:
+        randomizer = self.randomizer
+        size = randomizer.payload_size
+        payloads = wire.unframe(reports, randomizer.wire_id, self.hash, size, first=first)
+        return randomizer.read(payloads)
+
+    def _decoded(self, reports: Any, decoder: Decoder) -> Iterator[Vectors]:
+        """Decode reports a part at a time, in memory that does not grow with their number."""
+        source = iter(_iterable(reports))
+        widest = max(decoder.input_dim, decoder.output_dim)
+        rows = min(_PRIVATIZE_ROWS, max(1, _DECODE_NUMBERS // widest))
+        seen = 0
+        while (part := list(islice(source, rows))) or not seen:
+            yield decoder.decode(self._observe(part, first=seen))
+            seen += len(part)
 
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
         """Turn one report into a vector (m,), or several into vectors (n, m)."""
@@ -176,16 +205,38 @@ class Release:
         its task: the mean is accurate along the task's directions and very noisy across them. For
         means of the vectors themselves fit with ``reshaping="none"``.
         """
-        if not self.gives_means:
-            part = "decoder" if self.randomizer.unbiased else f"{self.randomizer.kind} randomizer"
-            raise BiasedDecoder(
-                f"the {part} of this release is biased, so a mean of its reports would not tend to "
-                f"the mean of the vectors; decode single reports, or fit a release for means with "
-                f"randomizer='laplace' or 'gaussian' (and reshaping='none' for means of the "
-                f"vectors themselves)"
-            )
-        decoder = self.mean_decoder or self.decoder
-        return np.asarray(decoder.decode(self.observe(_iterable(reports))).mean(axis=0))
+        decoder = self.decoder_of_means
+        mean, seen = np.zeros(decoder.output_dim), 0
+        for part in self._decoded(reports, decoder):
+            seen += len(part)
+            mean += (part.mean(axis=0) - mean) * (len(part) / seen)
+        return mean
+
+    def aggregate(
+        self,
+        reports: Iterable[bytes],
+        weights: Iterable[float] | None = None,
+        groups: Iterable[Hashable] | None = None,
+    ) -> Aggregate:
+        """Estimate means as :meth:`decode_mean` does, with standard errors, by group if asked.
+
+        Reads iterators once, in memory that grows with the groups only.
+
+        Parameters
+        ----------
+        reports : iterable of bytes
+            From different people: the standard errors take reports for independent.
+        weights : iterable of positive numbers, optional
+            One a report, decided without looking at the reports.
+        groups : iterable of labels, optional
+            One a report. A label tells where a report is counted and is *not* private: it must
+            be public anyway or protected on its own.
+
+        Returns
+        -------
+        Aggregate
+        """
+        return aggregate(self._decoded(reports, self.decoder_of_means), weights, groups)
 
     def simulate(self, vectors: Any, rng: np.random.Generator) -> Vectors:
         """Return decoded vectors as reports would give them, in fast seeded floating point.

@@ -1,6 +1,15 @@
 """What a release keeps of the task, measured on vectors whose answers are known."""
 
+from offaxis.evaluation.clipping import ClippingBias, clipping_bias
 from offaxis.evaluation.metrics import Evaluation, evaluate
 from offaxis.evaluation.sweep import BUDGETS, Row, sweep
 
-__all__ = ["BUDGETS", "Evaluation", "Row", "evaluate", "sweep"]
+__all__ = [
+    "BUDGETS",
+    "ClippingBias",
+    "Evaluation",
+    "Row",
+    "clipping_bias",
+    "evaluate",
+    "sweep",
+]

@@ -1,0 +1,195 @@
+"""Means of decoded reports and how far off they may be, in one pass and bounded memory.
+
+Contract: for independent reports x_i with weights w_i that were fixed without looking at them, the
+estimate Σw_i x_i / Σw_i has the mean Σw_i E[x_i] / Σw_i, and the standard error is the root of
+
+    Σw_i² (x_i − estimate)² / (Σw_i)²,  times  S2 / (S2 − 2 S3/S1 + S2²/S1²),  S_k = Σw_i^k,
+
+a factor that makes its square unbiased for reports of one law (with equal weights: n/(n − 1)). It
+counts the noise and the differences between people, whatever the law of either; if people differ,
+it is on the large side for the mean of exactly those who reported. It does not count what clipping
+takes away.
+
+Sums are kept about running means (Chan, Golub, LeVeque 1983), so that nothing cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from statistics import NormalDist
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput
+from offaxis.vectors import Vectors, as_array, as_number
+
+_NOTHING: Final = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate:
+    """Means of decoded reports, one or one a group; what the module says holds for each.
+
+    Parameters
+    ----------
+    estimate, standard_error : array (m,), or (g, m) with groups
+        The standard error is infinite where a single report leaves it open.
+    count : array () or (g,)
+        Reports behind each estimate.
+    effective_count : array () or (g,)
+        (Σw)² / Σw²: so many equally weighted reports would be as certain.
+    groups : tuple, optional
+        The labels, in the order in which they were first seen.
+    """
+
+    estimate: Vectors
+    standard_error: Vectors
+    count: NDArray[np.int64]
+    effective_count: Vectors
+    groups: tuple[Hashable, ...] | None = None
+
+    def interval(self, level: float = 0.95) -> tuple[Vectors, Vectors]:
+        """Return the ends of normal confidence intervals, each coordinate on its own.
+
+        They cover with about the stated probability once a few dozen reports are averaged, less
+        with fewer, and not all coordinates at the same time.
+        """
+        level = as_number(level, "level")
+        if not 0 < level < 1:
+            raise InvalidInput(f"level must lie between 0 and 1, got level={level!r}")
+        reach = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
+        return self.estimate - reach, self.estimate + reach
+
+    def of(self, group: Hashable) -> Aggregate:
+        """Return the aggregate of one group.
+
+        Raises
+        ------
+        InvalidInput
+            If no report belongs to the group: nothing is known of its mean.
+        """
+        if self.groups is None:
+            raise InvalidInput("these reports were not grouped; give groups to aggregate()")
+        if group not in self.groups:
+            raise InvalidInput(f"no report belongs to group {group!r}, so it has no mean")
+        at = self.groups.index(group)
+        return Aggregate(
+            self.estimate[at], self.standard_error[at], self.count[at], self.effective_count[at]
+        )
+
+
+@dataclass(eq=False)
+class Moments:
+    """Weighted moments of rows, of which more can be added; see the module for what they give."""
+
+    count: int = 0
+    sums: Vectors = field(default_factory=lambda: np.zeros(3))
+    mean: Vectors = field(default_factory=lambda: np.zeros(()))
+    squared_mean: Vectors = field(default_factory=lambda: np.zeros(()))
+    spread: Vectors = field(default_factory=lambda: np.zeros(()))
+
+    def add(self, rows: Vectors, weights: Vectors) -> None:
+        """Add rows (n, m) with positive weights (n,)."""
+        squares = weights * weights
+        sums = np.array([weights.sum(), squares.sum(), (squares * weights).sum()])
+        total = self.sums + sums
+        mean, squared_mean = weights @ rows / sums[0], squares @ rows / sums[1]
+        spread = squares @ (rows - squared_mean) ** 2
+        gap = squared_mean - self.squared_mean
+        self.spread = self.spread + spread + gap**2 * (sums[1] * (self.sums[1] / total[1]))
+        self.mean = self.mean + (mean - self.mean) * (sums[0] / total[0])
+        self.squared_mean = self.squared_mean + gap * (sums[1] / total[1])
+        self.sums, self.count = total, self.count + len(rows)
+
+    @property
+    def effective_count(self) -> float:
+        """(Σw)² / Σw²."""
+        return float(self.sums[0] ** 2 / self.sums[1])
+
+    @property
+    def standard_error(self) -> Vectors:
+        """The standard error of the mean; infinite for one row."""
+        one, two, three = self.sums
+        freedom = two - 2 * three / one + (two / one) ** 2
+        if self.count < 2 or freedom <= 0:
+            return np.full_like(self.mean, np.inf)
+        about_mean = self.spread + two * (self.squared_mean - self.mean) ** 2
+        error: Vectors = np.sqrt(about_mean * (two / freedom)) / one
+        return error
+
+
+def aggregate(
+    parts: Iterable[Vectors],
+    weights: Iterable[Any] | None = None,
+    groups: Iterable[Hashable] | None = None,
+) -> Aggregate:
+    """Return the means of rows that come in parts (n_i, m), with one weight and label a row.
+
+    Only the moments of each group are kept, so memory grows with the groups, not with the rows.
+    """
+    row_weights = iter(weights) if weights is not None else None
+    labels = iter(groups) if groups is not None else None
+    found: dict[Hashable, Moments] = {}
+    seen = 0
+    for rows in parts:
+        part_weights = _positive(_take(row_weights, len(rows), seen, "weights"), len(rows), seen)
+        part_labels = _take(labels, len(rows), seen, "groups")
+        for label, chosen in _split(part_labels):
+            found.setdefault(label, Moments()).add(rows[chosen], part_weights[chosen])
+        seen += len(rows)
+    for name, rest in (("weights", row_weights), ("groups", labels)):
+        if rest is not None and next(rest, _NOTHING) is not _NOTHING:
+            raise InvalidInput(f"{name} must have one entry a report, got more than {seen}")
+    return _summary(found, grouped=groups is not None)
+
+
+def _summary(found: dict[Hashable, Moments], *, grouped: bool) -> Aggregate:
+    moments = list(found.values())
+    columns = (
+        np.array([one.mean for one in moments]),
+        np.array([one.standard_error for one in moments]),
+        np.array([one.count for one in moments]),
+        np.array([one.effective_count for one in moments]),
+    )
+    if grouped:
+        return Aggregate(*columns, groups=tuple(found))
+    return Aggregate(*(column[0] for column in columns))
+
+
+def _take(source: Iterator[Any] | None, count: int, seen: int, name: str) -> list[Any] | None:
+    if source is None:
+        return None
+    taken = list(islice(source, count))
+    if len(taken) < count:
+        raise InvalidInput(f"{name} must have one entry a report, got only {seen + len(taken)}")
+    return taken
+
+
+def _positive(taken: list[Any] | None, count: int, seen: int) -> Vectors:
+    if taken is None:
+        return np.ones(count)
+    weights = as_array(taken, "weights")
+    if weights.shape != (count,):
+        raise InvalidInput(f"weights must be one number a report, got shape {weights.shape}")
+    wrong = np.flatnonzero(~((weights > 1e-50) & (weights < 1e50)))
+    if wrong.size:
+        raise InvalidInput(
+            f"weights must be positive, between 1e-50 and 1e50, got {weights[wrong[0]]} at index "
+            f"{seen + int(wrong[0])}; leave out reports that should not count"
+        )
+    return weights
+
+
+def _split(labels: list[Hashable] | None) -> Iterator[tuple[Hashable, Any]]:
+    """Yield each label with the places of its rows; without labels all rows at once."""
+    if labels is None:
+        yield None, slice(None)
+        return
+    places: dict[Hashable, list[int]] = {}
+    for place, label in enumerate(labels):
+        places.setdefault(label, []).append(place)
+    yield from places.items()

@@ -1,0 +1,69 @@
+"""The bias of clipping is what is left when the noise has been averaged away."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.errors import BiasedDecoder, InvalidInput
+from offaxis.evaluation import clipping, clipping_bias
+from tests.checks import ALPHA, mean_p_value
+
+RNG = np.random.default_rng(0)
+PUBLIC = RNG.standard_normal((2000, 4)) * 0.5 + np.array([2.0, 0.0, -1.0, 0.0])
+PUBLIC[::4] *= 3  # a quarter is three times as long
+
+
+def plain(name: str = "laplace", percentile: float = 75.0, **settings):
+    return offaxis.fit(None, PUBLIC, epsilon=8, randomizer=name, percentile=percentile, **settings)
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "privunit2-mean", "privunitg-mean"])
+def test_means_of_reports_are_off_by_it(name):
+    """Unseeded exact reports against the mean plus the bias; the twin forgets the bias."""
+    delta = 1e-5 if name == "gaussian" else None
+    release = plain(name, delta=delta, reshaping="none")
+    found = clipping_bias(release, PUBLIC)
+    Z = np.tile(PUBLIC, (15, 1))
+    decoded = release.decode(release.privatize(Z))
+    assert mean_p_value(decoded, PUBLIC.mean(axis=0) + found.bias) > ALPHA
+    assert mean_p_value(decoded, PUBLIC.mean(axis=0)) < ALPHA**4
+    assert found.share == pytest.approx(0.25, abs=0.01)
+    assert found.count == 2000
+
+
+def test_it_is_the_mean_of_what_clipping_moves(monkeypatch):
+    release = plain(reshaping="none")
+    radius = release.randomizer.radius
+    length = np.abs(PUBLIC).sum(axis=1)
+    moved = PUBLIC * np.minimum(1, radius / length)[:, None] - PUBLIC
+    found = clipping_bias(release, PUBLIC)
+    np.testing.assert_allclose(found.bias, moved.mean(axis=0), atol=1e-12)
+    error = moved.std(axis=0, ddof=1) / np.sqrt(len(moved))
+    np.testing.assert_allclose(found.standard_error, error)
+    assert found.share == (length > radius).mean()
+    monkeypatch.setattr(clipping, "_NUMBERS", 28)
+    parts = clipping_bias(release, PUBLIC)
+    np.testing.assert_allclose(parts.bias, found.bias)
+    assert parts.share == found.share
+
+
+@pytest.mark.parametrize("reshaping", ["none", "centre", "jacobian"])
+def test_nothing_clipped_leaves_no_bias(reshaping):
+    release = offaxis.fit(
+        np.eye(4)[:2], PUBLIC, epsilon=1, percentile=100, reshaping=reshaping, lambda_max=10
+    )
+    found = clipping_bias(release, PUBLIC)
+    np.testing.assert_allclose(found.bias, 0, atol=1e-9)
+    assert found.share <= 1 / 2000  # the longest may lie an ulp outside
+
+
+def test_a_release_that_gives_no_means_has_no_such_bias():
+    with pytest.raises(BiasedDecoder):
+        clipping_bias(plain("privunit2", reshaping="none"), PUBLIC)
+
+
+def test_vectors_of_another_dimension_are_refused():
+    with pytest.raises(InvalidInput, match="dimension"):
+        clipping_bias(plain(reshaping="none"), PUBLIC[:, :2])
