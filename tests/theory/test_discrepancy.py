@@ -32,6 +32,15 @@ def test_the_bound_is_attained_when_the_gap_is_isotropic(public):
     assert found.operator_norm == pytest.approx(3)
 
 
+def test_the_bound_is_attained_by_an_isotropic_gap_after_reshaping(release):
+    """Ω − Ω̂ = I: both sides are σ² Tr Λ."""
+    found = discrepancy(release, np.eye(6), 2 * np.eye(6))
+    variance = release.randomizer.expected_squared_error() / 6
+    stretch = np.sum(release.decoder.matrix**2, axis=0)
+    assert found.exact == pytest.approx(variance * stretch.sum())
+    assert found.bound == pytest.approx(found.exact)
+
+
 def test_equal_grams_have_no_gap(release, head, public):
     gram = mean_gram(head, public)
     found = discrepancy(release, gram, gram)
