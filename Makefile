@@ -26,6 +26,7 @@ bench: $(VENV)/test-ready
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/exact.py
 	$(BIN)/python benchmarks/published_setting.py
+	$(BIN)/python benchmarks/means.py
 
 fuzz: $(VENV)/test-ready
 	$(PIP) --editable '.[fuzz]'
