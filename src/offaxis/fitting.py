@@ -58,7 +58,8 @@ def fit(
     randomizer : {"laplace", "gaussian", "privunit2", "privunitg", "privunitg-sphere"}
         "laplace" (pure) and "gaussian" (ε, δ) report the vector; the others (pure) report its
         direction only, more accurately, at a cost that grows like e^ε. "privunit2-mean" and
-        "privunitg-mean" (pure) are those for means over people.
+        "privunitg-mean" (pure) are those for means over people. "duchi", "piecewise" and "hybrid"
+        (pure) report coordinates in a box, unbiased, in few bytes.
     delta : number, optional
         For the Gaussian only.
     unit : {"item", "user"}
@@ -71,8 +72,8 @@ def fit(
     lambda_max : float
         Largest stretch of a direction the task ignores.
     gauge : float, optional
-        p of the volume constraint; by default the randomizer's own norm. The published tables use
-        1 throughout.
+        p of the volume constraint; by default the randomizer's own norm, 2 for the box. The
+        published tables use 1 throughout.
     rank : {"capped", "gap"}
         Water-filling under the cap, or the threshold rule of the paper's public code.
     statement : str
@@ -103,7 +104,8 @@ def fit(
             if isinstance(model, Geometry)
             else measure(as_task_model(model), vectors, progress)
         )
-        p = as_number(order if gauge is None else gauge, "gauge")
+        # A box has no volume constraint of its own; the round one serves it well.
+        p = as_number((2 if order == "inf" else order) if gauge is None else gauge, "gauge")
         cap = as_number(lambda_max, "lambda_max")
         shape = reshape(geometry, gauge=p, lambda_max=cap, rank=rank)
         encoder, decoder = shape.encoder, LinearDecoder(shape.inverse, shape.centre)

@@ -90,8 +90,15 @@ def row_dots(A: Vectors, B: Vectors) -> Vectors:
     return dots
 
 
-def row_norms(W: Vectors, order: Literal[1, 2]) -> Vectors:
-    """Return the ℓ1 or ℓ2 norm of every row."""
+Order = Literal[1, 2, "inf"]
+"""The p of an ℓp norm."""
+
+
+def row_norms(W: Vectors, order: Order) -> Vectors:
+    """Return the ℓ1, ℓ2 or ℓ∞ norm of every row."""
+    if order == "inf":
+        largest: Vectors = np.abs(W).max(axis=1)
+        return largest
     with np.errstate(over="ignore"):
         norms: Vectors = np.abs(W).sum(axis=1) if order == 1 else np.sqrt(row_dots(W, W))
     return norms

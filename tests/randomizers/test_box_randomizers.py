@@ -165,9 +165,3 @@ def test_malformed_payloads_are_refused():
     ):
         with pytest.raises(InvalidReport, match="no client"):
             randomizer.read([payload])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_report_is_drawn_from_the_operating_system_only(kind):
-    with pytest.raises(TypeError, match="Entropy"):
-        kind(2, 1.0, Fraction(1)).report(np.zeros((1, 2)), np.random.default_rng(0))

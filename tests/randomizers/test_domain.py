@@ -69,7 +69,7 @@ def test_zero_vectors_get_directions_that_average_to_nothing():
 
 
 def test_a_box_clips_each_coordinate_on_its_own():
-    assert np.array_equal(Box((1.0, 2.0)).project(np.array([[-5.0, 1.5]])), [[-1.0, 1.5]])
+    assert np.array_equal(Box(2, 2.0).project(np.array([[-5.0, 1.5]])), [[-2.0, 1.5]])
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf"), 1e200, 1e-200])

@@ -8,6 +8,7 @@ from scipy import stats
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.randomizers import NAMES, make
+from offaxis.randomizers.domain import Box
 from offaxis.randomizers.rank_form import RankForm
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, mean_p_value
@@ -73,7 +74,8 @@ def test_two_calls_never_repeat_their_bytes(name):
     randomizer = built(name)
     W = np.ones((50, 3))
     entropy = Entropy()
-    assert not set(randomizer.report(W, entropy)) & set(randomizer.report(W, Entropy()))
+    reports = [randomizer.report(W, source) for source in (entropy, entropy, Entropy())]
+    assert reports[0] != reports[1] != reports[2] != reports[0]
 
 
 @every
@@ -90,7 +92,10 @@ def test_both_faces_have_one_law(name, dim, epsilon):
         # Rounded, so that equal values that took different paths through floats stay equal.
         a, b = np.round(of(real), 4), np.round(of(simulated), 4)
         assert stats.ks_2samp(a, b, method="asymp").pvalue > ALPHA
-    assert stats.ks_2samp(real @ w, 0.8 * simulated @ w - 0.2, method="asymp").pvalue < ALPHA
+    assert (
+        stats.ks_2samp(real @ w, simulated @ w + 0.3 * (real @ w).std(), method="asymp").pvalue
+        < ALPHA
+    )
 
 
 @every
@@ -104,6 +109,8 @@ def test_reports_have_the_stated_mean_and_error(name):
     assert mean_p_value(V, target) > ALPHA
     assert mean_p_value(along, reach) > ALPHA
     assert mean_p_value(0.8 * along - 0.1, reach) < ALPHA
+    if isinstance(randomizer.domain, Box):
+        return  # its error depends on where in the box the vector is: tested at the corners
     expected = randomizer.expected_squared_error()
     if isinstance(randomizer, RankForm):  # stated for the boundary
         expected += randomizer.radius**2 - reach**2

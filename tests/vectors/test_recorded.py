@@ -65,6 +65,8 @@ def plain_observation(
         if kind == "laplace":
             bound = math.floor(Fraction(parameters["epsilon"]) * 2 ** parameters["log2_scale"] / 2)
         return [y * radius / bound for y in numbers]
+    if kind in ("duchi", "piecewise", "hybrid"):
+        return plain_box(kind, parameters, payload)
     nonce, index = payload[:12], int.from_bytes(payload[12:], "little")
     blocks = -(-dim // 8)
     first = index // 2 * blocks
@@ -76,6 +78,30 @@ def plain_observation(
     if parameters.get("output", "sphere") == "gaussian":
         norm = math.sqrt(sum(gaussian_entry(k) ** 2 for k in range(2**16)) / 2**16)
     return [radius / mean * x / norm for x in g]
+
+
+def plain_box(kind: str, parameters: dict, payload: bytes) -> list[float]:
+    dim, radius = parameters["dim"], parameters["radius"]
+    epsilon = float(Fraction(parameters["epsilon"]))
+    if kind == "duchi":
+        half = (dim - 1) // 2
+        size = 2 ** (dim - 1) / math.comb(dim - 1, half) / math.tanh(epsilon / 2)
+        bits = int.from_bytes(payload, "little")
+        return [radius * size * (1 if bits >> i & 1 else -1) for i in range(dim)]
+    share, points = epsilon / parameters["sampled"], 2**16
+    near = max(1, min(points // 2, round(points * (1 - math.tanh(share / 4)) / 2)))
+    weight = near + (points - near) * math.exp(-share)
+    gain = weight / ((1 - math.exp(-share)) * near * (points - near))
+    out = [0.0] * dim
+    for i in range(0, len(payload), 6):
+        coordinate = int.from_bytes(payload[i : i + 4], "little")
+        point = int.from_bytes(payload[i + 4 : i + 6], "little")
+        if coordinate >= 2**31:
+            value = (2 * point - 1) / math.tanh(share / 2)
+        else:
+            value = (2 * point - (points - 1)) * gain
+        out[coordinate % 2**31] = radius * dim / parameters["sampled"] * value
+    return out
 
 
 TABLE: list[int] = []

@@ -21,6 +21,9 @@ RandomizerName = Literal[
     "privunitg-sphere",
     "privunit2-mean",
     "privunitg-mean",
+    "duchi",
+    "piecewise",
+    "hybrid",
 ]
 
 
@@ -39,7 +42,7 @@ def fit(
         typer.Option(
             metavar="NAME",
             help="laplace, gaussian, privunit2, privunitg or privunitg-sphere; for means over "
-            "people also privunit2-mean or privunitg-mean.",
+            "people also privunit2-mean or privunitg-mean; duchi, piecewise or hybrid for a box.",
         ),
     ] = "laplace",
     delta: Annotated[

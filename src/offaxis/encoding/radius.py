@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.encoding.encoder import Encoder
 from offaxis.errors import InvalidInput
 from offaxis.geometry.public import PublicHash, PublicIdentity, PublicVectors
-from offaxis.vectors import Vectors, as_number, row_norms
+from offaxis.vectors import Order, Vectors, as_number, row_norms
 
 _ROWS = 8192
 _KEPT = 1 << 20
@@ -66,7 +64,7 @@ def public_radius(
     public: PublicVectors,
     identity: PublicIdentity,
     *,
-    order: Literal[1, 2],
+    order: Order,
     percentile: float,
 ) -> float:
     """Return ρ: the given percentile of ‖encode(z)‖_p over the public vectors.

@@ -5,19 +5,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.base import CHOOSE, Randomizer
+from offaxis.randomizers.duchi import Duchi
 from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.hybrid import Hybrid
 from offaxis.randomizers.laplace import Laplace
+from offaxis.randomizers.piecewise import Piecewise
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
+from offaxis.vectors import Order
 
 __all__ = [
     "KINDS",
     "NAMES",
+    "Duchi",
     "Gaussian",
+    "Hybrid",
     "Laplace",
+    "Piecewise",
     "PrivUnit2",
     "PrivUnitG",
     "Randomizer",
@@ -27,7 +34,9 @@ __all__ = [
     "rebuild",
 ]
 
-KINDS: dict[str, type[Any]] = {cls.kind: cls for cls in (Laplace, Gaussian, PrivUnit2, PrivUnitG)}
+KINDS: dict[str, type[Any]] = {
+    cls.kind: cls for cls in (Laplace, Gaussian, PrivUnit2, PrivUnitG, Duchi, Piecewise, Hybrid)
+}
 """Every randomizer a release file may name."""
 
 _MAKERS: dict[str, Callable[..., Randomizer]] = {
@@ -38,6 +47,9 @@ _MAKERS: dict[str, Callable[..., Randomizer]] = {
     "privunitg-sphere": lambda **parameters: PrivUnitG(output="sphere", **parameters),
     "privunit2-mean": lambda **parameters: PrivUnit2(target="vector", **parameters),
     "privunitg-mean": lambda **parameters: PrivUnitG(target="vector", **parameters),
+    "duchi": Duchi,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
 }
 NAMES = tuple(_MAKERS)
 
@@ -47,9 +59,11 @@ def _check_name(name: str) -> None:
         raise InvalidInput(f"randomizer must be one of {', '.join(NAMES)}, got {name!r}")
 
 
-def norm(name: str) -> Literal[1, 2]:
+def norm(name: str) -> Order:
     """Return the p of the ℓp norm whose public percentile sets the randomizer's radius."""
     _check_name(name)
+    if name in ("duchi", "piecewise", "hybrid"):
+        return "inf"
     return 1 if name == "laplace" else 2
 
 

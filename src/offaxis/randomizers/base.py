@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers.domain import Domain
 from offaxis.sampling.entropy import Entropy
+from offaxis.vectors import as_batch
 
 CHOOSE: Final = -1
 """In place of an integer parameter: the best one for the others."""
@@ -79,6 +80,16 @@ class Randomizer(Protocol):
         the code would compute.
         """
         ...
+
+
+def checked(W: NDArray[Any], dim: int, entropy: Entropy) -> NDArray[np.float64]:
+    """Return a copy of the input of the right width, in rows, after looking at the entropy.
+
+    What is checked is what is released: nobody can change the copy afterwards.
+    """
+    require_entropy(entropy)
+    batch, _ = as_batch(np.array(W, order="C"), dim)
+    return batch
 
 
 def require_entropy(entropy: Entropy) -> None:

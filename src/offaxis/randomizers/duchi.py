@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidReport
-from offaxis.randomizers.base import require_entropy
+from offaxis.randomizers.base import checked
 from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.lattice import BOX_BOUND, onto_box
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors
 
 _coin = lru_cache(maxsize=32)(Response)
 
@@ -74,9 +74,7 @@ class Duchi(BoxForm):
 
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         """Return one exact payload a row of W."""
-        require_entropy(entropy)
-        # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W, order="C"), self.dim)
+        W = checked(W, self.dim, entropy)
         # Everything random is drawn before the input is laid on the integers.
         uniform = entropy.words(2 * W.size).view("<u4").astype(np.int64) >> 11
         bits = np.unpackbits(entropy.words(-(-W.size // 16)).view(np.uint8), count=W.size)

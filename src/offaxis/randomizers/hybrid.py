@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidReport
-from offaxis.randomizers.base import CHOOSE, require_entropy
+from offaxis.randomizers.base import CHOOSE, checked
 from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.lattice import BOX_BOUND, onto_box
 from offaxis.randomizers.piecewise import (
@@ -37,7 +37,7 @@ from offaxis.sampling.enclosure import exp_minus
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response
 from offaxis.sampling.uniform import choose_columns
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors
 
 SIGNS_ONLY: Final = Fraction(61, 100)
 """The largest ε of a coordinate at which a sign alone is always better."""
@@ -111,9 +111,7 @@ class Hybrid(BoxForm):
 
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         """Return one exact payload a row of W."""
-        require_entropy(entropy)
-        # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W, order="C"), self.dim)
+        W = checked(W, self.dim, entropy)
         # Everything random is drawn, for both ways, before the input is laid on the integers.
         order = choose_columns(self.dim, self.sampled, len(W), entropy)
         shape, count = order.shape, order.size

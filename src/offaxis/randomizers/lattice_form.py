@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.privacy.guarantee import exact_epsilon
-from offaxis.randomizers.base import require_entropy
+from offaxis.randomizers.base import checked
 from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.payload import Width, pack, unpack
 from offaxis.sampling.entropy import Entropy
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,7 @@ class LatticeForm:
 
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         """Return one exact payload a row of W."""
-        require_entropy(entropy)
-        # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W, order="C"), self.dim)
+        W = checked(W, self.dim, entropy)
         # The noise is drawn from the entropy alone, before the input is clipped.
         noise = self.noise(W.size, entropy).reshape(W.shape)
         with np.errstate(all="ignore"):

@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers.base import CHOOSE, require_entropy
+from offaxis.randomizers.base import CHOOSE, checked
 from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.lattice import BOX_BOUND, onto_box
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response
 from offaxis.sampling.uniform import choose_columns
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors
 
 POINTS: Final = 1 << 16
 """M: how many values a reported coordinate can take."""
@@ -151,9 +151,7 @@ class Piecewise(BoxForm):
 
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         """Return one exact payload a row of W."""
-        require_entropy(entropy)
-        # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W, order="C"), self.dim)
+        W = checked(W, self.dim, entropy)
         # Everything random is drawn before the input is laid on the integers.
         entries = np.empty((len(W), self.sampled), dtype=ENTRY)
         order = choose_columns(self.dim, self.sampled, len(W), entropy)

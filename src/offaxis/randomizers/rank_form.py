@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
-from offaxis.randomizers.base import CHOOSE, require_entropy
+from offaxis.randomizers.base import CHOOSE, checked
 from offaxis.randomizers.directions import NONCE_BYTES, Nonces, expand, nearest, products
 from offaxis.randomizers.domain import Ball, Sphere, check_dim, check_radius, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
@@ -32,7 +32,7 @@ from offaxis.randomizers.ranks import Ranks, choose, most_pairs
 from offaxis.randomizers.sign_flip import draw_coins, keep_probability, signs, simulate_signs
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response, place
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors
 
 LARGEST_EPSILON: Final = 100
 """Beyond it e^ε and the size of the cap leave the range of float64."""
@@ -165,9 +165,7 @@ class RankForm:
 
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         """Return one exact payload a row of W."""
-        require_entropy(entropy)
-        # A copy of the right width, checked: what is checked is what is released.
-        W, _ = as_batch(np.array(W, order="C"), self.dim)
+        W = checked(W, self.dim, entropy)
         # Everything random is drawn before the input is ranked.
         nonces = entropy.words(len(W) * NONCE_BYTES // 2).view(np.uint8).reshape(-1, NONCE_BYTES)
         response = _response(self.directions, self.near, self.epsilon)

@@ -12,5 +12,8 @@ TITLES: Final = {
     "privunitg-sphere": "PrivUnitG (sphere)",
     "privunit2-mean": "PrivUnit2 (means)",
     "privunitg-mean": "PrivUnitG (means)",
+    "duchi": "Duchi",
+    "piecewise": "Piecewise",
+    "hybrid": "Hybrid",
 }
 SHAPE_TITLES: Final = {"none": "plain", "jacobian": "reshaped"}
