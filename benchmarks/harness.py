@@ -51,7 +51,8 @@ def publish(name: str, figures: list[dict[str, Any]], out: str | None) -> None:
         missed |= not figure.get("met", True)
         value = f"{figure['value']:>12,.4g} {figure['unit']:<14}"
         print(f"{figure['what']:<{width}}  {value} {target}{mark}")
+    record = {"conditions": conditions(), "figures": figures}
     if out:
-        Path(out).write_text(json.dumps({"conditions": conditions(), "figures": figures}, indent=1))
+        Path(out).write_text(json.dumps(record, indent=1, default=bool))
     if missed:
         sys.exit(1)

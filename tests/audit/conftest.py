@@ -7,9 +7,10 @@ import pytest
 
 import offaxis
 from offaxis.geometry import Layers
+from offaxis.randomizers import NAMES
 
 EPSILON = 2
-KINDS = {"laplace": {}, "gaussian": {"delta": 1e-5}, "privunit2": {}, "privunitg": {}}
+KINDS = {name: {"delta": 1e-5} if name == "gaussian" else {} for name in NAMES}
 
 
 @pytest.fixture(scope="session")

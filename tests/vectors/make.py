@@ -17,8 +17,6 @@ import numpy as np
 import offaxis
 from offaxis.randomizers import NAMES, base, make, rank_form, sign_flip
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
-from offaxis.randomizers.domain import Box
-from offaxis.randomizers.lattice import onto_box
 from offaxis.randomizers.payload import pack
 from offaxis.sampling.bernoulli import Probability
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
@@ -105,11 +103,7 @@ def payloads(name: str) -> dict:
     record = {
         "parameters": offaxis.randomizers.parameters(built),
         "inputs": [[x.hex() for x in row] for row in INPUTS],
-        "integers": (
-            onto_box(inputs, built.domain)
-            if isinstance(built.domain, Box)
-            else built.integers(inputs)
-        ).tolist(),
+        "integers": built.integers(inputs).tolist(),
         "tape": f"payload {name}",
         "payloads": [p.hex() for p in made],
         "observations": built.read(made).tolist(),

@@ -14,7 +14,9 @@ from offaxis.audit.forms import Ranked, coarse_forms, is_lattice, is_ranked
 from offaxis.audit.hostile import hostile
 from offaxis.audit.result import Finding
 from offaxis.randomizers import Randomizer
+from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.domain import Ball
+from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.vectors import Vectors
 
 _VECTORS = 4000
@@ -28,6 +30,8 @@ def front_end(randomizer: Randomizer, rng: np.random.Generator) -> Finding:
         return _integers(randomizer, rng)
     if is_ranked(randomizer):
         return _near(randomizer, randomizer.domain.dim, rng)  # type: ignore[attr-defined]
+    if isinstance(randomizer, BoxForm):
+        return _coordinates(randomizer, rng)
     return Finding(
         "front-end",
         "white box",
@@ -58,6 +62,19 @@ def _integers(randomizer: Any, rng: np.random.Generator) -> Finding:
     words = f"{norm}, {tried:,} vectors"
     if broken:
         result = f"{broken:,} vectors leave the ball, one to {worst:.3g} times the bound"
+        return Finding("front-end", "white box", words, "violation", result)
+    return Finding("front-end", "white box", words, "nothing found", "all within")
+
+
+def _coordinates(randomizer: BoxForm, rng: np.random.Generator) -> Finding:
+    """Check |n| <= R in every coordinate."""
+    ball = Ball(randomizer.dim, randomizer.radius, 2)
+    vectors = hostile(ball, BOX_BOUND, _VECTORS, rng)
+    points = _lattice_points(randomizer, vectors)
+    broken = sum(max(map(abs, row)) > BOX_BOUND for row in points)
+    words = f"|n| ≤ R, {len(points):,} vectors"
+    if broken:
+        result = f"{broken:,} vectors leave the box"
         return Finding("front-end", "white box", words, "violation", result)
     return Finding("front-end", "white box", words, "nothing found", "all within")
 

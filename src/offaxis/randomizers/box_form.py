@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offaxis.privacy.guarantee import Guarantee, exact_epsilon
 from offaxis.randomizers.domain import Box, check_dim, check_radius
+from offaxis.randomizers.lattice import onto_box
 from offaxis.vectors import Vectors
 
 
@@ -49,6 +51,10 @@ class BoxForm:
     def unbiased(self) -> bool:
         """True: the mean of the observation is w, up to the width of a lattice step."""
         return True
+
+    def integers(self, W: Vectors) -> NDArray[np.int64]:
+        """Return the coordinates of W on the integers −2**20 … 2**20, checked."""
+        return onto_box(W, self.domain)
 
     def worst_pair(self) -> tuple[Vectors, Vectors]:
         """Return two opposite corners."""

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.base import checked
 from offaxis.randomizers.box_form import BoxForm
-from offaxis.randomizers.lattice import BOX_BOUND, onto_box
+from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response
 from offaxis.vectors import Vectors
@@ -80,7 +80,7 @@ class Duchi(BoxForm):
         bits = np.unpackbits(entropy.words(-(-W.size // 16)).view(np.uint8), count=W.size)
         near, _ = _coin(2, 1, self.epsilon).draw(len(W), entropy)
         with np.errstate(all="ignore"):
-            steps = onto_box(W, self.domain)
+            steps = self.integers(W)
         v = np.where(uniform.reshape(W.shape) < BOX_BOUND + steps, 1, -1)
         t = 2 * bits.reshape(W.shape).astype(np.int64) - 1
         t[np.where(near, -1, 1) * (t * v).sum(axis=1) > 0] *= -1
@@ -108,7 +108,7 @@ class Duchi(BoxForm):
 
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
         """Return log Pr[payload | w], up to a constant."""
-        return self._log_chance(self.signs(payloads), onto_box(W, self.domain) / BOX_BOUND)
+        return self._log_chance(self.signs(payloads), self.integers(W) / BOX_BOUND)
 
     def _log_chance(self, t: NDArray[Any], x: Vectors) -> Vectors:
         """Return log(p Pr[⟨t, v⟩ > 0] + (1 − p) Pr[< 0] + Pr[= 0] / 2) over the random signs v.

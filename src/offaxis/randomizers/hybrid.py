@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.base import CHOOSE, checked
 from offaxis.randomizers.box_form import BoxForm
-from offaxis.randomizers.lattice import BOX_BOUND, onto_box
+from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.randomizers.piecewise import (
     ENTRY,
     POINTS,
@@ -122,7 +122,7 @@ class Hybrid(BoxForm):
             count, entropy
         )
         with np.errstate(all="ignore"):
-            steps = np.take_along_axis(onto_box(W, self.domain), order, axis=1)
+            steps = np.take_along_axis(self.integers(W), order, axis=1)
             start = self._piece.starts(W, order)
         sign = (uniform < BOX_BOUND + steps) == truly.reshape(shape)
         points = self._piece.points(start, is_near.reshape(shape), offset.reshape(shape))
@@ -158,7 +158,7 @@ class Hybrid(BoxForm):
         share = float(self._piece.share)
         start = self._piece.starts(W, order)
         inside = (points >= start) & (points < start + self._piece.near)
-        x = np.take_along_axis(onto_box(W, self.domain), order, axis=1) / BOX_BOUND
+        x = np.take_along_axis(self.integers(W), order, axis=1) / BOX_BOUND
         agree = (1 + (2 * points - 1) * np.where(by_sign, x, 0.0)) / 2
         with np.errstate(divide="ignore"):
             told = np.log(agree + (1 - agree) * math.exp(-share)) + share

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.randomizers.base import CHOOSE, checked
 from offaxis.randomizers.box_form import BoxForm
-from offaxis.randomizers.lattice import BOX_BOUND, onto_box
+from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response
 from offaxis.sampling.uniform import choose_columns
@@ -166,7 +166,7 @@ class Piecewise(BoxForm):
 
     def starts(self, W: Vectors, order: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the first point of each chosen coordinate's window, 0 … M − c, in integers."""
-        steps = np.take_along_axis(onto_box(W, self.domain), order, axis=1)
+        steps = np.take_along_axis(self.integers(W), order, axis=1)
         start: NDArray[np.int64] = (BOX_BOUND + steps) * (POINTS - self.near) // (2 * BOX_BOUND)
         return start
 
