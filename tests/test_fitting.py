@@ -148,3 +148,10 @@ def test_reshaping_helps_the_task():
     for name in ("laplace", "privunit2", "privunitg"):
         # 10,000 answers: the standard error is below 0.005.
         assert agreement(name) > agreement(name, reshaping="none") + 0.05
+
+
+def test_a_statement_that_no_file_can_hold_is_refused(public):
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        offaxis.fit(None, public, epsilon=1, reshaping="none", statement="half a pair: \ud800")
+    kept = offaxis.fit(None, public, epsilon=1, reshaping="none", statement="aus Zürich, 東京")
+    assert kept.provenance.statement == "aus Zürich, 東京"

@@ -89,6 +89,8 @@ def fit(
     order = randomizers.norm(randomizer)
     if not isinstance(statement, str) or len(statement) > LONGEST_STATEMENT:
         raise InvalidInput(f"statement must be a text of at most {LONGEST_STATEMENT:,} characters")
+    if not statement.isascii() and statement != statement.encode(errors="replace").decode():
+        raise InvalidInput("statement must be a text that can be written as UTF-8")
     vectors = PublicVectors(public)
     settings: dict[str, str | float] = {"reshaping": reshaping}
     encoder: Encoder
