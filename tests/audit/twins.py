@@ -14,13 +14,15 @@ import numpy as np
 
 from offaxis.randomizers import Gaussian, Laplace, PrivUnit2
 from offaxis.randomizers.directions import NONCE_BYTES
-from offaxis.randomizers.payload import LARGEST, pack, unpack
+from offaxis.randomizers.payload import largest_magnitude, pack, unpack
 from offaxis.release import Release
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response, place
 from offaxis.sampling.rounded_gaussian import RoundedGaussian
 from offaxis.vectors import Vectors, row_norms
+
+LARGEST = largest_magnitude(3)
 
 
 def with_twin(release: Release, twin: type[Any], **changes: Any) -> Release:

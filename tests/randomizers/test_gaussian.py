@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.gaussian import Gaussian, realised_delta
 from offaxis.randomizers.gaussian_calibration import certified_delta, log_delta, noise_scale
-from offaxis.randomizers.payload import LARGEST, largest_magnitude, unpack
+from offaxis.randomizers.payload import largest_magnitude, unpack
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.rounded_gaussian import LAST_CELL, LOG2_CELLS, RoundedGaussian
 from tests.checks import ALPHA, law_p_value, mean_p_value
+
+LARGEST = largest_magnitude(3)
 
 GRID = [
     (epsilon, delta)

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.randomizers.laplace import Laplace
 from offaxis.randomizers.lattice import onto_lattice
-from offaxis.randomizers.payload import LARGEST, largest_magnitude, pack, unpack
+from offaxis.randomizers.payload import largest_magnitude, pack, unpack
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, law_p_value, mean_p_value
+
+LARGEST = largest_magnitude(3)
 
 epsilons = st.fractions(min_value=Fraction(1, 1000), max_value=50, max_denominator=10**4)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,6 @@ from offaxis.errors import InvalidReport
 
 Width = Literal[3, 4]
 """Bytes a coordinate."""
-
-LARGEST: Final = (1 << 23) - 1
-"""The largest magnitude of three bytes, the usual width."""
 
 
 def largest_magnitude(width: Width) -> int:
