@@ -165,3 +165,11 @@ def test_malformed_payloads_are_refused():
     ):
         with pytest.raises(InvalidReport, match="no client"):
             randomizer.read([payload])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_budget_beyond_every_coin_is_refused(kind):
+    """At ε = 10,000 the digits of one probability take seconds; a hostile file may ask for it."""
+    with pytest.raises(InvalidInput, match="at most 100"):
+        kind(2, 1.0, Fraction(10_000))
+    assert kind(2, 1.0, Fraction(100)).report(np.zeros((1, 2)), Entropy())

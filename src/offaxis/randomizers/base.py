@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.privacy.guarantee import Guarantee
+from offaxis.errors import InvalidInput
+from offaxis.privacy.guarantee import Guarantee, decimal
 from offaxis.randomizers.domain import Domain
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import as_batch
@@ -80,6 +82,14 @@ class Randomizer(Protocol):
         the code would compute.
         """
         ...
+
+
+def check_budget(epsilon: Fraction, largest: int, kind: str) -> None:
+    """Refuse a budget whose exact probabilities would take for ever, and protect nobody."""
+    if epsilon > largest:
+        raise InvalidInput(
+            f"epsilon must be at most {largest} for {kind}, got epsilon={decimal(epsilon)}"
+        )
 
 
 def checked(W: NDArray[Any], dim: int, entropy: Entropy) -> NDArray[np.float64]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.privacy.guarantee import Guarantee, exact_epsilon
+from offaxis.randomizers.base import check_budget
 from offaxis.randomizers.domain import Box, check_dim, check_radius
 from offaxis.randomizers.lattice import onto_box
 from offaxis.vectors import Vectors
+
+LARGEST_EPSILON: Final = 100
+"""Beyond it a coin shows its other side less often than once in 2**144 throws."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,8 @@ class BoxForm:
         Promised ε, read exactly.
     """
 
+    kind: ClassVar[str]
+
     dim: int
     radius: float
     epsilon: Fraction
@@ -36,6 +43,7 @@ class BoxForm:
         object.__setattr__(self, "dim", check_dim(self.dim))
         object.__setattr__(self, "radius", check_radius(self.radius))
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
 
     @property
     def domain(self) -> Box:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee, decimal, exact_delta
-from offaxis.randomizers.base import CHOOSE
+from offaxis.randomizers.base import CHOOSE, check_budget
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.gaussian_calibration import certified_delta, noise_scale
 from offaxis.randomizers.lattice_form import LatticeForm
@@ -121,11 +121,7 @@ class Gaussian(LatticeForm):
         """Fix the lattice and check, with outward rounding, that it keeps the promise."""
         super().__post_init__()
         object.__setattr__(self, "delta", exact_delta(self.delta))
-        if self.epsilon > LARGEST_EPSILON:
-            raise InvalidInput(
-                f"epsilon must be at most {LARGEST_EPSILON} for the Gaussian, "
-                f"got epsilon={decimal(self.epsilon)}"
-            )
+        check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
         if self.log2_scale == CHOOSE:
             lattice = choose_lattice(self.dim, self.epsilon, self.delta)
             object.__setattr__(self, "log2_scale", lattice)

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
-from offaxis.randomizers.base import CHOOSE, checked
+from offaxis.privacy.guarantee import Guarantee, exact_epsilon
+from offaxis.randomizers.base import CHOOSE, check_budget, checked
 from offaxis.randomizers.directions import NONCE_BYTES, Nonces, expand, nearest, products
 from offaxis.randomizers.domain import Ball, Sphere, check_dim, check_radius, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
@@ -82,11 +82,7 @@ class RankForm:
         object.__setattr__(self, "dim", check_dim(self.dim))
         object.__setattr__(self, "radius", check_radius(self.radius))
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
-        if self.epsilon > LARGEST_EPSILON:
-            raise InvalidInput(
-                f"epsilon must be at most {LARGEST_EPSILON} for {self.kind}, "
-                f"got epsilon={decimal(self.epsilon)}"
-            )
+        check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
         if self.target not in ("direction", "vector"):
             raise InvalidInput(f"target must be 'direction' or 'vector', got {self.target!r}")
         if self.directions == CHOOSE and self.near == CHOOSE:
