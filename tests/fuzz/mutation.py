@@ -216,7 +216,7 @@ def mutant(blob: bytes, rng: Random) -> bytes:
         if rng.random() < 0.02:
             digest = rng.choice(TEXTS)
         return put_together(draft, text, digest=digest)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
         # An earlier change left nothing for this one to work on, or nothing JSON can say.
         return scribble(blob, rng)
 
