@@ -87,6 +87,13 @@ def test_within_counts_either_way():
     assert not within(gaussian, Fraction(2), Fraction(1, 10**6)), "the deltas add up too"
 
 
+def test_a_delta_below_what_can_be_told_apart_refuses():
+    """Composed on a grid the loss has a tail that is cut off; below it the total is infinite."""
+    costs = [Cost(Fraction(1, 10), reports=400)]
+    assert not within(costs, Fraction(12), Fraction(1, 10**80))
+    assert within(costs, Fraction(40), Fraction(1, 10**80)), "the exact sum still counts"
+
+
 def test_a_pure_report_is_dominated_by_randomized_response():
     """One report at δ = 0+ costs its ε, neither less nor visibly more."""
     assert by_loss_distribution([Cost(Fraction(3, 2))], 1e-12) == pytest.approx(1.5, abs=2e-3)

@@ -1,10 +1,12 @@
 """What several reports about one person cost together.
 
 Two answers, both valid in any order and also when later vectors depend on earlier reports.
-*Basic*: ε and δ add up, as exact fractions. *By privacy loss distributions* (Sommer, Meiser,
+*Basic*: ε and δ add up, as exact fractions; valid even when later budgets are chosen by earlier
+reports. *By privacy loss distributions* (Sommer, Meiser,
 Mohammadi 2019; Koskela, Jälkö, Honkela 2020; computed by dp_accounting, which rounds
 pessimistically): at the price of a small δ many small budgets cost less than their sum. A report
-with (ε, δ) is dominated by randomized response that tells all with probability δ.
+with (ε, δ) is dominated by randomized response that tells all with probability δ. The budgets and
+their number must not be chosen by looking at earlier reports.
 """
 
 from __future__ import annotations
@@ -99,7 +101,9 @@ def within(costs: Iterable[Cost], epsilon: Fraction, delta: Fraction) -> bool:
         return True
     if delta == 0 or total_delta > delta:
         return False
-    return Fraction(by_loss_distribution(paid, delta)) <= epsilon
+    total = by_loss_distribution(paid, delta)
+    # Infinite where δ is below what the distributions can tell apart: then nothing is known.
+    return math.isfinite(total) and Fraction(total) <= epsilon
 
 
 def shuffled_epsilon(epsilon: Any, reports: int, delta: Any) -> float | None:

@@ -50,7 +50,7 @@ class Limit:
     epsilon : Fraction
     delta : Fraction
         0 for a pure total; a small δ lets many small budgets be counted by their loss
-        distributions.
+        distributions, which assumes that no budget is chosen by looking at earlier reports.
     seconds : float or None
         None: for ever. Otherwise a schedule: in any stretch of so many seconds. Such a limit alone
         bounds no lifetime total.
