@@ -1,18 +1,18 @@
-"""Reports of coordinates in a box: what Duchi's and the piecewise randomizer share."""
+"""Pure reports of vectors in a box: what Duchi's, the piecewise and the hybrid one share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.privacy.guarantee import Guarantee, exact_epsilon
+from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers.base import check_budget
-from offaxis.randomizers.domain import Box, check_dim, check_radius
+from offaxis.randomizers.domain import Box
 from offaxis.randomizers.lattice import onto_box
+from offaxis.randomizers.vector_parameters import VectorParameters
 from offaxis.vectors import Vectors
 
 LARGEST_EPSILON: Final = 100
@@ -20,29 +20,14 @@ LARGEST_EPSILON: Final = 100
 
 
 @dataclass(frozen=True)
-class BoxForm:
-    """A pure randomizer on the box ``{w : |w_i| <= radius}`` in R^dim.
-
-    Parameters
-    ----------
-    dim : int
-    radius : float
-        ρ; coordinates outside the box are clipped onto it.
-    epsilon : number
-        Promised ε, read exactly.
-    """
+class BoxForm(VectorParameters):
+    """A pure randomizer on the box ``{w : |w_i| <= radius}``; vectors outside are clipped."""
 
     kind: ClassVar[str]
 
-    dim: int
-    radius: float
-    epsilon: Fraction
-
     def __post_init__(self) -> None:
         """Read the parameters exactly."""
-        object.__setattr__(self, "dim", check_dim(self.dim))
-        object.__setattr__(self, "radius", check_radius(self.radius))
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        super().__post_init__()
         check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
 
     @property

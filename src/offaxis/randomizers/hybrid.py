@@ -21,17 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidReport
-from offaxis.randomizers.base import CHOOSE, checked
-from offaxis.randomizers.box_form import BoxForm
+from offaxis.randomizers.base import checked
 from offaxis.randomizers.lattice import BOX_BOUND
-from offaxis.randomizers.piecewise import (
-    ENTRY,
-    POINTS,
-    Piecewise,
-    check_coordinates,
-    choose_sampled,
-    parse_entries,
-)
+from offaxis.randomizers.piecewise import POINTS, Piecewise
+from offaxis.randomizers.sampled_form import ENTRY, Integers, SampledForm
 from offaxis.sampling.bernoulli import Probability
 from offaxis.sampling.enclosure import exp_minus
 from offaxis.sampling.entropy import Entropy
@@ -47,30 +40,13 @@ _SIGN: Final = 1 << 31
 
 _response = lru_cache(maxsize=32)(Response)
 
-Integers = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
-class Hybrid(BoxForm):
-    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim.
-
-    Parameters
-    ----------
-    dim, radius, epsilon
-        As in :class:`BoxForm`.
-    sampled : int, optional
-        k; the best for epsilon when not given.
-    """
+class Hybrid(SampledForm):
+    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim; parameters as its base has."""
 
     kind: ClassVar[str] = "hybrid"
     wire_id: ClassVar[int] = 7
-
-    sampled: int = CHOOSE
-
-    def __post_init__(self) -> None:
-        """Read the parameters exactly."""
-        super().__post_init__()
-        object.__setattr__(self, "sampled", choose_sampled(self))
 
     @cached_property
     def _piece(self) -> Piecewise:
@@ -80,31 +56,25 @@ class Hybrid(BoxForm):
     @cached_property
     def _by_sign(self) -> Probability:
         """How often a coordinate is reported by its sign."""
-        if self._piece.share <= SIGNS_ONLY:
+        if self.share <= SIGNS_ONLY:
             return Probability.of(Fraction(1))
-        return Probability(partial(exp_minus, self._piece.share / 2))
+        return Probability(partial(exp_minus, self.share / 2))
 
     @property
     def _sign_share(self) -> float:
-        share = self._piece.share
-        return 1.0 if share <= SIGNS_ONLY else math.exp(-float(share) / 2)
+        return 1.0 if self.share <= SIGNS_ONLY else math.exp(-float(self.share) / 2)
 
     @property
     def _sign_size(self) -> float:
         """What makes a sign unbiased: coth(ε/2k)."""
-        return 1 / math.tanh(float(self._piece.share) / 2)
-
-    @property
-    def payload_size(self) -> int:
-        """Six bytes a reported coordinate: which one and in which way, and its point or sign."""
-        return self._piece.payload_size
+        return 1 / math.tanh(float(self.share) / 2)
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw observations in fast floating point; never a report."""
         x = self.domain.project(W) / self.radius
         out = self._piece.simulate(W, rng)
         by_sign = (out != 0) & (rng.random(x.shape) < self._sign_share)
-        mean = x * math.tanh(float(self._piece.share) / 2)
+        mean = x * math.tanh(float(self.share) / 2)
         sign = np.where(2 * rng.random(x.shape) - 1 < mean, 1.0, -1.0)
         size = self._sign_size * self.radius * self.dim / self.sampled
         return np.where(by_sign, size * sign, out)
@@ -117,10 +87,8 @@ class Hybrid(BoxForm):
         shape, count = order.shape, order.size
         by_sign = self._by_sign.draw(count, entropy).reshape(shape)
         uniform = (entropy.words(2 * count).view("<u4").astype(np.int64) >> 11).reshape(shape)
-        truly, _ = _response(2, 1, self._piece.share).draw(count, entropy)
-        is_near, offset = _response(POINTS, self._piece.near, self._piece.share).draw(
-            count, entropy
-        )
+        truly, _ = _response(2, 1, self.share).draw(count, entropy)
+        is_near, offset = _response(POINTS, self._piece.near, self.share).draw(count, entropy)
         with np.errstate(all="ignore"):
             steps = np.take_along_axis(self.integers(W), order, axis=1)
             start = self._piece.starts(W, order)
@@ -133,9 +101,9 @@ class Hybrid(BoxForm):
 
     def _parse(self, payloads: list[bytes]) -> tuple[Integers, NDArray[np.bool_], Integers]:
         """Read payloads strictly: coordinates, which of them by sign, points or signs."""
-        marked, points = parse_entries(payloads, self.sampled)
+        marked, points = self.entries(payloads)
         by_sign, order = marked >= _SIGN, marked & (_SIGN - 1)
-        check_coordinates(order, self.dim)
+        self.check_coordinates(order)
         if (points[by_sign] > 1).any() or (self._sign_share == 1 and not by_sign.all()):
             raise InvalidReport("a hybrid payload holds a value that no client writes")
         return order, by_sign, points
@@ -155,7 +123,7 @@ class Hybrid(BoxForm):
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
         """Return log Pr[payload | w], up to a constant independent of w."""
         order, by_sign, points = self._parse(payloads)
-        share = float(self._piece.share)
+        share = float(self.share)
         start = self._piece.starts(W, order)
         inside = (points >= start) & (points < start + self._piece.near)
         x = np.take_along_axis(self.integers(W), order, axis=1) / BOX_BOUND

@@ -9,33 +9,22 @@ apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.randomizers.base import checked
-from offaxis.randomizers.domain import Ball, check_dim, check_radius, opposite_poles
+from offaxis.randomizers.domain import Ball, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.payload import Width, pack, unpack
+from offaxis.randomizers.vector_parameters import VectorParameters
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors
 
 
 @dataclass(frozen=True)
-class LatticeForm:
+class LatticeForm(VectorParameters):
     """Additive noise on the lattice of a ball; see the subclasses for the parameters."""
-
-    dim: int
-    radius: float
-    epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        """Read the parameters exactly."""
-        object.__setattr__(self, "dim", check_dim(self.dim))
-        object.__setattr__(self, "radius", check_radius(self.radius))
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
 
     @property
     def bound(self) -> int:

@@ -2,29 +2,27 @@
 
 Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
 
-Of m coordinates k are chosen uniformly, without looking at the input, and each is reported with
-ε/k (Wang et al. 2019; k = max(1, min(m, ⌊ε/2.5⌋))). One coordinate x in [−1, 1] is reported as one
-of M equally spaced points: the c points of a window whose place is linear in x weigh e^{ε/k}, the
-others 1. The window always has exactly c points, so the normaliser c e^{ε/k} + M − c depends on
-nothing and the promise holds whatever rounding does to the window's place (sampling/response.py).
-The share c/M is that of the continuous law, (C − 1)/2C with C = (e^{ε/2k} + 1)/(e^{ε/2k} − 1).
+Some coordinates are reported, each with ε/k (sampled_form.py). One coordinate x in [−1, 1] is
+reported as one of M equally spaced points: the c points of a window whose place is linear in x
+weigh e^{ε/k}, the others 1. The window always has exactly c points, so the normaliser c e^{ε/k} + M − c
+depends on nothing and the promise holds whatever rounding does to the window's place
+(sampling/response.py). The share c/M is that of the continuous law (Wang et al. 2019), (C − 1)/2C
+with C = (e^{ε/2k} + 1)/(e^{ε/2k} − 1).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers.base import CHOOSE, checked
-from offaxis.randomizers.box_form import BoxForm
+from offaxis.randomizers.base import checked
 from offaxis.randomizers.lattice import BOX_BOUND
+from offaxis.randomizers.sampled_form import ENTRY, SampledForm
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response
 from offaxis.sampling.uniform import choose_columns
@@ -33,85 +31,15 @@ from offaxis.vectors import Vectors
 POINTS: Final = 1 << 16
 """M: how many values a reported coordinate can take."""
 
-ENTRY: Final = np.dtype([("coordinate", "<u4"), ("point", "<u2")])
-"""A reported coordinate on the wire."""
-
 _response = lru_cache(maxsize=32)(Response)
 
 
-def parse_entries(
-    payloads: list[bytes], sampled: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split payloads into coordinates and points."""
-    size = ENTRY.itemsize * sampled
-    if any(len(payload) != size for payload in payloads):
-        raise InvalidReport(f"a payload of {sampled} reported coordinates has {size} bytes")
-    entries = np.frombuffer(b"".join(payloads), dtype=ENTRY).reshape(-1, sampled)
-    return entries["coordinate"].astype(np.int64), entries["point"].astype(np.int64)
-
-
-def check_coordinates(order: NDArray[np.int64], dim: int) -> None:
-    """Refuse coordinates that do not exist or that stand twice in a payload."""
-    ascending = np.sort(order, axis=1)
-    if order.size and (ascending[:, -1].max() >= dim or not np.diff(ascending).all()):
-        raise InvalidReport("a payload names coordinates that no client names")
-
-
-class Sampling(Protocol):
-    """A box randomizer that reports some of its coordinates."""
-
-    @property
-    def dim(self) -> int:
-        """Number of coordinates."""
-        ...
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The whole budget."""
-        ...
-
-    @property
-    def sampled(self) -> int:
-        """How many coordinates are reported, or CHOOSE."""
-        ...
-
-
-def choose_sampled(randomizer: Sampling) -> int:
-    """Return k as given, checked, or max(1, min(m, ⌊ε/2.5⌋))."""
-    dim, sampled = randomizer.dim, randomizer.sampled
-    if sampled == CHOOSE:
-        return max(1, min(dim, math.floor(randomizer.epsilon / Fraction(5, 2))))
-    if not 1 <= sampled <= dim:
-        raise InvalidInput(f"sampled must lie in 1..{dim}, got sampled={sampled}")
-    return sampled
-
-
 @dataclass(frozen=True)
-class Piecewise(BoxForm):
-    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim.
-
-    Parameters
-    ----------
-    dim, radius, epsilon
-        As in :class:`BoxForm`.
-    sampled : int, optional
-        k; the best for epsilon when not given.
-    """
+class Piecewise(SampledForm):
+    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim; parameters as its base has."""
 
     kind: ClassVar[str] = "piecewise"
     wire_id: ClassVar[int] = 6
-
-    sampled: int = CHOOSE
-
-    def __post_init__(self) -> None:
-        """Read the parameters exactly."""
-        super().__post_init__()
-        object.__setattr__(self, "sampled", choose_sampled(self))
-
-    @property
-    def share(self) -> Fraction:
-        """ε/k: what each reported coordinate costs."""
-        return self.epsilon / self.sampled
 
     @cached_property
     def near(self) -> int:
@@ -130,11 +58,6 @@ class Piecewise(BoxForm):
         far = math.exp(-float(self.share))
         mean = (1 - far) * self.near / (self.near + (POINTS - self.near) * far)
         return 1 / (mean * (POINTS - self.near))
-
-    @property
-    def payload_size(self) -> int:
-        """Six bytes a reported coordinate: which one, and its point."""
-        return ENTRY.itemsize * self.sampled
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw observations in fast floating point; never a report."""
@@ -185,8 +108,8 @@ class Piecewise(BoxForm):
         return out
 
     def _parse(self, payloads: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        order, points = parse_entries(payloads, self.sampled)
-        check_coordinates(order, self.dim)
+        order, points = self.entries(payloads)
+        self.check_coordinates(order)
         return order, points
 
     def read(self, payloads: list[bytes]) -> Vectors:

@@ -15,7 +15,6 @@ With the target "vector" the client ranks by ±w, the sign by a coin that tells 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import ClassVar, Final, Literal
 
@@ -23,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.privacy.guarantee import Guarantee, exact_epsilon
+from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers.base import CHOOSE, check_budget, checked
 from offaxis.randomizers.directions import NONCE_BYTES, Nonces, expand, nearest, products
-from offaxis.randomizers.domain import Ball, Sphere, check_dim, check_radius, opposite_poles
+from offaxis.randomizers.domain import Ball, Sphere, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.ranks import Ranks, choose, most_pairs
 from offaxis.randomizers.sign_flip import draw_coins, keep_probability, signs, simulate_signs
+from offaxis.randomizers.vector_parameters import VectorParameters
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response, place
 from offaxis.vectors import Vectors
@@ -50,7 +50,7 @@ _response = lru_cache(maxsize=32)(Response)
 
 
 @dataclass(frozen=True)
-class RankForm:
+class RankForm(VectorParameters):
     """What PrivUnit2 and PrivUnitG share: directions, pure ε, one nonce and one index a report.
 
     Parameters
@@ -70,18 +70,13 @@ class RankForm:
     kind: ClassVar[str]
     ranked_by_angle: ClassVar[bool]
 
-    dim: int
-    radius: float
-    epsilon: Fraction
     directions: int = CHOOSE
     near: int = CHOOSE
     target: Literal["direction", "vector"] = "direction"
 
     def __post_init__(self) -> None:
         """Read the parameters exactly and fix the number of directions."""
-        object.__setattr__(self, "dim", check_dim(self.dim))
-        object.__setattr__(self, "radius", check_radius(self.radius))
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        super().__post_init__()
         check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
         if self.target not in ("direction", "vector"):
             raise InvalidInput(f"target must be 'direction' or 'vector', got {self.target!r}")
