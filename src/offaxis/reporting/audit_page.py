@@ -14,6 +14,7 @@ from offaxis.errors import MissingExtra
 from offaxis.files import replacing
 from offaxis.privacy.guarantee import decimal
 from offaxis.reporting.names import TITLES
+from offaxis.reporting.pages import template
 from offaxis.reporting.svg import CARD, INK, MUTED, PLAIN, RESHAPED, SAME, canvas, inline
 
 _LEAST_SHARE: Final = 1e-7
@@ -48,21 +49,11 @@ def write_page(result: AuditResult, path: Path) -> None:
 def render(result: AuditResult) -> str:
     """Return the page as text; it refers to nothing outside itself and runs no script."""
     require_page_extra()
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("offaxis.reporting"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"count": lambda number: f"{number:,}"}
     groups = {
         name: list(found) for name, found in groupby(result.findings, key=lambda found: found.group)
     }
     main = next((f for f in result.findings if f.test == "worst-pair" and f.count), None)
-    return environment.get_template("audit.html.j2").render(
+    return template("audit.html.j2", count=lambda number: f"{number:,}").render(
         result=result,
         promised=decimal(result.guarantee.epsilon),
         title=TITLES.get(result.randomizer, result.randomizer),

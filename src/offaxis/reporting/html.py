@@ -14,6 +14,7 @@ import offaxis
 from offaxis.data import DemoData
 from offaxis.reporting.figures import Figures, Releases
 from offaxis.reporting.names import SHAPE_TITLES, TITLES
+from offaxis.reporting.pages import template
 from offaxis.reporting.result import METRIC, DemoResult, find
 
 HEADLINE_RANDOMIZER = "privunit2"
@@ -134,17 +135,8 @@ def render(
     elapsed: float,
 ) -> str:
     """Return the page as text; it refers to nothing outside itself."""
-    import jinja2
     import matplotlib as mpl
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("offaxis.reporting"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"percent": percent}
     versions = {
         "offaxis": offaxis.__version__,
         "Python": platform.python_version(),
@@ -152,7 +144,7 @@ def render(
         "SciPy": scipy.__version__,
         "Matplotlib": mpl.__version__,
     }
-    return environment.get_template("demo.html.j2").render(
+    return template("demo.html.j2", percent=percent).render(
         result=result,
         data=data,
         figures=figures,
