@@ -38,10 +38,15 @@ class Lattice(Protocol):
         """Return what the noise is added to."""
         ...
 
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return observations, multiples of the step."""
+        ...
+
 
 class Ranked(Protocol):
     """A randomizer that reports one of several public directions."""
 
+    dim: int
     directions: int
     near: int
 

@@ -29,7 +29,7 @@ def front_end(randomizer: Randomizer, rng: np.random.Generator) -> Finding:
     if is_lattice(randomizer):
         return _integers(randomizer, rng)
     if is_ranked(randomizer):
-        return _near(randomizer, randomizer.domain.dim, rng)  # type: ignore[attr-defined]
+        return _near(randomizer, rng)
     if isinstance(randomizer, BoxForm):
         return _coordinates(randomizer, rng)
     return Finding(
@@ -85,9 +85,9 @@ def _lattice_points(form: Any, vectors: Vectors) -> list[list[int]]:
     return rows
 
 
-def _near(randomizer: Ranked, dim: int, rng: np.random.Generator) -> Finding:
+def _near(randomizer: Ranked, rng: np.random.Generator) -> Finding:
     """Check that exactly ``near`` distinct directions are near, whatever the vector."""
-    vectors = hostile(Ball(dim, 1.0, 2), 1 << 20, _VECTORS // _ROWS, rng)
+    vectors = hostile(Ball(randomizer.dim, 1.0, 2), 1 << 20, _VECTORS // _ROWS, rng)
     broken = 0
     for start in range(0, len(vectors), _ROWS):
         part = vectors[start : start + _ROWS]

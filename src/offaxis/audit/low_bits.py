@@ -93,8 +93,7 @@ def wire_numbers(randomizer: Any, payloads: list[bytes]) -> NDArray[np.int64] | 
     Lattice points of a lattice randomizer; the bytes of the nonce and the index of a ranked one.
     """
     if is_lattice(randomizer):
-        observed: Vectors = randomizer.read(payloads)  # type: ignore[attr-defined]
-        return np.rint(observed / randomizer.step).astype(np.int64)
+        return np.rint(randomizer.read(payloads) / randomizer.step).astype(np.int64)
     if is_ranked(randomizer):
         octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
         index = octets[:, -_INDEX_BYTES:].copy().view("<u4").astype(np.int64)
