@@ -18,7 +18,7 @@ from offaxis.randomizers.hybrid import Hybrid
 from offaxis.randomizers.lattice import BOX_BOUND, onto_box
 from offaxis.randomizers.piecewise import POINTS, Piecewise
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.uniform import choose_columns
+from offaxis.sampling.uniform import below, choose_columns
 from tests.checks import ALPHA, counts_p_value, mean_p_value
 
 KINDS = [Duchi, Piecewise, Hybrid]
@@ -121,6 +121,17 @@ def test_both_faces_are_unbiased_with_the_stated_error(kind, face, dim, epsilon)
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@given(st.lists(any_float, min_size=6, max_size=6), st.sampled_from([Fraction(1, 2), Fraction(8)]))
+def test_no_two_inputs_are_further_apart_than_epsilon(kind, values, epsilon):
+    """Closed-form likelihood of payloads of either input, for any finite pair."""
+    randomizer = kind(3, 1.0, epsilon)
+    pair = np.array(values).reshape(2, 3)
+    payloads = randomizer.report(np.repeat(pair, 20, axis=0), Entropy())
+    first, second = (randomizer.log_likelihood(payloads, np.tile(w, (40, 1))) for w in pair)
+    assert np.abs(first - second).max() <= float(epsilon) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_likelihood_is_the_law_of_the_reports(kind):
     randomizer = kind(2, 1.0, Fraction(1))
     w, other = (np.tile(x, (40_000, 1)) for x in randomizer.worst_pair())
@@ -140,6 +151,14 @@ def test_columns_are_chosen_uniformly_without_repetition():
     pairs = np.bincount(chosen[:, 0] * 5 + chosen[:, 1], minlength=25)
     off_diagonal = ~np.eye(5, dtype=bool).ravel()
     assert counts_p_value(pairs[off_diagonal], np.full(20, 1 / 20)) > ALPHA
+    # The twin: swapping with any column in every step, as a careless shuffle does.
+    twin = np.tile(np.arange(5), (60_000, 1))
+    each = np.arange(60_000)
+    for place in range(2):
+        other = below(5, 60_000, Entropy())
+        twin[each, other], twin[:, place] = twin[:, place].copy(), twin[each, other]
+    pairs = np.bincount(twin[:, 0] * 5 + twin[:, 1], minlength=25)
+    assert counts_p_value(pairs[off_diagonal], np.full(20, 1 / 20)) < ALPHA
     assert choose_columns(3, 3, 10, Entropy()).sum(axis=1).tolist() == [3] * 10
 
 
