@@ -4,10 +4,10 @@ Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) P
 
 Some coordinates are reported, each with ε/k (sampled_form.py). One coordinate x in [−1, 1] is
 reported as one of M equally spaced points: the c points of a window whose place is linear in x
-weigh e^{ε/k}, the others 1. The window always has exactly c points, so the normaliser c e^{ε/k} + M − c
-depends on nothing and the promise holds whatever rounding does to the window's place
-(sampling/response.py). The share c/M is that of the continuous law (Wang et al. 2019), (C − 1)/2C
-with C = (e^{ε/2k} + 1)/(e^{ε/2k} − 1).
+weigh e^{ε/k}, the others 1. The window always has exactly c points, so the normaliser
+c e^{ε/k} + M − c depends on nothing and the promise holds whatever rounding does to the window's
+place (sampling/response.py). The share c/M is that of the continuous law (Wang et al. 2019),
+(C − 1)/2C with C = (e^{ε/2k} + 1)/(e^{ε/2k} − 1).
 """
 
 from __future__ import annotations
