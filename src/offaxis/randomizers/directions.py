@@ -5,7 +5,8 @@ blocks of the AES-128 counter key stream under a *public* key, from block j·B o
 block ``nonce ‖ 32-bit big-endian block number``. Coordinate i of the pair's first vector is
 ``TABLE[k]``, k the i-th little-endian 16-bit word of those blocks; the second vector is its
 negative. Vector 2j is the first of pair j, vector 2j + 1 the second. ``TABLE`` holds odd integers
-that follow the normal law: 2⌊2048·Φ⁻¹((2k + 1)/2¹⁷)⌋ + 1.
+that follow the normal law: 2⌊2048·Φ⁻¹((2k + 1)/2¹⁷)⌋ + 1. Under another public key the same nonce
+stands for vectors that have nothing to do with the first ones: the rows of a projection.
 
 Nothing here is secret and no guarantee rests on it: a poor generator would only cost utility.
 """
@@ -26,6 +27,7 @@ from offaxis.vectors import Vectors
 
 NONCE_BYTES: Final = 12
 PUBLIC_KEY: Final = b"offaxis rank v1."
+PROJECTION_KEY: Final = b"offaxis proj v1."
 TABLE_SHA256: Final = "9d3456d114aad5a18526ed2817a4a3a91b756da278a9ad0fd211b47c8e6ae33f"
 _BLOCK: Final = 16
 _WORDS: Final = _BLOCK // 2
@@ -57,19 +59,26 @@ def blocks_per_pair(dim: int) -> int:
     return -(-dim // _WORDS)
 
 
-def expand(nonces: Nonces, pairs: NDArray[np.int64], dim: int) -> Vectors:
+def expand(nonces: Nonces, pairs: NDArray[np.int64], dim: int, key: bytes = PUBLIC_KEY) -> Vectors:
     """Return the first vector of each named pair: (n, p, dim) for pairs (n, p), row by row."""
     blocks = blocks_per_pair(dim)
     counters = np.empty((*pairs.shape, blocks, _BLOCK // 4), dtype=">u4")
     counters[..., :3] = nonces.view(">u4")[:, None, None, :]
     counters[..., 3] = pairs[..., None] * blocks + np.arange(blocks)
-    cipher = Cipher(algorithms.AES(PUBLIC_KEY), modes.ECB()).encryptor()
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
     words = np.frombuffer(cipher.update(counters.data.cast("B")), dtype="<u2")
     first: Vectors = table()[words.reshape(*pairs.shape, blocks * _WORDS)[..., :dim]]
     return first
 
 
-def products(nonces: Nonces, pairs: int, inputs: NDArray[np.int64], *, normalise: bool) -> Vectors:
+def products(
+    nonces: Nonces,
+    pairs: int,
+    inputs: NDArray[np.int64],
+    *,
+    normalise: bool,
+    key: bytes = PUBLIC_KEY,
+) -> Vectors:
     """Return the correlation of every row's input with the first vectors of its pairs.
 
     Exactly ⟨n, g⟩ in integers, as float64: with |n|² <= 2**40, |g_i| < 2**15 and dim <= 2**20 every
@@ -85,11 +94,32 @@ def products(nonces: Nonces, pairs: int, inputs: NDArray[np.int64], *, normalise
         direction = inputs[part].astype(np.float64)[:, :, None]
         for first in range(0, pairs, per_chunk):
             names = np.arange(first, min(first + per_chunk, pairs))
-            g = expand(nonces[part], np.broadcast_to(names, (len(direction), names.size)), dim)
+            named = np.broadcast_to(names, (len(direction), names.size))
+            g = expand(nonces[part], named, dim, key)
             score = (g @ direction)[:, :, 0]
             if normalise:
                 score /= np.sqrt(np.einsum("rpi,rpi->rp", g, g))
             out[part, first : first + names.size] = score
+    return out
+
+
+def combination(nonces: Nonces, weights: Vectors, dim: int, key: bytes = PUBLIC_KEY) -> Vectors:
+    """Return Σ_j weight_j g_j of every row, over the first vectors of its pairs: (n, dim).
+
+    The transpose of :func:`products`, and exact as well for whole weights below 2**15, up to 2**20
+    of them: no partial sum reaches 2**53.
+    """
+    rows, pairs = weights.shape
+    out = np.zeros((rows, dim))
+    per_chunk = max(1, _CHUNK_NUMBERS // dim)
+    rows_at_once = max(1, per_chunk // pairs)
+    for row in range(0, rows, rows_at_once):
+        part = slice(row, row + rows_at_once)
+        for first in range(0, pairs, per_chunk):
+            weight = weights[part, None, first : first + per_chunk]
+            names = np.arange(first, first + weight.shape[2])
+            named = np.broadcast_to(names, (len(weight), names.size))
+            out[part] += (weight @ expand(nonces[part], named, dim, key))[:, 0]
     return out
 
 

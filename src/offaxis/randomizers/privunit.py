@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri, stdtr
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.directions import spread
+from offaxis.randomizers.directions import Nonces, spread
 from offaxis.randomizers.privunit_calibration import (
     Cap,
     angle_moment,
@@ -74,7 +74,7 @@ class PrivUnit2(RankForm):
         quantile: Vectors = betaincinv(shape, shape, tail / 2)
         return quantile
 
-    def _observed(self, g: Vectors) -> Vectors:
+    def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
         return g / row_norms(g, 2)[:, None]
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
@@ -145,7 +145,7 @@ class PrivUnitG(RankForm):
 
     def _mean(self, ranks: Ranks) -> float:
         if self.output == "gaussian":
-            return ranks.expectation(lambda tail: _normal_density(-ndtri(tail / 2)))
+            return gaussian_mean(ranks)
         return ranks.expectation(self._direction_moment)
 
     def _direction_moment(self, tail: Vectors) -> Vectors:
@@ -155,15 +155,14 @@ class PrivUnitG(RankForm):
             return tail / 2
         return _normal_density(threshold) * normalising_factor(threshold, self.dim)
 
-    def _observed(self, g: Vectors) -> Vectors:
+    def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
         return g / (spread() if self.output == "gaussian" else row_norms(g, 2)[:, None])
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Draw reports in floating point, already scaled to be unbiased for the target."""
         u = self._simulated_directions(W, rng)
         tail, forward = self.ranks.draw(len(u), rng)
-        t = -ndtri(tail / 2)
-        v = gaussian_towards(u, np.where(forward, t, -t), rng)
+        v = gaussian_towards(u, gaussian_component(tail, forward), rng)
         if self.output == "sphere":
             v /= row_norms(v, 2)[:, None]
         v *= self.radius / self.mean
@@ -172,8 +171,7 @@ class PrivUnitG(RankForm):
     def _log_density(self, V: Vectors, U: Vectors) -> NDArray[np.float64]:
         component = row_dots(V, U)
         if self.output == "gaussian":
-            component = component * (self.mean / self.radius)
-            return self.ranks.log_density(2 * ndtr(-np.abs(component)), component > 0)
+            return gaussian_log_density(self.ranks, component * (self.mean / self.radius))
         # The direction is what is left of the vector when its length, r ~ χ_dim, is forgotten.
         cosine = component / row_norms(V, 2)
         lengths, weights = chi_nodes(self.dim)
@@ -190,9 +188,29 @@ class PrivUnitG(RankForm):
         """
         energy = 1.0
         if self.output == "gaussian":
-            square = self.ranks.expectation(_square_moment)
-            energy = self.dim - 1 + self.ranks.background + square
+            energy = self.dim - 1 + gaussian_square(self.ranks)
         return float(self.radius**2 * (energy / self.mean**2 - 1))
+
+
+def gaussian_mean(ranks: Ranks) -> float:
+    """Return E t, t the component along the input of a Gaussian vector reported by rank."""
+    return ranks.expectation(lambda tail: _normal_density(-ndtri(tail / 2)))
+
+
+def gaussian_square(ranks: Ranks) -> float:
+    """Return E t² of that component."""
+    return ranks.background + ranks.expectation(_square_moment)
+
+
+def gaussian_component(tail: Vectors, forward: NDArray[np.bool_]) -> Vectors:
+    """Return the component with Pr[|t| >= …] = tail on the given side, as the ranks draw them."""
+    t: Vectors = -ndtri(tail / 2)
+    return np.where(forward, t, -t)
+
+
+def gaussian_log_density(ranks: Ranks, component: Vectors) -> Vectors:
+    """Return the log density of reports with these components, against the public law."""
+    return ranks.log_density(2 * ndtr(-np.abs(component)), component > 0)
 
 
 def _normal_density(x: Vectors) -> Vectors:

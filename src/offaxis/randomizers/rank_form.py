@@ -51,7 +51,7 @@ _response = lru_cache(maxsize=32)(Response)
 
 @dataclass(frozen=True)
 class RankForm(VectorParameters):
-    """What PrivUnit2 and PrivUnitG share: directions, pure ε, one nonce and one index a report.
+    """What PrivUnit2, PrivUnitG and ProjUnit share: pure ε, one nonce and one index a report.
 
     Parameters
     ----------
@@ -80,23 +80,32 @@ class RankForm(VectorParameters):
         check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
         if self.target not in ("direction", "vector"):
             raise InvalidInput(f"target must be 'direction' or 'vector', got {self.target!r}")
+        self._settle_dimension()
         if self.directions == CHOOSE and self.near == CHOOSE:
             ranks = self._choose()
             object.__setattr__(self, "directions", 2 * ranks.pairs)
             object.__setattr__(self, "near", ranks.near)
         pairs = self.directions // 2
-        most = most_pairs(self.dim)
+        most = most_pairs(self.ranked_dim)
         if self.directions % 2 or not 1 <= pairs <= most:
             raise InvalidInput(
-                f"directions must be even and at most {2 * most} at dimension {self.dim}, "
+                f"directions must be even and at most {2 * most} at dimension {self.ranked_dim}, "
                 f"got directions={self.directions}"
             )
         if not 1 <= self.near <= pairs:
             raise InvalidInput(f"near must lie in 1..{pairs}, got near={self.near}")
 
+    def _settle_dimension(self) -> None:
+        """Fix the dimension of the directions, before they are counted: that of the input."""
+
     def _choose(self) -> Ranks:
         epsilon = float(self.epsilon)
-        return choose(self.dim, epsilon, self._cap_mass, self._mean, self.ideal_mean)
+        return choose(self.ranked_dim, epsilon, self._cap_mass, self._mean, self.ideal_mean)
+
+    @property
+    def ranked_dim(self) -> int:
+        """The dimension of the public directions."""
+        return self.dim
 
     @property
     def _cap_mass(self) -> float:
@@ -112,7 +121,7 @@ class RankForm(VectorParameters):
         """Return the expected component of the reported vector along the input."""
         raise NotImplementedError
 
-    def _observed(self, g: Vectors) -> Vectors:
+    def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
         """Turn public vectors, in their integers, into observations of mean ``self.mean``."""
         raise NotImplementedError
 
@@ -185,12 +194,16 @@ class RankForm(VectorParameters):
         """Return the directions of W on the integers: Σn_i² <= 2**40, checked; zero stays zero."""
         return onto_lattice(self._sphere.directions(W), Ball(self.dim, 1.0, 2), INPUT_BOUND)
 
+    def _ranked(self, inputs: NDArray[np.int64], nonces: Nonces) -> NDArray[np.int64]:
+        """Return what is compared with the directions of each nonce: the input itself."""
+        return inputs
+
     def nearest(self, W: Vectors, nonces: Nonces) -> NDArray[np.int64]:
         """Return the near directions of every row under its nonce, (n, near), ascending.
 
         A zero row ties everywhere, so its near directions are the first ones: as good as random.
         """
-        inputs = self.integers(W)
+        inputs = self._ranked(self.integers(W), nonces)
         pairs = self.directions // 2
         out = np.empty((len(W), self.near), dtype=np.int64)
         rows = self._rows_at_once
@@ -218,9 +231,10 @@ class RankForm(VectorParameters):
         rows = max(1, _READ_ROWS * 64 // self.dim)
         for start in range(0, len(index), rows):
             part = slice(start, start + rows)
-            g = expand(nonces[part], index[part, None] >> 1, self.dim)[:, 0]
+            g = expand(nonces[part], index[part, None] >> 1, self.ranked_dim)[:, 0]
             sign = 1.0 - 2.0 * (index[part] & 1)
-            out[part] = self._observed(g) * (sign * (self.radius / self.mean))[:, None]
+            observed = self._observed(g, nonces[part])
+            out[part] = observed * (sign * (self.radius / self.mean))[:, None]
         return out
 
     def worst_pair(self) -> tuple[Vectors, Vectors]:
