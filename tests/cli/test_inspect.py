@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import offaxis
+from offaxis.errors import InvalidInput
 from tests.cli.conftest import Run, assert_fails
 
 
@@ -107,6 +108,34 @@ def test_a_plain_release_names_no_model(desk: Path, run: Run) -> None:
     card = words(run("inspect", "plain.release").stdout)
     assert "none was used" in card
     assert "VERY WEAK PROTECTION" in card
+
+
+def test_the_card_says_how_far_encoding_stretches_and_why_that_means_clipping(
+    desk: Path, run: Run
+) -> None:
+    matrix = offaxis.load("laplace.release").encoder.matrix
+    l1, l2 = np.abs(matrix).sum(axis=0).max(), np.linalg.svd(matrix, compute_uv=False).max()
+    card = words(run("inspect", "laplace.release").stdout)
+    assert f"stretch in ℓ1 {l1:.4g}" in card
+    assert f"stretch in ℓ2 {l2:.4g}" in card
+    assert "a bound they kept before does not hold after it" in card
+    facts = json.loads(run("inspect", "laplace.release", "--json").stdout)
+    assert facts["stretch"] == pytest.approx({"l1": l1, "l2": l2})
+    offaxis.fit(None, np.load("public.npy"), epsilon=1, reshaping="none").save("plain.release")
+    plain = words(run("inspect", "plain.release").stdout)
+    assert "stretch in ℓ1 1 " in plain
+    assert "pulls no two vectors apart" in plain
+
+
+def test_a_map_that_is_not_affine_has_no_stretch(
+    desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bent(release: offaxis.Release) -> None:
+        raise InvalidInput("the condition 'affine encoder' fails")
+
+    monkeypatch.setattr("offaxis.theory.amplification", bent)
+    assert "stretch in" not in run("inspect", "laplace.release").stdout
+    assert json.loads(run("inspect", "laplace.release", "--json").stdout)["stretch"] is None
 
 
 def test_json_holds_facts_and_words(desk: Path, run: Run) -> None:

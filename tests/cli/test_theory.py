@@ -9,8 +9,8 @@ import pytest
 
 import offaxis
 from offaxis import theory
-from offaxis.cli.theory import CONDITIONS, label
 from offaxis.geometry import Layers
+from offaxis.theory.table import CONDITIONS, label
 from tests.cli.conftest import Run, assert_fails
 
 OPTIONS = ("--model", "head.safetensors", "--vectors", "private.npy", "--theory", "--seeds", "30")
@@ -45,7 +45,7 @@ def test_numbers_are_those_of_the_library(desk: Path, run: Run, small_head: Laye
     assert rows["disagreement"]["measured"] == answers.measured.mean
     assert rows["stretch_l1"]["theory"] == theory.amplification(release).l1
     assert rows["stretch_l2"]["theory"] == theory.amplification(release).l2
-    assert "--public" in rows["public_private_gap"]["fails"]
+    assert "'public vectors given' fails" in rows["public_private_gap"]["fails"]
 
 
 def test_the_gap_needs_the_public_vectors_of_the_release(
@@ -60,7 +60,40 @@ def test_the_gap_needs_the_public_vectors_of_the_release(
     assert_fails(other, 3, "fitting needs at least 10")
     np.save("other.npy", np.load("public.npy") + 1)
     other = run("evaluate", "own.release", *OPTIONS, "--public", "other.npy")
-    assert_fails(other, 3, "--public must hold the vectors the release was fitted to")
+    assert_fails(other, 3, "public must hold the vectors the release was fitted to")
+
+
+def test_inspect_prints_the_same_table(desk: Path, run: Run) -> None:
+    given = ("laplace.release", *OPTIONS[:4], "--seeds", "30", "--seed", "3")
+    found = json.loads(run("inspect", *given, "--json").stdout)
+    assert found["theory"] == _rows(run, *given, "--theory")
+    assert found["stretch"]["l1"] == found["theory"]["stretch_l1"]["theory"]
+    shown = run("inspect", *given).stdout
+    assert shown.startswith(run("inspect", "laplace.release").stdout)
+    evaluated = run("evaluate", *given, "--theory").stdout
+    assert shown[shown.index("theory, beside") :] == evaluated[evaluated.index("theory, beside") :]
+
+
+def test_inspect_takes_the_public_vectors(desk: Path, run: Run, small_head: Layers) -> None:
+    offaxis.fit(small_head, np.load("public.npy"), epsilon=5).save("own.release")
+    given = ("own.release", *OPTIONS[:4], "--public", "public.npy", "--seeds", "2", "--json")
+    gap = json.loads(run("inspect", *given).stdout)["theory"]["public_private_gap"]
+    assert gap["fails"] is None
+    assert 0 < gap["measured"] < gap["theory"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--model", "head.safetensors"), "add --vectors"),
+        (("--vectors", "private.npy"), "add --model"),
+        (("--public", "public.npy"), "--public is read with --model and --vectors only"),
+    ],
+)
+def test_inspect_refuses_half_of_what_theory_needs(
+    desk: Path, run: Run, given: tuple[str, ...], message: str
+) -> None:
+    assert_fails(run("inspect", "laplace.release", *given), 3, message)
 
 
 def test_the_table_for_people(desk: Path, run: Run) -> None:

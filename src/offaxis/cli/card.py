@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offaxis.cli import wording
-from offaxis.cli.facts import direction_facts, spent
+from offaxis.cli.facts import direction_facts, spent, stretch_facts
 from offaxis.cli.numbers import kept
 from offaxis.cli.terminal import fields, plain
 from offaxis.manifest import VERSION
@@ -34,6 +34,8 @@ def print_card(release: Release, console: Console) -> None:
     )
     _section(console, "What is not promised", _bullets(wording.not_promised(release.guarantee)))
     _section(console, "Reports", [fields(_report_rows(release))])
+    if found := stretch_facts(release):
+        _section(console, "Why vectors are clipped", _clipping(found))
     _section(console, "Where it came from", [fields(_origin_rows(release))])
     identity = [("release", release.hash), ("format", f"version {VERSION}")]
     _section(console, "Identity", [fields(identity)])
@@ -116,6 +118,14 @@ def _averages(release: Release, *, directed: bool) -> str:
     if release.provenance.model:
         return "yes, accurate along what the model reads and very noisy across it"
     return "yes"
+
+
+def _clipping(stretch: dict[str, float]) -> list[RenderableType]:
+    rows = [
+        ("stretch in ℓ1", f"{stretch['l1']:.4g}   largest column sum of the map, ‖L⁻¹‖₁"),
+        ("stretch in ℓ2", f"{stretch['l2']:.4g}   largest singular value, ‖L⁻¹‖₂"),
+    ]
+    return [fields(rows), Text(wording.why_clipped(**stretch))]
 
 
 def _spent(release: Release) -> str:

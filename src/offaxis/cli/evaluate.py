@@ -60,7 +60,7 @@ def evaluate(
     from offaxis.cli.facts import load_release
     from offaxis.cli.models import load_model
     from offaxis.cli.progress import counting
-    from offaxis.cli.theory import check_options, theory_facts, theory_rows, theory_table
+    from offaxis.cli.theory import check_options, compute_rows, print_theory, theory_facts
     from offaxis.evaluation import evaluate as measure
 
     check_options(theory, public, seeds)
@@ -74,8 +74,7 @@ def evaluate(
         )
     rows = None
     if theory:
-        known = None if public is None else read_array(public)
-        rows = theory_rows(loaded, task, batch, known, draws=seeds, seed=seed)
+        rows = compute_rows(loaded, task, batch, public, draws=seeds, seed=seed)
     count = len(batch) if batch.ndim == 2 else 1
     if as_json:
         facts = {"release": loaded.hash, "vectors": count, "seeds": seeds, "exact": exact}
@@ -90,8 +89,7 @@ def evaluate(
         )
         console.print(_table(result))
         if rows is not None:
-            console.print(f"\ntheory, beside {counted(seeds, 'simulated report')} a vector\n")
-            console.print(theory_table(rows))
+            print_theory(rows, seeds, console)
 
 
 def _metrics(result: Evaluation) -> dict[str, Any]:

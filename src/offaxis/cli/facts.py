@@ -68,6 +68,18 @@ def direction_facts(release: Release) -> dict[str, Any] | None:
     }
 
 
+def stretch_facts(release: Release) -> dict[str, float] | None:
+    """Return how far encoding can pull two vectors apart; None if its map is not affine."""
+    from offaxis.errors import InvalidInput
+    from offaxis.theory import amplification
+
+    try:
+        found = amplification(release)
+    except InvalidInput:
+        return None
+    return {"l1": found.l1, "l2": found.l2}
+
+
 def describe(release: Release) -> dict[str, Any]:
     """Describe a release."""
     from offaxis.manifest import VERSION
@@ -83,6 +95,7 @@ def describe(release: Release) -> dict[str, Any]:
         "can_decode_mean": release.gives_means,
         "input_dim": release.input_dim,
         "encoder": {"kind": release.encoder.kind, "output_dim": release.encoder.output_dim},
+        "stretch": stretch_facts(release),
         "randomizer": {
             "kind": release.randomizer.kind,
             "parameters": parameters(release.randomizer),

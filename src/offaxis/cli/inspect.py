@@ -1,21 +1,63 @@
-"""``offaxis inspect``: the privacy card of a release."""
+"""``offaxis inspect``: the privacy card of a release, and what theory says about it."""
 
 from __future__ import annotations
 
-from offaxis.cli.options import AsJson, Expect, ReleaseFile
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import print_json, screen
 
+if TYPE_CHECKING:
+    from offaxis.release import Release
+    from offaxis.theory.table import Row
 
-def inspect(release: ReleaseFile, expect: Expect = None, as_json: AsJson = False) -> None:
-    """Show what a release promises, to whom, on which conditions, and what it does not."""
+
+def inspect(
+    release: ReleaseFile,
+    model: Annotated[str | None, MODEL] = None,
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"With --model: public vectors for which theory is worked out: {ARRAY}.",
+        ),
+    ] = None,
+    public: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --model and --vectors: the public vectors of the release, to compare with.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=2, help="Simulated reports a vector, beside the theory.")
+    ] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Of the simulation.")] = 0,
+    expect: Expect = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a release promises, to whom, on which conditions, and what it does not.
+
+    With a model and vectors also what theory says about it. Nothing here protects the vectors:
+    use public ones.
+    """
     from offaxis.cli import wording
     from offaxis.cli.card import print_card
     from offaxis.cli.facts import describe, load_release
+    from offaxis.cli.theory import print_theory, theory_facts
 
+    _check_options(model, vectors, public)
     loaded = load_release(release, expect)
+    rows = None
+    if model is not None and vectors is not None:
+        rows = _theory(loaded, model, vectors, public, draws=seeds, seed=seed)
     if not as_json:
         with screen() as console:
             print_card(loaded, console)
+            if rows is not None:
+                print_theory(rows, seeds, console)
         return
     words = {
         "strength": wording.strength(loaded.guarantee)[0],
@@ -23,4 +65,26 @@ def inspect(release: ReleaseFile, expect: Expect = None, as_json: AsJson = False
         "protected": wording.protected(loaded.guarantee),
         "not_promised": wording.not_promised(loaded.guarantee),
     }
-    print_json(describe(loaded) | {"card": words})
+    facts = describe(loaded) | {"card": words}
+    print_json(facts if rows is None else facts | {"theory": theory_facts(rows)})
+
+
+def _check_options(model: str | None, vectors: str | None, public: str | None) -> None:
+    from offaxis.errors import InvalidInput
+
+    if (model is None) != (vectors is None):
+        missing = "--model" if model is None else "--vectors"
+        raise InvalidInput(f"theory needs --model and --vectors together; add {missing}")
+    if public is not None and model is None:
+        raise InvalidInput("--public is read with --model and --vectors only; add them")
+
+
+def _theory(
+    release: Release, model: str, vectors: str, public: str | None, *, draws: int, seed: int
+) -> list[Row]:
+    from offaxis.cli.arrays import read_array
+    from offaxis.cli.models import load_model
+    from offaxis.cli.theory import compute_rows
+
+    task, batch = load_model(model), read_array(vectors)
+    return compute_rows(release, task, batch, public, draws=draws, seed=seed)

@@ -1,64 +1,40 @@
-"""What theory says about a release, beside what is measured: ``offaxis evaluate --theory``."""
+"""What theory says about a release, for ``offaxis evaluate --theory`` and ``offaxis inspect``."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from offaxis.cli.terminal import counted
 from offaxis.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from offaxis.geometry import TaskModel
     from offaxis.release import Release
-    from offaxis.theory import Estimate, RemainderBound
+    from offaxis.theory.table import Row
     from offaxis.vectors import Vectors
 
-_ADDITIVE: Final = "Laplace or Gaussian noise, affine maps"
-_LAYERS: Final = f"at most; {_ADDITIVE}, ReLU or affine layers"
-CONDITIONS: Final = {
-    "noise_risk": f"first order; {_ADDITIVE}",
-    "clipping_risk": f"first order; {_ADDITIVE}",
-    "first_order_risk": f"the sum; {_ADDITIVE}; exact for affine models",
-    "root_gap": _LAYERS,
-    "root_gap_behind_first_layer": _LAYERS,
-    "risk_gap": _LAYERS,
-    "disagreement": "at most; Laplace noise, affine maps, ReLU or affine layers, the answer is "
-    "the largest of several outputs",
-    "public_private_gap": f"at most; {_ADDITIVE}; noise only, public vectors given",
-    "stretch_l1": "affine encoder",
-    "stretch_l2": "affine encoder",
-}
-"""Every quantity and when it holds."""
 
-_LABELS: Final = {
-    "root_gap": "gap of root risks",
-    "root_gap_behind_first_layer": "… behind layer one",
-    "risk_gap": "gap of risks",
-    "first_order_risk": "first-order risk",
-    "public_private_gap": "public/private gap",
-    "stretch_l1": "stretch in ℓ1",
-    "stretch_l2": "stretch in ℓ2",
-}
+def compute_rows(
+    release: Release,
+    task: TaskModel,
+    vectors: Vectors,
+    public: str | None,
+    *,
+    draws: int,
+    seed: int,
+) -> list[Row]:
+    """Compute the rows of the table, with the public vectors of a file if one is given."""
+    from offaxis.cli.arrays import read_array
+    from offaxis.cli.progress import waiting
+    from offaxis.theory.table import theory_rows
 
-_SHARES: Final = ("disagreement",)
-
-_Found = dict[str, tuple[float, float | None, float | None]]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One quantity: what theory says, what was measured, or which condition fails."""
-
-    quantity: str
-    condition: str
-    theory: float | None = None
-    measured: float | None = None
-    standard_error: float | None = None
-    fails: str | None = None
+    known = None if public is None else read_array(public)
+    with waiting("computing what theory says"):
+        return theory_rows(release, task, vectors, known, draws=draws, seed=seed)
 
 
 def check_options(theory: bool, public: str | None, seeds: int) -> None:
@@ -69,105 +45,23 @@ def check_options(theory: bool, public: str | None, seeds: int) -> None:
         raise InvalidInput(f"--theory measures errors and needs --seeds 2 or more, got {seeds}")
 
 
-def theory_rows(
-    release: Release,
-    task: TaskModel,
-    vectors: Vectors,
-    public: Vectors | None,
-    *,
-    draws: int,
-    seed: int,
-) -> list[Row]:
-    """Compute every quantity; one whose conditions fail says so in its row."""
-    from offaxis import theory
-    from offaxis.vectors import as_batch
-
-    Z, _ = as_batch(vectors, release.input_dim)
-    if public is not None:
-        _check_public(release, public)
-
-    def first_order() -> _Found:
-        risk = theory.first_order_risk(release, task, Z)
-        return {
-            "noise_risk": (risk.noise, None, None),
-            "clipping_risk": (risk.clipping, None, None),
-            "first_order_risk": (risk.total, real.mean, real.standard_error),
-        }
-
-    def remainder() -> _Found:
-        return _gaps(theory.remainder_bound(release, task, Z, draws=draws, seed=seed), real)
-
-    def disagreement() -> _Found:
-        found = theory.disagreement_bound(release, task, Z, draws=draws, seed=seed)
-        measured = found.measured
-        return {"disagreement": (found.averaged, measured.mean, measured.standard_error)}
-
-    def discrepancy() -> _Found:
-        if public is None:
-            raise InvalidInput("the condition 'public vectors given' fails: add --public FILE")
-        grams = (theory.mean_gram(task, part) for part in (public, Z))
-        found = theory.discrepancy(release, *grams)
-        return {"public_private_gap": (found.bound, found.exact, None)}
-
-    def stretch() -> _Found:
-        found = theory.amplification(release)
-        return {"stretch_l1": (found.l1, None, None), "stretch_l2": (found.l2, None, None)}
-
-    real = theory.nonlinear_risk(release, task, Z, draws=draws, seed=seed)
-    names = list(CONDITIONS)
-    return [
-        *_rows(names[:3], first_order),
-        *_rows(names[3:6], remainder),
-        *_rows(names[6:7], disagreement),
-        *_rows(names[7:8], discrepancy),
-        *_rows(names[8:], stretch),
-    ]
-
-
-def _check_public(release: Release, public: Vectors) -> None:
-    from offaxis.geometry import PublicVectors
-    from offaxis.geometry.public import survey
-
-    if survey(PublicVectors(public))[0] != release.provenance.public:
-        raise InvalidInput(
-            "--public must hold the vectors the release was fitted to; these have another hash"
-        )
-
-
-def _gaps(bound: RemainderBound, real: Estimate) -> _Found:
-    first, root = bound.first_order.total, math.sqrt(real.mean)
-    gap = abs(root - math.sqrt(first))
-    # A root moves by about 1 / (2 root) of what its square moves.
-    error = real.standard_error / (2 * root) if root else 0.0
-    return {
-        "root_gap": (bound.root, gap, error),
-        "root_gap_behind_first_layer": (bound.sharper_root, gap, error),
-        "risk_gap": (bound.sharper_risk, abs(real.mean - first), real.standard_error),
-    }
-
-
-def _rows(names: Iterable[str], compute: Callable[[], _Found]) -> list[Row]:
-    try:
-        found = compute()
-    except InvalidInput as error:
-        return [Row(name, CONDITIONS[name], fails=str(error)) for name in names]
-    return [Row(name, CONDITIONS[name], *found[name]) for name in names]
-
-
-def label(quantity: str) -> str:
-    """Return what people call a quantity."""
-    return _LABELS.get(quantity, quantity.replace("_", " "))
-
-
 def theory_facts(rows: list[Row]) -> dict[str, dict[str, Any]]:
     """Return the rows for ``--json``, by quantity."""
     return {facts.pop("quantity"): facts for facts in map(asdict, rows)}
+
+
+def print_theory(rows: list[Row], draws: int, console: Console) -> None:
+    """Print the table under a heading of its own."""
+    console.print(f"\ntheory, beside {counted(draws, 'simulated report')} a vector\n")
+    console.print(theory_table(rows))
 
 
 def theory_table(rows: list[Row]) -> Table:
     """Lay out the rows for people; where a condition fails, the reason stands in its place."""
     from rich.table import Table
     from rich.text import Text
+
+    from offaxis.theory.table import label, written
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("quantity", no_wrap=True)
@@ -177,18 +71,12 @@ def theory_table(rows: list[Row]) -> Table:
     above = None
     for row in rows:
         words = row.fails or row.condition
-        measured = _number(row.quantity, row.measured)
+        measured = written(row.quantity, row.measured)
         if row.standard_error is not None:
-            measured += f" ± {_number(row.quantity, row.standard_error, digits=2)}"
-        theory = Text(_number(row.quantity, row.theory), style="bold")
+            measured += f" ± {written(row.quantity, row.standard_error, digits=2)}"
+        theory = Text(written(row.quantity, row.theory), style="bold")
         table.add_row(
             label(row.quantity), theory, measured, "as above" if words == above else words
         )
         above = words
     return table
-
-
-def _number(quantity: str, value: float | None, digits: int = 4) -> str:
-    if value is None:
-        return "–"
-    return f"{100 * value:.1f} %" if quantity in _SHARES else f"{value:.{digits}g}"

@@ -91,6 +91,20 @@ def protected(guarantee: Guarantee) -> list[str]:
     ]
 
 
+def why_clipped(l1: float, l2: float) -> str:
+    """Say what the stretch of an encoder means for its vectors."""
+    if l1 == l2 == 1:
+        return (
+            "Encoding pulls no two vectors apart, but it sets no bound on them either. Every "
+            "encoded vector is clipped on the device; the promise rests on that, not on the map."
+        )
+    return (
+        "Encoding can pull two vectors apart by these factors, so a bound they kept before does "
+        "not hold after it. Every encoded vector is therefore clipped on the device; the promise "
+        "rests on that, not on the map."
+    )
+
+
 def not_promised(guarantee: Guarantee) -> list[str]:
     """Say what nobody should read into the promise."""
     twice, often = (odds_factor(k * guarantee.epsilon) for k in (2, 10))

@@ -1,0 +1,159 @@
+"""Every quantity of the theory for one release, beside what is measured: one row each.
+
+For tables that people read, on the command line and on pages; ``docs/theory.md`` has the formulas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from offaxis.errors import InvalidInput
+from offaxis.geometry import PublicVectors, TaskModel
+from offaxis.geometry.public import survey
+from offaxis.release import Release
+from offaxis.theory.disagreement import disagreement_bound
+from offaxis.theory.discrepancy import discrepancy
+from offaxis.theory.draws import Estimate
+from offaxis.theory.remainder import RemainderBound, remainder_bound
+from offaxis.theory.risk import first_order_risk, mean_gram, nonlinear_risk
+from offaxis.theory.sensitivity import amplification
+from offaxis.vectors import Vectors, as_batch
+
+_ADDITIVE: Final = "Laplace or Gaussian noise, affine maps"
+_LAYERS: Final = f"at most; {_ADDITIVE}, ReLU or affine layers"
+CONDITIONS: Final = {
+    "noise_risk": f"first order; {_ADDITIVE}",
+    "clipping_risk": f"first order; {_ADDITIVE}",
+    "first_order_risk": f"the sum; {_ADDITIVE}; exact for affine models",
+    "root_gap": _LAYERS,
+    "root_gap_behind_first_layer": _LAYERS,
+    "risk_gap": _LAYERS,
+    "disagreement": "at most; Laplace noise, affine maps, ReLU or affine layers, the answer is "
+    "the largest of several outputs",
+    "public_private_gap": f"at most; {_ADDITIVE}; noise only, public vectors given",
+    "stretch_l1": "affine encoder",
+    "stretch_l2": "affine encoder",
+}
+"""Every quantity and when it holds."""
+
+_LABELS: Final = {
+    "root_gap": "gap of root risks",
+    "root_gap_behind_first_layer": "… behind layer one",
+    "risk_gap": "gap of risks",
+    "first_order_risk": "first-order risk",
+    "public_private_gap": "public/private gap",
+    "stretch_l1": "stretch in ℓ1",
+    "stretch_l2": "stretch in ℓ2",
+}
+
+_SHARES: Final = ("disagreement",)
+
+_Found = dict[str, tuple[float, float | None, float | None]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity: what theory says, what was measured, or which condition fails."""
+
+    quantity: str
+    condition: str
+    theory: float | None = None
+    measured: float | None = None
+    standard_error: float | None = None
+    fails: str | None = None
+
+
+def theory_rows(
+    release: Release,
+    task: TaskModel,
+    vectors: Vectors,
+    public: Vectors | None,
+    *,
+    draws: int,
+    seed: int,
+) -> list[Row]:
+    """Compute every quantity; one whose conditions fail says so in its row."""
+    Z, _ = as_batch(vectors, release.input_dim)
+    if public is not None:
+        _check_public(release, public)
+
+    def risks() -> _Found:
+        risk = first_order_risk(release, task, Z)
+        return {
+            "noise_risk": (risk.noise, None, None),
+            "clipping_risk": (risk.clipping, None, None),
+            "first_order_risk": (risk.total, real.mean, real.standard_error),
+        }
+
+    def remainder() -> _Found:
+        return _gaps(remainder_bound(release, task, Z, draws=draws, seed=seed), real)
+
+    def disagreement() -> _Found:
+        found = disagreement_bound(release, task, Z, draws=draws, seed=seed)
+        measured = found.measured
+        return {"disagreement": (found.averaged, measured.mean, measured.standard_error)}
+
+    def gap() -> _Found:
+        if public is None:
+            raise InvalidInput(
+                "the condition 'public vectors given' fails: give those the release was fitted to"
+            )
+        grams = (mean_gram(task, part) for part in (public, Z))
+        found = discrepancy(release, *grams)
+        return {"public_private_gap": (found.bound, found.exact, None)}
+
+    def stretch() -> _Found:
+        found = amplification(release)
+        return {"stretch_l1": (found.l1, None, None), "stretch_l2": (found.l2, None, None)}
+
+    real = nonlinear_risk(release, task, Z, draws=draws, seed=seed)
+    names = list(CONDITIONS)
+    return [
+        *_rows(names[:3], risks),
+        *_rows(names[3:6], remainder),
+        *_rows(names[6:7], disagreement),
+        *_rows(names[7:8], gap),
+        *_rows(names[8:], stretch),
+    ]
+
+
+def _check_public(release: Release, public: Vectors) -> None:
+    if survey(PublicVectors(public))[0] != release.provenance.public:
+        raise InvalidInput(
+            "public must hold the vectors the release was fitted to; these have another hash"
+        )
+
+
+def _gaps(bound: RemainderBound, real: Estimate) -> _Found:
+    first, root = bound.first_order.total, math.sqrt(real.mean)
+    gap = abs(root - math.sqrt(first))
+    # A root moves by about 1 / (2 root) of what its square moves.
+    error = real.standard_error / (2 * root) if root else 0.0
+    return {
+        "root_gap": (bound.root, gap, error),
+        "root_gap_behind_first_layer": (bound.sharper_root, gap, error),
+        "risk_gap": (bound.sharper_risk, abs(real.mean - first), real.standard_error),
+    }
+
+
+def _rows(names: Iterable[str], compute: Callable[[], _Found]) -> list[Row]:
+    try:
+        found = compute()
+    except InvalidInput as error:
+        return [Row(name, CONDITIONS[name], fails=str(error)) for name in names]
+    return [Row(name, CONDITIONS[name], *found[name]) for name in names]
+
+
+def label(quantity: str) -> str:
+    """Return what people call a quantity."""
+    return _LABELS.get(quantity, quantity.replace("_", " "))
+
+
+def written(quantity: str, value: float | None, digits: int = 4) -> str:
+    """Write a quantity for people: a share in %, a number to a few digits, a dash for none."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.1f} %" if quantity in _SHARES else f"{value:.{digits}g}"
