@@ -1,0 +1,84 @@
+"""k-ary randomized response: pure ε, one symbol a report.
+
+Contract: for every two symbols and every payload, ``Pr[payload | x] <= exp(ε) Pr[payload | x']``.
+
+The own symbol is reported with probability e^ε / (e^ε + k − 1) and each other one with
+1 / (e^ε + k − 1), exactly: a coin with certified digits says whether to tell the truth, and a
+uniform draw says which other symbol it would be (Warner 1965; Kairouz, Oh, Viswanath 2014). Both
+are drawn before the own symbol is looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidReport
+from offaxis.randomizers.symbol_form import SymbolForm, Symbols
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.response import Response, place
+from offaxis.vectors import Vectors
+
+_law = lru_cache(maxsize=32)(Response)
+
+
+@dataclass(frozen=True)
+class KaryResponse(SymbolForm):
+    """Randomizer on the symbols 0 … size − 1 that reports one of them."""
+
+    kind: ClassVar[str] = "response"
+    wire_id: ClassVar[int] = 9
+    largest_size: ClassVar[int] = 1 << 20
+
+    @property
+    def named(self) -> int:
+        """One symbol."""
+        return 1
+
+    @property
+    def payload_size(self) -> int:
+        """1, 2 or 4 bytes: the first that holds every symbol."""
+        return 1 if self.size <= 1 << 8 else 2 if self.size <= 1 << 16 else 4
+
+    def simulate(self, W: NDArray[Any], rng: np.random.Generator) -> Vectors:
+        """Draw observations in fast floating point; never a report."""
+        own = self.symbols(W)
+        near = rng.random(own.size) < self.own_chance
+        # Where the truth is told there is one place to be, the first.
+        offset = np.where(near, 0, rng.integers(0, self.size - 1, own.size))
+        return self._observed(place(near, offset, own[:, None]))
+
+    def report(self, W: NDArray[Any], entropy: Entropy) -> list[bytes]:
+        """Return one exact payload a symbol of W."""
+        own = self._checked(W, entropy)
+        # Everything random is drawn before the input is looked at.
+        near, offset = _law(self.size, 1, self.epsilon).draw(own.size, entropy)
+        told = place(near, offset, own[:, None]).astype(f"<u{self.payload_size}")
+        blob, size = told.tobytes(), self.payload_size
+        return [blob[i : i + size] for i in range(0, len(blob), size)]
+
+    def told(self, payloads: list[bytes]) -> Symbols:
+        """Read payloads strictly: the right length, and a symbol that exists."""
+        octets = self._octets(payloads)
+        told = octets.view(f"<u{self.payload_size}")[:, 0].astype(np.int64)
+        if (told >= self.size).any():
+            raise InvalidReport("a response payload names a symbol that no client names")
+        return told
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return the unbiased estimate of the one-hot vector, a row of k numbers a payload."""
+        return self._observed(self.told(payloads))
+
+    def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> Vectors:
+        """Return ε where the payload is the own symbol and 0 elsewhere."""
+        return np.where(self.told(payloads) == self.symbols(W), float(self.epsilon), 0.0)
+
+    def _observed(self, told: Symbols) -> Vectors:
+        not_named, named = self.levels
+        observed = np.full((told.size, self.size), not_named)
+        observed[np.arange(told.size), told] = named
+        return observed
