@@ -55,6 +55,7 @@ def test_json(desk: Path, run: Run, asked: dict[str, object], page: Path) -> Non
     assert asked["seeds"] == 20
     assert facts["html"] == str(page)
     assert len(facts["rows"]) == 4 * 2 * 2
+    assert facts["theory"]["disagreement"]["measured"] > 0
     assert {"randomizer", "reshaping", "epsilon", "accuracy"} <= set(facts["rows"][0])
 
 

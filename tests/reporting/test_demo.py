@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 
 from offaxis.errors import InvalidInput, MissingExtra
 from offaxis.evaluation import Evaluation
-from offaxis.reporting import demo, html, run_demo
+from offaxis.reporting import demo, html, run_demo, theory_lines
 from offaxis.reporting.demo import RANDOMIZERS, REAL_REPETITIONS
 from offaxis.reporting.names import TITLES
 from offaxis.reporting.result import ExactCheck
+from offaxis.theory.table import CONDITIONS, Row
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 LOADERS = {"src", "srcset", "data", "poster", "action", "background", "cite", "manifest"}
@@ -89,7 +91,7 @@ def test_reshaping_helps_where_the_paper_says_so(run):
 
 def test_every_stage_of_the_progress_ends_complete(run):
     last = {name: (done, total) for name, done, total in run[1]}
-    assert len(last) == 5
+    assert len(last) == 6
     assert all(done == total for done, total in last.values())
 
 
@@ -122,6 +124,48 @@ def test_the_table_shows_the_measured_numbers(run, page):
         cells = page.cells[TITLES[row["randomizer"]], row["reshaping"]]
         shown = cells[run[0].epsilons.index(row["epsilon"])].replace(" best", "")
         assert shown == f"{100 * row['accuracy']:.1f}±{100 * row['std']:.1f}"
+
+
+def test_the_page_says_what_theory_says(run):
+    theory = run[0].theory
+    assert [row.quantity for row in theory.rows] == list(CONDITIONS)
+    assert all(row.fails is None for row in theory.rows), "Laplace meets every condition"
+    text = run[0].html.read_text(encoding="utf-8")
+    section = text[text.index('id="theory"') : text.index('id="promise"')]
+    for row in theory.rows:
+        shown = theory_lines.line(row)
+        assert f">{shown.title}<span>" in section
+        assert f">{shown.theory}</td>" in section
+        assert f">{shown.measured}</td>" in section
+        assert f">{shown.note}</td>" in section
+    assert "Every bound holds" in section
+
+
+def test_a_broken_bound_is_called_out(run):
+    rows = list(run[0].theory.rows)
+    assert theory_lines.bounds_hold(rows)
+    for index, row in enumerate(rows):
+        if row.condition.startswith("at most"):
+            beyond = row.theory + 5 * (row.standard_error or 0.01)
+            broken = [*rows[:index], replace(row, measured=beyond), *rows[index + 1 :]]
+            assert not theory_lines.bounds_hold(broken)
+    not_a_bound = [replace(rows[2], measured=1e9 * rows[2].theory)]
+    assert theory_lines.bounds_hold(not_a_bound)
+
+
+def test_a_condition_that_fails_stands_where_it_would_hold():
+    row = Row("root_gap", CONDITIONS["root_gap"], fails="the condition 'additive noise' fails")
+    shown = theory_lines.line(row)
+    assert (shown.theory, shown.measured) == ("–", "–")
+    assert shown.note == "the condition 'additive noise' fails"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0.0, "0"), (3.45678, "3.457"), (22584.0, "22,580"), (2.593e9, "2.6 × 10⁹")],
+)
+def test_numbers_are_short(value, text):
+    assert theory_lines.number(value) == text
 
 
 def test_the_page_is_accessible_in_outline(page):

@@ -26,6 +26,7 @@ def demo(
     """Compare all randomizers, plain and reshaped, on bundled features of real images."""
     from offaxis.cli.files import check_output
     from offaxis.cli.progress import moving, waiting
+    from offaxis.cli.theory import theory_facts
 
     with waiting("loading"):
         from offaxis.reporting import run_demo
@@ -35,8 +36,9 @@ def demo(
     with moving("starting") as move:
         result = run_demo(out, seeds=seeds, progress=move)
     if as_json:
+        theory = {"theory": theory_facts(list(result.theory.rows))}
         facts = {"html": str(result.html), "seeds": seeds, "clean": result.clean}
-        print_json(facts | {"chance": result.chance, "rows": result.table()})
+        print_json(facts | {"chance": result.chance, "rows": result.table()} | theory)
         return
     with screen() as console:
         console.print(

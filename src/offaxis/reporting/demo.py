@@ -20,8 +20,9 @@ from offaxis.geometry import Geometry, PublicVectors, measure
 from offaxis.release import Release
 from offaxis.reporting.figures import Releases, draw
 from offaxis.reporting.html import HEADLINE_RANDOMIZER, render
-from offaxis.reporting.result import METRIC, DemoResult, ExactCheck
+from offaxis.reporting.result import METRIC, DemoResult, ExactCheck, Theory
 from offaxis.reporting.svg import require_report_extra
+from offaxis.theory.table import theory_rows
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the stage, how much of it is done, and how much there is."""
@@ -32,6 +33,10 @@ HEADLINE_EPSILON: Final = 7.5
 """Budget of the headline, the noise figure and the real reports; the largest one if not swept."""
 REAL_REPETITIONS: Final = {"laplace": 5, "gaussian": 5, "privunit2": 1, "privunitg-sphere": 1}
 """How often real reports are drawn, at most: those that rank directions take far longer."""
+THEORY_RANDOMIZER: Final = "laplace"
+"""Most of the theory speaks of additive noise, which PrivUnit's is not."""
+THEORY_VECTORS: Final = 400
+THEORY_DRAWS: Final = 20
 STATEMENT: Final = "bundled demo data: features of CIFAR-10 training images"
 
 
@@ -89,12 +94,14 @@ def _run(
     stage = _stage(progress, "the paper's gauge")
     published = _sweep(data, [headline], seeds, stage, ["jacobian"], gauge=1)
     exact = _exact(data, releases, headline, seeds, _stage(progress, "drawing real reports"))
+    theory = _theory(data, releases, headline, _stage(progress, "asking theory"))
     result = DemoResult(
         rows=tuple(rows),
         exact=tuple(exact),
         centred=tuple(centred),
         published=tuple(published),
         release=releases[HEADLINE_RANDOMIZER, "jacobian"],
+        theory=theory,
         clean=rows[0].evaluation.clean[METRIC],
         chance=1 / len(data.class_names),
         seeds=seeds,
@@ -172,6 +179,21 @@ def _exact(
         )
         checks.append(ExactCheck(name, shape, epsilon, len(data.vectors), simulated, exact))
     return checks
+
+
+def _theory(data: DemoData, releases: Releases, epsilon: float, stage: _Stage) -> Theory:
+    report = stage(1)
+    vectors = data.vectors[:THEORY_VECTORS]
+    rows = theory_rows(
+        releases[THEORY_RANDOMIZER, "jacobian"],
+        data.head,
+        vectors,
+        data.public,
+        draws=THEORY_DRAWS,
+        seed=0,
+    )
+    report(1)
+    return Theory(THEORY_RANDOMIZER, epsilon, len(vectors), THEORY_DRAWS, tuple(rows))
 
 
 _Stage = Callable[[int], Callable[[int], None]]

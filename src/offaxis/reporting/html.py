@@ -16,6 +16,7 @@ from offaxis.reporting.figures import Figures, Releases
 from offaxis.reporting.names import SHAPE_TITLES, TITLES
 from offaxis.reporting.pages import template
 from offaxis.reporting.result import METRIC, DemoResult, find
+from offaxis.reporting.theory_lines import bounds_hold, line
 
 HEADLINE_RANDOMIZER = "privunit2"
 TIE = 2.0
@@ -112,6 +113,15 @@ def _checks(result: DemoResult) -> dict[str, Any]:
     return {"lines": lines, "largest": largest, "agree": largest <= AGREE}
 
 
+def _theory(result: DemoResult) -> dict[str, Any]:
+    found = result.theory
+    return {
+        "title": TITLES[found.randomizer],
+        "lines": [line(row) for row in found.rows],
+        "hold": bounds_hold(found.rows),
+    }
+
+
 def _promises(releases: Releases) -> list[dict[str, Any]]:
     return [
         {
@@ -151,6 +161,7 @@ def render(
         headline=_headline(result, headline),
         groups=table_groups(result, releases),
         checks=_checks(result),
+        theory=_theory(result),
         promises=_promises(releases),
         release=result.release,
         titles=TITLES,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from offaxis.evaluation import Evaluation, Row
 from offaxis.release import Release
+from offaxis.theory.table import Row as TheoryRow
 
 METRIC = "accuracy"
 
@@ -56,6 +57,27 @@ class ExactCheck:
 
 
 @dataclass(frozen=True)
+class Theory:
+    """The theory's table for one release of the demo.
+
+    Attributes
+    ----------
+    randomizer : str
+        Of the release, which is reshaped.
+    epsilon : float
+    vectors, draws : int
+        Measured on so many vectors, with so many simulated reports each.
+    rows : tuple of Row
+    """
+
+    randomizer: str
+    epsilon: float
+    vectors: int
+    draws: int
+    rows: tuple[TheoryRow, ...]
+
+
+@dataclass(frozen=True)
 class DemoResult:
     """Everything the demo found.
 
@@ -71,6 +93,8 @@ class DemoResult:
         The reshaped rows of the headline budget again, in the paper's gauge.
     release : Release
         The reshaped release of the headline.
+    theory : Theory
+        What theory says about a reshaped release, beside what is measured.
     clean : float
         Accuracy without privacy.
     chance : float
@@ -86,6 +110,7 @@ class DemoResult:
     centred: tuple[Row, ...]
     published: tuple[Row, ...]
     release: Release
+    theory: Theory
     clean: float
     chance: float
     seeds: int
