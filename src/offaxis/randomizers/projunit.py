@@ -166,15 +166,21 @@ class ProjUnit(RankForm):
         return density
 
     def _squared_lengths(self, square: Vectors) -> tuple[Vectors, Vectors]:
-        """Return nodes of r² given ‖x‖², a row each, and their weights: even steps of log r."""
+        """Return nodes of r² given ‖x‖², a row each, and their weights: even steps of s = log r.
+
+        About its mode, r² = M, the log density is −(B − M) s − M (e^{2s} − 1)/2 − B (e^{−2s} − 1)/2
+        with B = ‖x‖²/M. It falls below −40 where M (e^{2s} − 1 − 2s) reaches 80, and B on the left.
+        """
         gap = self.dim - self.projected
-        mode = 2 * square / (gap + np.sqrt(gap * gap + 4 * square))
-        width = 1 / np.sqrt(2 * mode + 2 * square / mode)
-        step = np.linspace(-8, 8, 65) * width[:, None]
-        up, down = np.expm1(2 * step), np.expm1(-2 * step)
-        power = -2 * gap * step - mode[:, None] * up - (square / mode)[:, None] * down
-        weight = np.exp(power / 2)
-        return mode[:, None] * (1 + up), weight / weight.sum(axis=1, keepdims=True)
+        right = 2 * square / (gap + np.sqrt(gap * gap + 4 * square))
+        left = square / right
+        ends = [0.5 * np.log1p(80 / x + np.log1p(80 / x)) for x in (left, right)]
+        wide = 8 / np.sqrt(2 * left + 2 * right)
+        step = np.linspace(-np.minimum(ends[0], wide), np.minimum(ends[1], wide), 33, axis=1)
+        up, down = np.exp(2 * step), np.exp(-2 * step)
+        fall = 2 * gap * step + right[:, None] * (up - 1) + left[:, None] * (down - 1)
+        weight = np.exp(-fall / 2)
+        return right[:, None] * up, weight / weight.sum(axis=1, keepdims=True)
 
     def expected_squared_error(self) -> float:
         """Return ρ² ((k E t² + (m − 1)(k − 1 + E t²))/A² − 1).
@@ -218,5 +224,5 @@ def _chi_square_nodes(degrees: int) -> tuple[Vectors, Vectors]:
     """Return nodes and weights of χ²: Gauss–Legendre on its quantiles."""
     if degrees == 0:
         return np.zeros(1), np.ones(1)
-    nodes, weights = np.polynomial.legendre.leggauss(48)
+    nodes, weights = np.polynomial.legendre.leggauss(32)
     return 2 * gammaincinv(degrees / 2, (nodes + 1) / 2), weights / 2
