@@ -124,6 +124,22 @@ def test_groups_of_another_number_are_refused(labels, words):
         aggregate(parts(ROWS, 100), groups=labels)
 
 
+@pytest.mark.parametrize("label", [["a"], {}, np.zeros(2), float("nan"), np.float32("nan")])
+def test_a_label_that_cannot_be_told_apart_is_refused(label):
+    labels = [*LABELS[:-1], label]
+    with pytest.raises(InvalidInput, match=r"label must be text.* at index 499; turn it into text"):
+        aggregate(parts(ROWS, 100), groups=labels)
+    with pytest.raises(InvalidInput, match="label must be text"):
+        aggregate([ROWS], groups=LABELS).of(label)
+
+
+@pytest.mark.parametrize("labels", [5, "north", b"north"])
+@pytest.mark.parametrize("name", ["groups", "weights"])
+def test_one_label_or_weight_for_all_is_refused(labels, name):
+    with pytest.raises(InvalidInput, match=f"{name} must have one entry a report"):
+        aggregate([ROWS], **{name: labels})
+
+
 @pytest.mark.parametrize("level", [0, 1, -0.5, 95, np.nan, "high"])
 def test_a_level_is_a_probability(level):
     with pytest.raises(InvalidInput, match="level"):

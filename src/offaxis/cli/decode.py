@@ -1,18 +1,19 @@
-"""``offaxis decode``: reports to vectors, or to their mean."""
+"""``offaxis decode``: reports to vectors, or to their means with standard errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from offaxis.cli.options import AsJson, Expect, ReleaseFile
-from offaxis.cli.terminal import counted, print_json
+from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
+from offaxis.cli.terminal import counted, print_json, screen
 
 if TYPE_CHECKING:
+    from offaxis.decoding import Aggregate
     from offaxis.release import Release
     from offaxis.vectors import Vectors
 
@@ -30,32 +31,102 @@ def decode(
         Path, typer.Option(metavar="FILE", help="The array to write: .npy, .npz, .csv or .parquet.")
     ],
     mean: Annotated[
-        bool, typer.Option("--mean", help="Write one vector, the mean of all, instead of each.")
+        bool,
+        typer.Option(
+            "--mean",
+            help="Write the mean of all, or of each group, with standard errors (.npy: the mean "
+            "alone).",
+        ),
     ] = False,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[:COLUMN]",
+            help="With --mean: one label a report, .csv, .txt, .npy, .npz or .parquet. Labels are "
+            "not protected: use public ones.",
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"With --mean: one positive number a report, decided without them: {ARRAY}.",
+        ),
+    ] = None,
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn reports into vectors, or into an estimate of their mean."""
-    from offaxis.cli.arrays import check_format, write_array
+    """Turn reports into vectors, or into estimates of their means.
+
+    Standard errors take reports for independent, one a person. They count the noise and the
+    differences between people, not what clipping takes away.
+    """
+    from offaxis.cli.arrays import check_format, locate, write_array
     from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
+    from offaxis.cli.labels import locate_labels
     from offaxis.errors import InvalidReport
     from offaxis.reports import count_reports
 
-    check_output(out, release, reports)
+    _check_options(out, mean, groups, weights)
+    others = [locate(weights)[0]] if weights else []
+    others += [locate_labels(groups)[0]] if groups else []
+    check_output(out, release, reports, *others)
     check_format(out)
     loaded = load_release(release, expect)
     if not reports.is_file():
         raise InvalidReport(f"there is no file of reports {reports}")
     count = count_reports(reports, loaded.report_size)
-    decoded = (_mean if mean else _each)(loaded, reports, count)
+    facts = {"out": str(out), "release": loaded.hash, "reports": count, "mean": mean}
+    if mean:
+        found = _aggregate(loaded, reports, count, groups, weights)
+        _tell_means(found, out, facts, as_json=as_json)
+        return
+    decoded = _each(loaded, reports, count)
     write_array(out, decoded)
     if as_json:
-        facts = {"out": str(out), "release": loaded.hash, "reports": count}
-        print_json(facts | {"mean": mean, "shape": list(decoded.shape)})
+        print_json(facts | {"shape": list(decoded.shape)})
         return
-    what = "their mean" if mean else "the decoded vectors"
-    typer.echo(f"read {counted(count, 'report')}, wrote {what} to {out}")
+    typer.echo(f"read {counted(count, 'report')}, wrote the decoded vectors to {out}")
+
+
+def _check_options(out: Path, mean: bool, groups: str | None, weights: str | None) -> None:
+    from offaxis.errors import InvalidInput
+
+    for name, given in (("--groups", groups), ("--weights", weights)):
+        if given is not None and not mean:
+            raise InvalidInput(f"{name} is read with --mean only; add --mean or leave it out")
+    if groups is not None and out.suffix.lower() == ".npy":
+        raise InvalidInput(f"{out} cannot name the groups; let --out end in .npz, .csv or .parquet")
+
+
+def _tell_means(found: Aggregate, out: Path, facts: dict[str, Any], *, as_json: bool) -> None:
+    from offaxis.cli.means import (
+        LABELS_ARE_BARE,
+        group_table,
+        mean_facts,
+        write_means,
+        written_error,
+    )
+
+    write_means(out, found)
+    if found.groups is not None:
+        typer.echo(LABELS_ARE_BARE, err=True)
+    if as_json:
+        print_json(facts | {"shape": list(found.estimate.shape)} | mean_facts(found))
+        return
+    if found.groups is None:
+        worst = written_error(float(found.standard_error.max()))
+        typer.echo(
+            f"read {counted(facts['reports'], 'report')}, wrote their mean to {out}\n"
+            f"largest standard error of a coordinate: {worst}"
+        )
+        return
+    with screen() as console:
+        number = counted(len(found.groups), "group")
+        read = counted(facts["reports"], "report")
+        console.print(f"read {read}, wrote the means of {number} to {out}\n", soft_wrap=True)
+        console.print(group_table(found))
 
 
 def _each(release: Release, path: Path, count: int) -> Vectors:
@@ -76,16 +147,33 @@ def _each(release: Release, path: Path, count: int) -> Vectors:
     return decoded
 
 
-def _mean(release: Release, path: Path, count: int) -> Vectors:
-    import numpy as np
+def _aggregate(
+    release: Release, path: Path, count: int, groups: str | None, weights: str | None
+) -> Aggregate:
+    from offaxis.cli.arrays import read_targets
+    from offaxis.cli.labels import read_labels
+    from offaxis.cli.means import bounded
+    from offaxis.cli.progress import counting
+    from offaxis.errors import InvalidInput
+    from offaxis.reports import read_reports
 
-    def share(reports: list[bytes]) -> Vectors:
-        return release.decode_mean(reports) * (len(reports) / count)
+    dim = release.decoder_of_means.output_dim
+    labels = None if groups is None else bounded(read_labels(groups, count), dim)
+    numbers = None if weights is None else read_targets(weights)
+    if numbers is not None and numbers.shape != (count,):
+        raise InvalidInput(
+            f"{weights} must hold one weight a report, {count:,}, got shape {numbers.shape}"
+        )
+    with counting("decoding", count) as advance:
+        reports = _counted(read_reports(path, release.report_size), advance)
+        return release.aggregate(reports, numbers, labels)
 
-    total = np.zeros(release.decoder.output_dim)
-    for _, part in _parts(release, path, count, share):
-        total += part
-    return total
+
+def _counted(reports: Iterator[bytes], advance: Callable[[int], None]) -> Iterator[bytes]:
+    for number, report in enumerate(reports, 1):
+        yield report
+        if number % _ROWS == 0:
+            advance(_ROWS)
 
 
 def _parts(

@@ -74,7 +74,7 @@ class Aggregate:
         """
         if self.groups is None:
             raise InvalidInput("these reports were not grouped; give groups to aggregate()")
-        if group not in self.groups:
+        if _usable(group) not in self.groups:
             raise InvalidInput(f"no report belongs to group {group!r}, so it has no mean")
         at = self.groups.index(group)
         return Aggregate(
@@ -131,14 +131,13 @@ def aggregate(
 
     Only the moments of each group are kept, so memory grows with the groups, not with the rows.
     """
-    row_weights = iter(weights) if weights is not None else None
-    labels = iter(groups) if groups is not None else None
+    row_weights, labels = _iterator(weights, "weights"), _iterator(groups, "groups")
     found: dict[Hashable, Moments] = {}
     seen = 0
     for rows in parts:
         part_weights = _positive(_take(row_weights, len(rows), seen, "weights"), len(rows), seen)
         part_labels = _take(labels, len(rows), seen, "groups")
-        for label, chosen in _split(part_labels):
+        for label, chosen in _split(part_labels, seen):
             found.setdefault(label, Moments()).add(rows[chosen], part_weights[chosen])
         seen += len(rows)
     for name, rest in (("weights", row_weights), ("groups", labels)):
@@ -158,6 +157,16 @@ def _summary(found: dict[Hashable, Moments], *, grouped: bool) -> Aggregate:
     if grouped:
         return Aggregate(*columns, groups=tuple(found))
     return Aggregate(*(column[0] for column in columns))
+
+
+def _iterator(source: Iterable[Any] | None, name: str) -> Iterator[Any] | None:
+    if source is None:
+        return None
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
+        raise InvalidInput(
+            f"{name} must have one entry a report, such as a list, got {type(source).__name__}"
+        )
+    return iter(source)
 
 
 def _take(source: Iterator[Any] | None, count: int, seen: int, name: str) -> list[Any] | None:
@@ -184,12 +193,31 @@ def _positive(taken: list[Any] | None, count: int, seen: int) -> Vectors:
     return weights
 
 
-def _split(labels: list[Hashable] | None) -> Iterator[tuple[Hashable, Any]]:
+def _usable(label: Any, place: int | None = None) -> Hashable:
+    """Return a label that can be told from others, or refuse it."""
+    try:
+        hash(label)
+        same = bool(label == label)
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        # NaN differs from itself: every such row would be a group of its own.
+        what = "NaN" if isinstance(label, float | np.floating) else type(label).__name__
+        where = "" if place is None else f" at index {place}"
+        raise InvalidInput(
+            f"a group's label must be text, a whole number or the like, got {what}{where}; "
+            f"turn it into text, for example with str()"
+        )
+    usable: Hashable = label
+    return usable
+
+
+def _split(labels: list[Any] | None, seen: int) -> Iterator[tuple[Hashable, Any]]:
     """Yield each label with the places of its rows; without labels all rows at once."""
     if labels is None:
         yield None, slice(None)
         return
     places: dict[Hashable, list[int]] = {}
     for place, label in enumerate(labels):
-        places.setdefault(label, []).append(place)
+        places.setdefault(_usable(label, seen + place), []).append(place)
     yield from places.items()
