@@ -10,8 +10,8 @@ X in R^m with a density proportional to exp(−‖x‖₂ / t). Two inputs diffe
 the triangle inequality the loss of n + X is at most 2R / t <= ε, as an exact rational. Because n is
 an integer, n + round(X) = round(n + X): the report is a function of n + X and loses no more.
 
-This is the K-norm mechanism (Hardt and Talwar 2010) of the ℓ2 ball. Its noise has the length t·Γ(m)
-and so grows like m, where Laplace noise on the ℓ1 ball grows like √m but protects a smaller ball.
+This is the K-norm mechanism (Hardt and Talwar 2010) of the ℓ2 ball. Its noise is m·t long on
+average; that of Laplace on the ℓ1 ball around the same vectors, of radius √m·ρ, √2 times as long.
 """
 
 from __future__ import annotations

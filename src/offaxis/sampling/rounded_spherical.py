@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.sampling.entropy import RandomBits
-from offaxis.sampling.refinable_normal import PLACES, Digits, Normals, draw_normals
+from offaxis.sampling.refinable_normal import PLACES, Digits, Normals, RefinableNormal
 
 LARGEST_LOG2_SCALE: Final = 25
 
@@ -39,6 +39,8 @@ _FREE: Final = 7
 """Places by which a magnitude below 2**56 is moved up, to use all digits of a product."""
 
 _PRODUCT_SLACK: Final = 36
+
+_normal = RefinableNormal()
 
 Words = NDArray[np.uint64]
 Integers = NDArray[np.int64]
@@ -88,7 +90,7 @@ class RoundedSpherical:
         return out
 
     def _draw_chunk(self, rows: int, bits: RandomBits) -> Integers:
-        normals = draw_normals(rows * (2 * self.dim + 1), bits)
+        normals = _normal.draw(rows * (2 * self.dim + 1), bits)
         table = normals.magnitude.reshape(rows, -1)
         rounded, open_ = self._enclosed(table[:, : self.dim + 1], table[:, self.dim + 1 :])
         for row in np.flatnonzero(open_.any(axis=1)):
