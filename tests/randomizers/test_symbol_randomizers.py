@@ -238,9 +238,13 @@ def test_levels_and_error_are_the_closed_forms(size, epsilon):
     assert alike.levels == SubsetSelection(size, epsilon, 1).levels
 
 
-@given(st.sampled_from([2, 3, 7, 8, 9]), st.data(), st.binary(max_size=3))
-def test_a_set_is_read_and_written_the_same_or_refused(size, data, payload):
+@given(st.sampled_from([2, 3, 7, 8, 9]), st.data())
+def test_a_set_is_read_and_written_the_same_or_refused(size, data):
     randomizer = SubsetSelection(size, Fraction(1), data.draw(st.integers(1, size - 1)))
+    width = randomizer.payload_size
+    symbols = st.sets(st.integers(0, 8 * width - 1), min_size=randomizer.chosen)
+    of_this_width = symbols.map(lambda s: sum(1 << j for j in s).to_bytes(width, "little"))
+    payload = data.draw(of_this_width | st.binary(max_size=3))
     number = int.from_bytes(payload, "little")
     legal = (
         len(payload) == randomizer.payload_size
@@ -255,10 +259,13 @@ def test_a_set_is_read_and_written_the_same_or_refused(size, data, payload):
             randomizer.read([payload])
 
 
-@given(st.sampled_from([2, 255, 256, 257, 65_536, 65_537, 70_000]), st.binary(max_size=5))
-def test_a_response_is_read_and_written_the_same_or_refused(size, payload):
+@given(st.sampled_from([2, 255, 256, 257, 65_536, 65_537, 70_000]), st.data())
+def test_a_response_is_read_and_written_the_same_or_refused(size, data):
     randomizer = KaryResponse(size, Fraction(1))
     width = 1 if size <= 256 else 2 if size <= 65_536 else 4
+    edge = st.integers(size - 2, min(size + 1, (1 << 8 * width) - 1))
+    of_this_width = edge.map(lambda symbol: symbol.to_bytes(width, "little"))
+    payload = data.draw(of_this_width | st.binary(max_size=5))
     assert randomizer.payload_size == width
     number = int.from_bytes(payload, "little")
     if len(payload) == width and number < size:
@@ -267,6 +274,18 @@ def test_a_response_is_read_and_written_the_same_or_refused(size, payload):
     else:
         with pytest.raises(InvalidReport):
             randomizer.read([payload])
+
+
+def test_a_bit_beyond_the_last_symbol_and_a_symbol_beyond_the_last_are_refused():
+    randomizer = SubsetSelection(5, Fraction(1), 2)
+    for octet in range(256):
+        if octet < 32 and octet.bit_count() == 2:
+            assert (randomizer.read([bytes([octet])]) > 0).sum() == 2
+        else:
+            with pytest.raises(InvalidReport, match="nothing else"):
+                randomizer.read([bytes([octet])])
+    with pytest.raises(InvalidReport, match="no client"):
+        KaryResponse(5, Fraction(1)).read([b"\4", b"\5"])
 
 
 def test_written_bits_give_written_bytes():

@@ -151,7 +151,7 @@ class SymbolForm:
             raise InvalidInput(
                 f"symbols must lie in 0..{self.size - 1}, got {own[place]} at index {place}"
             )
-        return own.astype(np.int64)
+        return own.astype(np.int64, copy=False)
 
     def _checked(self, W: Any, entropy: Entropy) -> Symbols:
         """Return a copy of the input after looking at the entropy, of which nothing is used yet.
