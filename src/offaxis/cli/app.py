@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from offaxis.cli.audit import audit
+from offaxis.cli.data import data
 from offaxis.cli.decode import decode
 from offaxis.cli.demo import demo
 from offaxis.cli.evaluate import evaluate
@@ -83,3 +84,4 @@ def _options(
 
 for _command in (fit, privatize, decode, evaluate, inspect, audit, demo):
     app.command()(_command)
+app.add_typer(data, name="data")

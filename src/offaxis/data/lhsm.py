@@ -1,0 +1,115 @@
+"""London household smart meters: mean half-hourly energy by household and day, bundled.
+
+The bundled file holds every reading rounded to 0.002 kWh (``STEP``), so each is within 0.001 kWh
+of the source; the README beside it says what that does to a forecast. An own copy of the Kaggle
+tables, once given, is kept unrounded in the cache and takes the bundled file's place.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.data.cache import Arrays, fingerprint, read_sealed, write_sealed
+from offaxis.data.sets import MeterReadings
+from offaxis.errors import InvalidInput
+
+BUNDLED: Final = "lhsm.npz"
+FINGERPRINT: Final = "075bca08a21332e3fa2a0267ead0d1152a3f69914857b483235ee81d9b9b245c"
+"""Of the arrays in the bundled file."""
+STEP: Final = 0.002
+OWN_COPY: Final = (
+    "Kaggle's smart-meters-in-london: daily_dataset.csv, or the folder with its block_*.csv"
+)
+
+_CACHED = "lhsm.safetensors"
+
+
+def pack(readings: MeterReadings, file: IO[bytes]) -> None:
+    """Write readings rounded to ``STEP``, small: differences from day to day, byte by byte.
+
+    ``numpy.load`` reads the result; its arrays are packed with LZMA.
+    """
+    present = ~np.isnan(readings.energy)
+    steps = np.rint(readings.energy[present].astype(np.float64) / STEP).astype(np.int64)
+    change = np.diff(steps, prepend=0)
+    # Signs go to the lowest bit, so that small changes are small numbers.
+    folded = np.where(change >= 0, 2 * change, -2 * change - 1).astype(np.uint16)
+    numbers = [int(household.removeprefix("MAC")) for household in readings.households]
+    arrays: Arrays = {
+        "households": np.array(numbers, np.uint16),
+        "first_day": np.array(readings.first_day.isoformat()),
+        "days": np.array(readings.energy.shape[1], np.int64),
+        "present": np.packbits(present),
+        "low": (folded & 255).astype(np.uint8),
+        "high": (folded >> 8).astype(np.uint8),
+    }
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        for name, array in arrays.items():
+            # A fixed date: the same readings give the same file.
+            entry = zipfile.ZipInfo(f"{name}.npy")
+            entry.compress_type = zipfile.ZIP_LZMA
+            with archive.open(entry, "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def unpack(file: IO[bytes], expected: str) -> MeterReadings:
+    """Read what ``pack`` wrote, if its fingerprint is the expected one."""
+    with np.load(file, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    if fingerprint(arrays) != expected:
+        raise InvalidInput("the bundled smart-meter readings are damaged; install offaxis again")
+    folded = arrays["high"].astype(np.int64) << 8 | arrays["low"]
+    steps = np.cumsum(np.where(folded & 1, -((folded + 1) >> 1), folded >> 1))
+    households, days = len(arrays["households"]), int(arrays["days"])
+    present = np.unpackbits(arrays["present"], count=households * days).astype(bool)
+    energy = np.full(households * days, np.nan, np.float32)
+    energy[present] = (steps * STEP).astype(np.float32)
+    return MeterReadings(
+        tuple(f"MAC{number:06d}" for number in arrays["households"]),
+        date.fromisoformat(str(arrays["first_day"])),
+        energy.reshape(households, days),
+        step=STEP,
+    )
+
+
+def store_own(cache: Path, readings: MeterReadings) -> Path:
+    """Keep an own copy, unrounded, in the cache."""
+    arrays: Arrays = {
+        "energy": readings.energy,
+        "households": np.array(readings.households, "S9").view(np.uint8).reshape(-1, 9),
+        "first_day": np.array(readings.first_day.toordinal()),
+    }
+    write_sealed(cache / _CACHED, arrays)
+    return cache / _CACHED
+
+
+def own_path(cache: Path) -> Path | None:
+    """Return where an own copy is kept, if there is one."""
+    path = cache / _CACHED
+    return path if path.exists() else None
+
+
+def load_lhsm(cache: Path) -> MeterReadings:
+    """Return the own copy in the cache if there is one, else the bundled readings."""
+    if own_path(cache) is None:
+        with files("offaxis.studies").joinpath("data", BUNDLED).open("rb") as file:
+            return unpack(file, FINGERPRINT)
+    arrays = read_sealed(cache / _CACHED)
+    if arrays is None:
+        raise InvalidInput(
+            f"{cache / _CACHED} is damaged; delete it to use the bundled readings, or run "
+            "offaxis data get lhsm --from PATH again"
+        )
+    names: NDArray[np.bytes_] = np.ascontiguousarray(arrays["households"]).view("S9").ravel()
+    return MeterReadings(
+        tuple(name.decode() for name in names.tolist()),
+        date.fromordinal(int(arrays["first_day"])),
+        arrays["energy"],
+    )

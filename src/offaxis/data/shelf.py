@@ -1,0 +1,61 @@
+"""What sets there are, and which of them are here."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from offaxis.data import lhsm
+from offaxis.data.cache import cache_folder
+from offaxis.data.cifar10_c import CORRUPTIONS, SEVERITIES, corrupted_path
+from offaxis.data.library import NAMES
+from offaxis.data.recipes import RECIPES
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set and where it stands; nothing is read, so a damaged file is not noticed here."""
+
+    name: str
+    about: str
+    state: str
+    ready: bool
+    bytes: int
+
+
+_ABOUT: Final = {
+    "mnist": "60,000 + 10,000 handwritten digits of 28×28 (LeCun, Cortes, Burges)",
+    "cifar10": "50,000 + 10,000 colour images of 32×32 in ten classes (Krizhevsky 2009)",
+    "cifar10-c": "its test images under four corruptions at five severities "
+    "(Hendrycks and Dietterich 2019), generated",
+    "lhsm": "London household smart meters, 5,560 households × 829 days (UK Power Networks)",
+    "digits": "1,797 handwritten digits of 8×8, part of scikit-learn",
+}
+
+
+def shelf(cache: Path | None = None) -> list[Entry]:
+    """Return all data sets and their state, without reading or fetching any."""
+    folder = cache_folder(cache)
+    return [Entry(name, _ABOUT[name], *_state(name, folder)) for name in NAMES]
+
+
+def _state(name: str, cache: Path) -> tuple[str, bool, int]:
+    if name in RECIPES:
+        path = RECIPES[name].path(cache)
+        if path.exists():
+            return "ready", True, path.stat().st_size
+        return f"offaxis data get {name} ({RECIPES[name].packages[0].megabytes} MB)", False, 0
+    if name == "cifar10-c":
+        paths = [corrupted_path(cache, c, s) for c in CORRUPTIONS for s in SEVERITIES]
+        here = [path.stat().st_size for path in paths if path.exists()]
+        if len(here) == len(paths):
+            return "ready", True, sum(here)
+        return f"{len(here)} of {len(paths)} parts, others on first use", False, sum(here)
+    if name == "lhsm":
+        own = lhsm.own_path(cache)
+        return ("own copy", True, own.stat().st_size) if own else ("bundled", True, 0)
+    if importlib.util.find_spec("sklearn") is None:
+        return "pip install 'offaxis[sklearn]'", False, 0
+    return "ready", True, 0
