@@ -11,7 +11,14 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from offaxis.recipes import recipe
+
 ALPHA = 1e-6
+
+
+def delta_for(name: str) -> str | None:
+    """Return a δ for the randomizers that need one."""
+    return "1e-5" if recipe(name).needs_delta else None
 
 
 def mean_p_value(samples: np.ndarray, expected: np.ndarray | float) -> float:

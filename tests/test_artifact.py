@@ -18,8 +18,10 @@ from offaxis.encoding import AffineEncoder
 from offaxis.errors import InvalidRelease
 from offaxis.geometry.public import PublicIdentity
 from offaxis.provenance import Provenance
-from offaxis.randomizers import NAMES, Laplace
+from offaxis.randomizers import Laplace
+from offaxis.recipes import NAMES
 from offaxis.strict_json import canonical_json
+from tests.checks import delta_for
 from tests.limits import bounded
 
 
@@ -44,7 +46,7 @@ def forge(release, change=None, tensors=None, rehash=True, text=None):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", ["jacobian", "centre", "none"])
 def test_every_release_survives_its_file(head, public, tmp_path, name, shape):
-    delta = "1e-5" if name == "gaussian" else None
+    delta = delta_for(name)
     release = offaxis.fit(
         head, public, epsilon=0.1, randomizer=name, delta=delta, reshaping=shape, unit="user"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -16,8 +17,23 @@ import numpy as np
 from safetensors.numpy import save as serialize
 
 from offaxis.container import Tensors, read_header, read_metadata, read_tensors
-from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
-from offaxis.encoding import AffineEncoder, Encoder, ShiftEncoder
+from offaxis.decoding import (
+    CodewordDecoder,
+    Decoder,
+    LinearDecoder,
+    NetworkDecoder,
+    ShiftDecoder,
+    ShrinkageDecoder,
+)
+from offaxis.encoding import (
+    AffineEncoder,
+    ArgmaxEncoder,
+    BoxEncoder,
+    Encoder,
+    NetworkEncoder,
+    ShiftEncoder,
+)
+from offaxis.encoding.network import NetworkMap
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
 from offaxis.geometry.models import ModelIdentity
@@ -181,28 +197,37 @@ def _take(tensors: Tensors, prefix: str, *names: str) -> list[Vectors]:
         raise InvalidRelease(f"the file lacks the tensor {error.args[0]!r}") from None
 
 
-def _encoder(part: MapPart, tensors: Tensors) -> Encoder:
-    if part.kind == AffineEncoder.kind:
-        return AffineEncoder(*_take(tensors, "encoder", "matrix", "centre"))
-    if part.kind == ShiftEncoder.kind:
-        return ShiftEncoder(*_take(tensors, "encoder", "centre"))
-    raise InvalidRelease(f"unknown encoder {shown(part.kind)}")
+_ENCODERS: dict[str, Any] = {
+    cls.kind: cls
+    for cls in (AffineEncoder, ShiftEncoder, BoxEncoder, ArgmaxEncoder, NetworkEncoder)
+}
+_DECODERS: dict[str, Any] = {
+    cls.kind: cls
+    for cls in (LinearDecoder, ShrinkageDecoder, ShiftDecoder, CodewordDecoder, NetworkDecoder)
+}
 
 
-def _decoder(part: MapPart, tensors: Tensors, prefix: str) -> Decoder:
-    if part.kind == LinearDecoder.kind:
-        return LinearDecoder(*_take(tensors, prefix, "matrix", "offset"))
-    if part.kind == ShiftDecoder.kind:
-        return ShiftDecoder(*_take(tensors, prefix, "offset"))
-    raise InvalidRelease(f"unknown decoder {shown(part.kind)}")
+def _map(known: dict[str, Any], part: MapPart, tensors: Tensors, prefix: str) -> Any:
+    """Build an encoder or a decoder from the tensors of its fields."""
+    if part.kind not in known:
+        raise InvalidRelease(f"unknown {prefix.replace('_', ' ')} {shown(part.kind)}")
+    cls = known[part.kind]
+    if issubclass(cls, NetworkMap):
+        depth = sum(name.startswith(f"{prefix}.weight.") for name in tensors)
+        layers = [
+            _take(tensors, prefix, *(f"{kind}.{i}" for i in range(depth)))
+            for kind in ("weight", "bias")
+        ]
+        return cls(*layers)
+    return cls(*_take(tensors, prefix, *(field.name for field in fields(cls))))
 
 
 def _build(manifest: Manifest, tensors: Tensors) -> Release:
     """Build the release; every tensor is let go as soon as a map holds its own copy."""
-    encoder = _encoder(manifest.encoder, tensors)
-    decoder = _decoder(manifest.decoder, tensors, "decoder")
+    encoder: Encoder = _map(_ENCODERS, manifest.encoder, tensors, "encoder")
+    decoder: Decoder = _map(_DECODERS, manifest.decoder, tensors, "decoder")
     mean = manifest.mean_decoder
-    mean_decoder = _decoder(mean, tensors, "mean_decoder") if mean else None
+    mean_decoder: Decoder | None = _map(_DECODERS, mean, tensors, "mean_decoder") if mean else None
     pairs = ((manifest.encoder, encoder), (manifest.decoder, decoder), (mean, mean_decoder))
     for part, built in pairs:
         if part is not None and built is not None and _map_part(built) != part:

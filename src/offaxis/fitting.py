@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from offaxis import randomizers
-from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
-from offaxis.encoding import Encoder, ShiftEncoder, public_radius, reshape
+from offaxis.encoding import Frame, reshape
 from offaxis.encoding.reshaping import Rank
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
@@ -18,8 +14,10 @@ from offaxis.geometry.jacobian import Progress
 from offaxis.geometry.public import survey
 from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.provenance import LONGEST_STATEMENT, Provenance
+from offaxis.recipes import Ingredients, Recipe, recipe
+from offaxis.recipes.codebook import task_metric
 from offaxis.release import Release
-from offaxis.vectors import as_number
+from offaxis.vectors import Order, as_number
 
 Shape = Literal["jacobian", "centre", "none"]
 
@@ -37,6 +35,7 @@ def fit(
     lambda_max: float = 1000.0,
     gauge: float | None = None,
     rank: Rank = "capped",
+    size: int | None = None,
     statement: str = "",
     progress: Progress | None = None,
 ) -> Release:
@@ -49,19 +48,23 @@ def fit(
     ----------
     model : torch module, scikit-learn estimator, weight matrix, Layers, TaskModel, or Geometry
         The public task. A :class:`~offaxis.geometry.Geometry` measured before on the same public
-        vectors saves measuring it again for another budget. Not used, and may be None, unless
-        ``reshaping="jacobian"``.
+        vectors saves measuring it again for another budget. May be None where nothing looks at a
+        task: without ``reshaping="jacobian"``, and for other randomizers than the task-aware ones.
     public : array (n, m), or callable returning an iterator of batches
         Public vectors.
     epsilon : number
         Budget of one report, read exactly: 0.1 means 1/10.
-    randomizer : {"laplace", "gaussian", "privunit2", "privunitg", "privunitg-sphere"}
-        "laplace" (pure) and "gaussian" (ε, δ) report the vector; the others (pure) report its
-        direction only, more accurately, at a cost that grows like e^ε. "privunit2-mean" and
-        "privunitg-mean" (pure) are those for means over people. "duchi", "piecewise" and "hybrid"
-        (pure) report coordinates in a box, unbiased, in few bytes.
+    randomizer : str
+        One of ``offaxis.recipes.NAMES``. "laplace" (pure), "spherical-laplace" (pure) and
+        "gaussian" (ε, δ) report the vector; "privunit2", "privunitg", "privunitg-sphere" and
+        "projunit" (pure) its direction only, more accurately; with "-mean" (not the sphere) they
+        serve means over people. "duchi", "piecewise" and "hybrid" (pure) report coordinates in a
+        box, unbiased, in few bytes. "response" and "subset" (pure) report which of a few public
+        codewords is nearest. "coordinatewise-laplace" (pure), "task-aware" (pure),
+        "task-aware-network" (pure), "coordinatewise-gaussian", "instance-optimal" and "plan"
+        (ε, δ) are mechanisms of the literature, bounded and fitted on public vectors.
     delta : number, optional
-        For the Gaussian only.
+        For those with a δ, and only for them.
     unit : {"item", "user"}
         What one report stands for.
     reshaping : {"jacobian", "centre", "none"}
@@ -76,6 +79,9 @@ def fit(
         published tables use 1 throughout.
     rank : {"capped", "gap"}
         Water-filling under the cap, or the threshold rule of the paper's public code.
+    size : int, optional
+        Number of codewords ("response", "subset"), of numbers a report carries
+        ("task-aware-network"), or of projected coordinates ("projunit").
     statement : str
         Where the public data came from, in your words; kept in the release.
     progress : callable, optional
@@ -85,73 +91,97 @@ def fit(
     -------
     Release
     """
-    epsilon = exact_epsilon(epsilon)
-    order = randomizers.norm(randomizer)
+    chosen = recipe(randomizer)
+    _check_statement(statement)
+    given, settings = gather(
+        model,
+        public,
+        chosen,
+        epsilon=epsilon,
+        delta=delta,
+        reshaping=reshaping,
+        percentile=percentile,
+        lambda_max=lambda_max,
+        gauge=gauge,
+        rank=rank,
+        size=size,
+        progress=progress,
+    )
+    parts = chosen.prepare(given)
+    settings = {"recipe": randomizer, **settings, **parts.settings}
+    origin = Provenance(given.model, given.identity, settings, statement)
+    return Release(parts.encoder, parts.randomizer, parts.decoder, origin, unit, parts.mean_decoder)
+
+
+def gather(
+    model: Any,
+    public: Any,
+    chosen: Recipe,
+    *,
+    epsilon: Any,
+    delta: Any = None,
+    reshaping: Shape = "jacobian",
+    percentile: float = 90.0,
+    lambda_max: float = 1000.0,
+    gauge: float | None = None,
+    rank: Rank = "capped",
+    size: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Ingredients, dict[str, str | float]]:
+    """Measure what a recipe needs of the public side; return it and the settings of the shape.
+
+    Arguments are those of :func:`fit`.
+    """
+    if size is not None and not chosen.size:
+        raise InvalidInput(f"this randomizer takes no size, got size={size!r}")
+    if reshaping not in get_args(Shape):
+        raise InvalidInput(f"reshaping must be 'jacobian', 'centre' or 'none', got {reshaping!r}")
+    budget, vectors = exact_epsilon(epsilon), PublicVectors(public)
+    geometry, task = None, None
+    if reshaping == "jacobian" or chosen.needs_task:
+        geometry = model if isinstance(model, Geometry) else None
+        if geometry is None:
+            task = as_task_model(model)
+            geometry = measure(task, vectors, progress)
+    known = geometry.survey if geometry else survey(vectors)
+    settings: dict[str, str | float] = {"reshaping": reshaping}
+    if reshaping == "jacobian":
+        assert geometry is not None
+        frame, shaped = _shaped(geometry, chosen.order, gauge, lambda_max, rank)
+        settings |= shaped
+    else:
+        frame = Frame(known.mean if reshaping == "centre" else np.zeros(known.identity.dim))
+    given = Ingredients(
+        frame,
+        vectors,
+        *known,
+        epsilon=budget,
+        delta=delta,
+        percentile=percentile,
+        size=size,
+        gram=geometry.gram if geometry else None,
+        outputs=geometry.outputs if geometry else 0,
+        model=geometry.model if geometry else None,
+        task=task,
+    )
+    return given, settings
+
+
+def _check_statement(statement: str) -> None:
     if not isinstance(statement, str) or len(statement) > LONGEST_STATEMENT:
         raise InvalidInput(f"statement must be a text of at most {LONGEST_STATEMENT:,} characters")
     if not statement.isascii() and statement != statement.encode(errors="replace").decode():
         raise InvalidInput("statement must be a text that can be written as UTF-8")
-    vectors = PublicVectors(public)
-    settings: dict[str, str | float] = {"reshaping": reshaping}
-    encoder: Encoder
-    decoder: Decoder
-    if reshaping in ("none", "centre"):
-        identity, mean = survey(vectors)
-        centre = mean if reshaping == "centre" else np.zeros(identity.dim)
-        encoder, decoder = ShiftEncoder(centre), ShiftDecoder(centre)
-        origin = Provenance(None, identity, settings, statement)
-    elif reshaping == "jacobian":
-        geometry = (
-            model
-            if isinstance(model, Geometry)
-            else measure(as_task_model(model), vectors, progress)
-        )
-        # A box has no volume constraint of its own; the round one serves it well.
-        p = as_number((2 if order == "inf" else order) if gauge is None else gauge, "gauge")
-        cap = as_number(lambda_max, "lambda_max")
-        shape = reshape(geometry, gauge=p, lambda_max=cap, rank=rank)
-        encoder, decoder = shape.encoder, LinearDecoder(shape.inverse, shape.centre)
-        settings |= {"gauge": p, "lambda_max": cap, "rank": rank}
-        origin = Provenance(geometry.model, geometry.public, settings, statement)
-    else:
-        raise InvalidInput(f"reshaping must be 'jacobian', 'centre' or 'none', got {reshaping!r}")
-    return assemble(
-        encoder,
-        decoder,
-        vectors,
-        origin,
-        randomizer=randomizer,
-        epsilon=epsilon,
-        delta=delta,
-        unit=unit,
-        percentile=percentile,
-    )
 
 
-def assemble(
-    encoder: Encoder,
-    decoder: Decoder,
-    public: PublicVectors,
-    origin: Provenance,
-    *,
-    randomizer: str,
-    epsilon: Fraction,
-    delta: Any = None,
-    unit: Unit = "item",
-    percentile: float = 90.0,
-    mean_decoder: Decoder | None = None,
-) -> Release:
-    """Freeze public maps into a release that promises ε whatever the maps are.
-
-    The randomizer stands between them and brings every encoding into its ball itself; the maps
-    decide only what its answer is worth. The radius is the percentile of the public vectors' norms
-    in the encoder's space. Other arguments are those of :func:`fit` and :class:`Release`.
-    """
-    order = randomizers.norm(randomizer)
-    radius = public_radius(encoder, public, origin.public, order=order, percentile=percentile)
-    mechanism = randomizers.make(
-        randomizer, dim=encoder.output_dim, radius=radius, epsilon=epsilon, delta=delta
-    )
-    settings = origin.settings | {"percentile": float(percentile)}
-    origin = replace(origin, settings=settings)
-    return Release(encoder, mechanism, decoder, origin, unit, mean_decoder)
+def _shaped(
+    geometry: Geometry, order: Order | None, gauge: float | None, lambda_max: float, rank: Rank
+) -> tuple[Frame, dict[str, str | float]]:
+    """Return the coordinates shaped to the task for a randomizer of the given norm."""
+    if order is None:
+        return task_metric(geometry.gram, geometry.covariance, geometry.mean), {}
+    # A box has no volume constraint of its own; the round one serves it well.
+    p = as_number((2 if order == "inf" else order) if gauge is None else gauge, "gauge")
+    cap = as_number(lambda_max, "lambda_max")
+    shape = reshape(geometry, gauge=p, lambda_max=cap, rank=rank)
+    return shape.frame, {"gauge": p, "lambda_max": cap, "rank": rank}

@@ -7,10 +7,11 @@ import pytest
 
 import offaxis
 from offaxis.geometry import Layers
-from offaxis.randomizers import NAMES
+from offaxis.recipes import NAMES
+from tests.checks import delta_for
 
 EPSILON = 2
-KINDS = {name: {"delta": 1e-5} if name == "gaussian" else {} for name in NAMES}
+KINDS = {name: {"delta": delta_for(name)} for name in NAMES}
 
 
 @pytest.fixture(scope="session")

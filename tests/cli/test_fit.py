@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis import randomizers
+from offaxis import recipes
 from offaxis.cli.fit import RandomizerName
 from offaxis.geometry import Layers
 from tests.cli.conftest import DIM, Run, assert_fails
@@ -43,6 +43,7 @@ def test_every_option_reaches_the_release(desk: Path, run: Run) -> None:
     assert facts["guarantee"]["unit"] == "user"
     assert facts["report_bytes"] == release.report_size
     assert facts["provenance"]["settings"] == {
+        "recipe": "gaussian",
         "reshaping": "jacobian",
         "percentile": 50.0,
         "lambda_max": 20.0,
@@ -58,7 +59,7 @@ def test_a_plain_release_needs_no_model(desk: Path, run: Run) -> None:
 
 
 def test_every_randomizer_of_the_library_can_be_asked_for() -> None:
-    assert get_args(RandomizerName) == randomizers.NAMES
+    assert get_args(RandomizerName) == recipes.NAMES
 
 
 def test_an_old_release_is_replaced(desk: Path, run: Run) -> None:

@@ -17,13 +17,13 @@ def geometry(head, public):
 @pytest.mark.parametrize("rank", ["capped", "gap"])
 def test_decoding_undoes_encoding(geometry, public, gauge, rank):
     shape = reshape(geometry, gauge=gauge, rank=rank)
-    back = shape.encoder.encode(public) @ shape.inverse.T + shape.centre
+    back = shape.frame.encoder.encode(public) @ shape.frame.back.T + shape.centre
     assert np.allclose(back, public)
 
 
 def test_noise_comes_out_small_where_the_task_looks(geometry):
     shape = reshape(geometry, gauge=1)
-    covariance = shape.inverse @ shape.inverse.T
+    covariance = shape.frame.back @ shape.frame.back.T
     along = [u @ covariance @ u for u in shape.basis.T]
     assert np.all(np.diff(along) >= -1e-9)
     reshaped = np.trace(covariance @ geometry.gram)

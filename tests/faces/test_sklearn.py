@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.faces.sklearn import PrivateVectors
-from offaxis.randomizers import NAMES
+from offaxis.recipes import NAMES
+from tests.checks import delta_for
 
 PUBLIC, PRIVATE, PUBLIC_LABELS, PRIVATE_LABELS = train_test_split(
     *load_digits(return_X_y=True), test_size=0.4, random_state=0, stratify=load_digits().target
@@ -210,7 +211,7 @@ def test_no_setting_lets_a_value_that_is_not_finite_through(bad: float, trusting
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_randomizer_releases(name: str) -> None:
-    delta = 1e-5 if name == "gaussian" else None
+    delta = delta_for(name)
     transformer = PrivateVectors(epsilon=2, randomizer=name, delta=delta)
     released = transformer.fit(PUBLIC, PUBLIC_LABELS).transform(PRIVATE[:20])
     assert released.shape == (20, 64)

@@ -10,7 +10,8 @@ import numpy as np
 import offaxis
 from offaxis.artifact import to_bytes
 from offaxis.decoding import ShiftDecoder
-from offaxis.randomizers import NAMES
+from offaxis.recipes import NAMES
+from tests.checks import delta_for
 
 DIM = 3
 COUNT = 2 * len(NAMES) + 2
@@ -23,11 +24,11 @@ def releases() -> tuple[offaxis.Release, ...]:
     public, weights = rng.standard_normal((20, DIM)), rng.standard_normal((2, DIM))
     made = [
         offaxis.fit(
-            weights if shape == "jacobian" else None,
+            weights,
             public,
             epsilon=epsilon,
             randomizer=name,
-            delta="1e-5" if name == "gaussian" else None,
+            delta=delta_for(name),
             reshaping=shape,
             unit=unit,
             statement="“public” \N{EARTH GLOBE EUROPE-AFRICA}\n",

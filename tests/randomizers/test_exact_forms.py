@@ -128,7 +128,8 @@ def test_the_likelihood_of_the_bytes_is_within_epsilon_and_reaches_it(name):
     ratio -= randomizer.log_likelihood(payloads, np.tile(other, (4000, 1)))
     if randomizer.guarantee.pure:
         assert np.abs(ratio).max() <= 3 * (1 + 1e-12)
-        assert ratio.max() >= 3 * (1 - 1e-4)
+        # The loss of a round law is all of ε only straight ahead.
+        assert ratio.max() >= 3 * (1 - (0.03 if name == "spherical-laplace" else 1e-4))
     else:
         assert (np.abs(ratio) > 3).mean() < 0.01
     assert (ratio > 0).mean() > 0.5

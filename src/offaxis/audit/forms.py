@@ -82,7 +82,9 @@ def reduced(randomizer: Randomizer) -> Randomizer | None:
     """Return the same randomizer in two dimensions; None if it has no more as it is."""
     if getattr(randomizer, "dim", 0) <= 2:
         return None
-    form: Randomizer = _altered(randomizer, dim=2, directions=CHOOSE, near=CHOOSE, sampled=CHOOSE)
+    form: Randomizer = _altered(
+        randomizer, dim=2, directions=CHOOSE, near=CHOOSE, sampled=CHOOSE, projected=CHOOSE
+    )
     return form
 
 

@@ -17,6 +17,8 @@ from offaxis.randomizers import Randomizer
 from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.lattice import BOX_BOUND
+from offaxis.randomizers.symbol_form import SymbolForm
+from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors
 
 _VECTORS = 4000
@@ -32,6 +34,8 @@ def front_end(randomizer: Randomizer, rng: np.random.Generator) -> Finding:
         return _near(randomizer, rng)
     if isinstance(randomizer, BoxForm):
         return _coordinates(randomizer, rng)
+    if isinstance(randomizer, SymbolForm):
+        return _symbols(randomizer, rng)
     return Finding(
         "front-end",
         "white box",
@@ -77,6 +81,18 @@ def _coordinates(randomizer: BoxForm, rng: np.random.Generator) -> Finding:
         result = f"{broken:,} vectors leave the box"
         return Finding("front-end", "white box", words, "violation", result)
     return Finding("front-end", "white box", words, "nothing found", "all within")
+
+
+def _symbols(randomizer: Any, rng: np.random.Generator) -> Finding:
+    """Check that every payload names as many symbols as it must, whatever the own one is."""
+    own = rng.integers(0, randomizer.size, _VECTORS // _ROWS)
+    counts = (randomizer.read(randomizer.report(own, Entropy())) > 0).sum(axis=1)
+    broken = int((counts != randomizer.named).sum())
+    words = f"{randomizer.named} named, {own.size:,} symbols"
+    if broken:
+        result = f"{broken:,} payloads name another number of symbols"
+        return Finding("front-end", "white box", words, "violation", result)
+    return Finding("front-end", "white box", words, "nothing found", "never another number")
 
 
 def _lattice_points(form: Any, vectors: Vectors) -> list[list[int]]:

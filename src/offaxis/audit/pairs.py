@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from offaxis.errors import InvalidInput
+from offaxis.audit.preimages import preimages
+from offaxis.randomizers.domain import FiniteSet
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
@@ -26,51 +28,51 @@ class Pair:
     first: Vectors
     second: Vectors
 
-    def encoded(self, release: Release) -> tuple[Vectors, Vectors]:
-        """Return both as the randomizer gets them, (1, r) each."""
+    def encoded(self, release: Release) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return both as the randomizer gets them, (1, r) or one symbol each."""
         with np.errstate(all="ignore"):
             both = release.encoder.encode(np.stack([self.first, self.second]))
         return both[:1], both[1:]
 
 
-def preimages(release: Release, W: Vectors) -> Vectors:
-    """Return inputs whose encodings are as close to the rows of W as the encoder allows.
-
-    Raises
-    ------
-    InvalidInput
-        If the encoder is not an affine map.
-    """
-    tensors = release.encoder.tensors()
-    if not set(tensors) <= {"matrix", "centre"}:
-        raise InvalidInput(f"an encoder of kind {release.encoder.kind!r} cannot be audited yet")
-    if "matrix" in tensors:
-        W = _solve(tensors["matrix"], W.T).T
-    return W + tensors["centre"]
-
-
-def _solve(matrix: Vectors, rows: Vectors) -> Any:
-    if matrix.shape[0] == matrix.shape[1]:
-        try:
-            return np.linalg.solve(matrix, rows)
-        except np.linalg.LinAlgError:
-            pass
-    return np.linalg.lstsq(matrix, rows)[0]
-
-
 def pairs(release: Release) -> tuple[Pair, ...]:
     """Return the pairs every release is tried on; the first is the worst one in theory."""
     w, other = release.randomizer.worst_pair()
+    if isinstance(release.randomizer.domain, FiniteSet):
+        return _symbol_pairs(release, w, other)
     scales = [w, other, FAR * w, FAR * other, 0 * w, w * (1 - _CLOSE), w * (1 + _CLOSE)]
-    poles = preimages(release, np.stack(scales))
-    tiny = np.full(release.input_dim, 5e-324)
-    huge = np.full(release.input_dim, 1e308)
+    poles = preimages(release.encoder, np.stack(scales))
     return (
         Pair("worst", "the worst in theory", poles[0], poles[1]),
         Pair("far", "opposite, far outside", poles[2], poles[3]),
         Pair("zero", "centre and boundary", poles[4], poles[0]),
         Pair("near", "just inside, outside", poles[5], poles[6]),
-        Pair("extreme", "5e-324 and 1e308", tiny, huge),
+        _extreme(release),
+    )
+
+
+def _extreme(release: Release) -> Pair:
+    tiny = np.full(release.input_dim, 5e-324)
+    huge = np.full(release.input_dim, 1e308)
+    return Pair("extreme", "5e-324 and 1e308", tiny, huge)
+
+
+def _symbol_pairs(release: Release, one: NDArray[Any], other: NDArray[Any]) -> tuple[Pair, ...]:
+    """Return pairs for a release that first finds a symbol."""
+    first, second = preimages(release.encoder, np.stack([one, other]))
+    inside, outside = first, second
+    while np.abs(outside - inside).max() > _CLOSE * np.abs(second - first).max():
+        middle = (inside + outside) / 2
+        if release.encoder.encode(middle[None])[0] == one:
+            inside = middle
+        else:
+            outside = middle
+    return (
+        Pair("worst", "two symbols", first, second),
+        Pair("far", "far outside", FAR * first, FAR * second),
+        Pair("zero", "zero and a symbol", np.zeros(release.input_dim), first),
+        Pair("near", "across a border", inside, outside),
+        _extreme(release),
     )
 
 

@@ -18,6 +18,7 @@ from offaxis.audit.trial import Attack, Draw
 from offaxis.audit.white_box import LikelihoodRatio, from_randomizer, widest_spread
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.box_form import BoxForm
+from offaxis.randomizers.domain import FiniteSet
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
@@ -110,8 +111,10 @@ def _on_pair(release: Release, pair: Pair, rng: np.random.Generator) -> PlannedT
     if black_box.available():
         trees = black_box.Classifier(randomizer, int(rng.integers(1 << 31)))
         tests.append(Planned(f"classifier-{pair.name}", "black box", pair.words, trees))
-    # A ranked randomizer gives a zero vector an index of its own, as far as ε allows.
-    if pair.name == ("worst" if is_ranked(randomizer) else "zero"):
+    # A ranked randomizer gives a zero vector an index of its own, as far as ε allows; symbols
+    # have no digits.
+    digits_on = "worst" if is_ranked(randomizer) else "zero"
+    if pair.name == digits_on and not isinstance(randomizer.domain, FiniteSet):
         tests += _last_digits(randomizer, int(np.argmax(np.abs(first - second))))
     return PlannedTrial(_from_release(release, pair), tuple(tests), "pair", 0.25)
 

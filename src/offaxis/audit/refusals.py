@@ -13,6 +13,7 @@ import numpy as np
 
 from offaxis.audit.result import Finding
 from offaxis.errors import InvalidInput
+from offaxis.randomizers.domain import FiniteSet
 from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
 
@@ -20,7 +21,8 @@ from offaxis.sampling.entropy import Entropy
 def refusals(release: Release) -> Finding:
     """Give a release, and its randomizer alone, what they must refuse and what they must take."""
     bad, odd = _bad(release.input_dim), _odd(release.input_dim)
-    alone = _not_finite(release.encoder.output_dim)
+    domain = release.randomizer.domain
+    alone = _no_symbols(domain) if isinstance(domain, FiniteSet) else _not_finite(domain.dim)
 
     def randomize(w: Any) -> object:
         return release.randomizer.report(w[None], Entropy())
@@ -47,6 +49,17 @@ def _not_finite(dim: int) -> dict[str, Any]:
         one[-1] = value
         found |= {f"one {name}": one, f"nothing but {name}": np.full(dim, value)}
     return found
+
+
+def _no_symbols(domain: FiniteSet) -> dict[str, Any]:
+    """Return what is none of the symbols."""
+    return {
+        "the symbol −1": np.array(-1),
+        "a symbol too large": np.array(domain.size),
+        "a symbol with a fraction": np.array(0.5),
+        "NaN": np.array(np.nan),
+        "a truth value": np.array(True),
+    }
 
 
 def _bad(dim: int) -> dict[str, Any]:

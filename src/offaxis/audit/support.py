@@ -13,8 +13,9 @@ import numpy as np
 from offaxis import reports as wire
 from offaxis.audit.forms import is_lattice
 from offaxis.audit.hostile import hostile
-from offaxis.audit.pairs import preimages
+from offaxis.audit.preimages import preimages
 from offaxis.audit.result import Finding
+from offaxis.encoding import AffineEncoder, ShiftEncoder
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.domain import Ball
 from offaxis.release import Release
@@ -28,10 +29,13 @@ _ROWS = 256
 def hostile_inputs(release: Release, count: int, rng: np.random.Generator) -> Vectors:
     """Return inputs of a release whose encodings are hostile vectors, and some that are so raw."""
     domain = release.randomizer.domain
-    ball = domain if isinstance(domain, Ball) else Ball(release.encoder.output_dim, 1.0, 2)
-    W = hostile(ball, getattr(release.randomizer, "bound", 1 << 17), count, rng)
-    # A linear solver wants numbers that can be multiplied.
-    Z = preimages(release, np.clip(W, -1e100, 1e100))
+    if isinstance(release.encoder, AffineEncoder | ShiftEncoder):
+        ball = domain if isinstance(domain, Ball) else Ball(release.encoder.output_dim, 1.0, 2)
+        W = hostile(ball, getattr(release.randomizer, "bound", 1 << 17), count, rng)
+        # A linear solver wants numbers that can be multiplied.
+        Z = preimages(release.encoder, np.clip(W, -1e100, 1e100))
+    else:
+        Z = hostile(Ball(release.input_dim, 1.0, 2), 1 << 17, count, rng)
     raw = np.zeros((6, release.input_dim))
     raw[:] = np.array([0.0, -0.0, 5e-324, -1e-310, 1e308, -1e308])[:, None]
     return np.concatenate([Z[np.isfinite(Z).all(axis=1)], raw])

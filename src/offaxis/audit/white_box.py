@@ -31,7 +31,7 @@ _TRIED: Final = 8
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodRatio:
-    """log Pr[payload | first] − log Pr[payload | second], for two encoded vectors (1, r)."""
+    """log Pr[payload | first] − log Pr[payload | second], for two encodings, (1, r) or (1,)."""
 
     randomizer: Randomizer
     first: Vectors
@@ -48,7 +48,7 @@ class LikelihoodRatio:
 
     def scores(self, payloads: list[bytes]) -> Scores:
         """Return the log-likelihood ratio of every payload."""
-        shape = len(payloads), self.first.shape[1]
+        shape = (len(payloads), *self.first.shape[1:])
         with np.errstate(all="ignore"):
             first, second = (
                 self.randomizer.log_likelihood(payloads, np.broadcast_to(w, shape))
@@ -60,7 +60,7 @@ class LikelihoodRatio:
 
 
 def from_randomizer(randomizer: Randomizer, first: Vectors, second: Vectors) -> Draw:
-    """Return a source of payloads of two encoded vectors (1, r), without a release around them."""
+    """Return a source of payloads of two encodings, without a release around them."""
     both = (first, second)
 
     def draw(side: int, count: int) -> list[bytes]:

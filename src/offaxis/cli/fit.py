@@ -16,14 +16,25 @@ if TYPE_CHECKING:
 RandomizerName = Literal[
     "laplace",
     "gaussian",
+    "spherical-laplace",
     "privunit2",
     "privunitg",
     "privunitg-sphere",
     "privunit2-mean",
     "privunitg-mean",
+    "projunit",
+    "projunit-mean",
     "duchi",
     "piecewise",
     "hybrid",
+    "response",
+    "subset",
+    "coordinatewise-laplace",
+    "coordinatewise-gaussian",
+    "instance-optimal",
+    "plan",
+    "task-aware",
+    "task-aware-network",
 ]
 
 
@@ -41,12 +52,16 @@ def fit(
         RandomizerName,
         typer.Option(
             metavar="NAME",
-            help="laplace, gaussian, privunit2, privunitg or privunitg-sphere; for means over "
-            "people also privunit2-mean or privunitg-mean; duchi, piecewise or hybrid for a box.",
+            help="laplace, gaussian, spherical-laplace: the vector; privunit2, privunitg, "
+            "privunitg-sphere, projunit: its direction; privunit2-mean, privunitg-mean, "
+            "projunit-mean: for means over people; duchi, piecewise, hybrid: a box; response, "
+            "subset: the nearest of some codewords; coordinatewise-laplace, "
+            "coordinatewise-gaussian, instance-optimal, plan, task-aware, task-aware-network: "
+            "as in the literature.",
         ),
     ] = "laplace",
     delta: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="For the gaussian only, such as 1e-5.")
+        str | None, typer.Option(metavar="NUMBER", help="For the Gaussian ones only, such as 1e-5.")
     ] = None,
     unit: Annotated[
         Literal["item", "user"],
@@ -73,6 +88,13 @@ def fit(
         Literal["capped", "gap"],
         typer.Option(help="How directions share the noise: under a cap, or by threshold."),
     ] = "capped",
+    size: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of codewords (response, subset), of numbers a report carries "
+            "(task-aware-network) or of projected coordinates (projunit)."
+        ),
+    ] = None,
     statement: Annotated[
         str,
         typer.Option(
@@ -85,9 +107,11 @@ def fit(
 
     Everything is learnt from public data. The release file can be published.
     """
-    if model is None and reshaping == "jacobian":
+    looks_at_task = reshaping == "jacobian" or randomizer.startswith("task-aware")
+    if model is None and looks_at_task:
         raise typer.BadParameter(
-            "is needed to shape the noise to it; use --reshaping none to go without one",
+            "is needed to shape the noise to it; use --reshaping none, and no task-aware "
+            "randomizer, to go without one",
             param_hint="'--model'",
         )
     from offaxis.cli.arrays import locate, read_array
@@ -97,7 +121,7 @@ def fit(
     from offaxis.fitting import fit as fit_release
 
     check_output(out, locate(public)[0], *([Path(model)] if model else []))
-    task = load_model(model) if model and reshaping == "jacobian" else None
+    task = load_model(model) if model and looks_at_task else None
     vectors = read_array(public)
     # Without a model there is nothing to measure, and fitting does not count its steps.
     steps = len(vectors) if task else None
@@ -114,14 +138,15 @@ def fit(
             lambda_max=lambda_max,
             gauge=gauge,
             rank=rank,
+            size=size,
             statement=statement,
             progress=advance,
         )
     release.save(out)
-    _tell(release, out, as_json)
+    _tell(release, out, randomizer, as_json)
 
 
-def _tell(release: Release, out: Path, as_json: bool) -> None:
+def _tell(release: Release, out: Path, randomizer: str, as_json: bool) -> None:
     from offaxis.cli.facts import describe
 
     if as_json:
@@ -130,7 +155,7 @@ def _tell(release: Release, out: Path, as_json: bool) -> None:
     rows = [
         ("wrote", str(out)),
         ("promise", f"{release.guarantee}, per {release.guarantee.unit}"),
-        ("randomizer", release.randomizer.kind),
+        ("randomizer", randomizer),
         ("vectors", f"of dimension {release.input_dim}"),
         ("reports", f"{release.report_size:,} bytes each"),
         ("fitted to", f"{release.provenance.public.count:,} public vectors"),

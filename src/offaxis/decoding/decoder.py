@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 from numpy.typing import NDArray
 
 from offaxis.encoding.encoder import frozen_map, frozen_shift
+from offaxis.encoding.frame import Frame
 from offaxis.vectors import Vectors
 
 
@@ -86,6 +87,18 @@ class LinearDecoder:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class ShrinkageDecoder(LinearDecoder):
+    """z = B v + c where B pulls towards c: less error in a single report, biased in a mean."""
+
+    kind: ClassVar[str] = "shrinkage"
+
+    @property
+    def unbiased(self) -> bool:
+        """False: what it takes off a single report it takes off the mean too."""
+        return False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class ShiftDecoder:
     """z = v + c: no reshaping; with c = 0 the plain use of a randomizer."""
 
@@ -119,3 +132,10 @@ class ShiftDecoder:
     def tensors(self) -> dict[str, Vectors]:
         """Return the offset."""
         return {"offset": self.offset}
+
+
+def back_from(frame: Frame) -> LinearDecoder | ShiftDecoder:
+    """Return the way back from public coordinates."""
+    if frame.back is None:
+        return ShiftDecoder(frame.centre)
+    return LinearDecoder(frame.back, frame.centre)

@@ -1,7 +1,22 @@
 """From a private vector to what the randomizer sees: a public map fitted before."""
 
+from offaxis.encoding.argmax import ArgmaxEncoder
+from offaxis.encoding.box import BoxEncoder
 from offaxis.encoding.encoder import AffineEncoder, Encoder, ShiftEncoder
+from offaxis.encoding.frame import Frame
+from offaxis.encoding.network import NetworkEncoder
 from offaxis.encoding.radius import public_radius
 from offaxis.encoding.reshaping import Reshaping, reshape
 
-__all__ = ["AffineEncoder", "Encoder", "Reshaping", "ShiftEncoder", "public_radius", "reshape"]
+__all__ = [
+    "AffineEncoder",
+    "ArgmaxEncoder",
+    "BoxEncoder",
+    "Encoder",
+    "Frame",
+    "NetworkEncoder",
+    "Reshaping",
+    "ShiftEncoder",
+    "public_radius",
+    "reshape",
+]

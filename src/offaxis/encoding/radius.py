@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 
 from offaxis.encoding.encoder import Encoder
 from offaxis.errors import InvalidInput
-from offaxis.geometry.public import PublicHash, PublicIdentity, PublicVectors
+from offaxis.geometry.public import PublicIdentity, PublicVectors, walk
 from offaxis.vectors import Order, Vectors, as_number, row_norms
 
-_ROWS = 8192
 _KEPT = 1 << 20
 _DROPPED_BITS = np.uint64(40)
 
@@ -59,6 +58,17 @@ class StreamingQuantile:
         return float(np.array([middle]).view(np.float64)[0])
 
 
+def check_percentile(percentile: float) -> float:
+    """Return the percentile as a float, or say what is wrong with it."""
+    percentile = as_number(percentile, "percentile")
+    if not 1 <= percentile <= 100:
+        raise InvalidInput(
+            f"percentile must lie between 1 and 100 (90 means nine of ten vectors), "
+            f"got percentile={percentile!r}"
+        )
+    return percentile
+
+
 def public_radius(
     encoder: Encoder,
     public: PublicVectors,
@@ -71,22 +81,10 @@ def public_radius(
 
     ``identity`` says which vectors the encoder was fitted to; others are refused.
     """
-    percentile = as_number(percentile, "percentile")
-    if not 1 <= percentile <= 100:
-        raise InvalidInput(
-            f"percentile must lie between 1 and 100 (90 means nine of ten vectors), "
-            f"got percentile={percentile!r}"
-        )
-    norms, digest = StreamingQuantile(), PublicHash()
-    for batch in public.batches(_ROWS):
-        digest.add(batch)
-        if batch.shape[1] == identity.dim:
-            norms.add(row_norms(encoder.encode(batch), order))
-    if digest.identity() != identity:
-        raise InvalidInput(
-            "the public vectors are not the ones the map was fitted to: pass the same vectors, "
-            "and let a function of batches return the same ones on every pass"
-        )
+    percentile = check_percentile(percentile)
+    norms = StreamingQuantile()
+    for batch in walk(public, identity):
+        norms.add(row_norms(encoder.encode(batch), order))
     radius = norms.quantile(percentile / 100)
     if radius <= 0:
         raise InvalidInput(

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from offaxis.encoding.encoder import AffineEncoder
+from offaxis.encoding.frame import Frame
 from offaxis.errors import InvalidInput
 from offaxis.geometry.allocation import gap_rank, water_filling
 from offaxis.geometry.jacobian import Geometry
@@ -44,14 +44,10 @@ class Reshaping:
     sensitivities: Vectors
 
     @property
-    def encoder(self) -> AffineEncoder:
-        """Return w = Λ^{−1/2} Uᵀ (z − μ)."""
-        return AffineEncoder((self.basis / np.sqrt(self.stretch)).T, self.centre)
-
-    @property
-    def inverse(self) -> Vectors:
-        """Return U Λ^{1/2}, (m, r)."""
-        return self.basis * np.sqrt(self.stretch)
+    def frame(self) -> Frame:
+        """Return w = Λ^{−1/2} Uᵀ (z − μ), and z = U Λ^{1/2} w + μ."""
+        root = np.sqrt(self.stretch)
+        return Frame(self.centre, (self.basis / root).T, self.basis * root)
 
     def along(self, basis: Vectors, gram: Vectors) -> Reshaping:
         """Return the same stretches, in the same order, along other orthonormal directions.

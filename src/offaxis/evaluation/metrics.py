@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,19 @@ from offaxis.release import Release
 from offaxis.vectors import Vectors, as_batch
 
 Scores = dict[str, float]
+
+
+class Simulated(Protocol):
+    """What can be evaluated: a release, or in a study something that only looks like one."""
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension m of the vectors."""
+        ...
+
+    def simulate(self, vectors: Any, rng: np.random.Generator) -> Vectors:
+        """Return what a receiver would have of vectors (n, m), in seeded floating point."""
+        ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +110,7 @@ def _check_targets(targets: Any, clean: Vectors) -> NDArray[Any] | None:
 
 
 def evaluate(
-    release: Release,
+    release: Simulated,
     model: Any,
     vectors: Any,
     targets: Any = None,
@@ -119,7 +132,7 @@ def evaluate(
     seed : int
         Of the simulation. It does not reach the exact path, which takes none.
     exact : bool
-        Draw real reports and decode them instead of simulating.
+        Draw real reports and decode them instead of simulating; releases only.
     """
     if seeds < 1:
         raise InvalidInput(f"seeds must be at least 1, got {seeds}")
@@ -130,6 +143,8 @@ def evaluate(
     runs = []
     for index in range(seeds):
         if exact:
+            if not isinstance(release, Release):
+                raise InvalidInput("only a release has reports; evaluate this one without exact")
             decoded = release.decode(release.privatize(batch))
         else:
             decoded = release.simulate(batch, np.random.default_rng([seed, index]))

@@ -11,6 +11,7 @@ from offaxis.encoding.reshaping import Rank
 from offaxis.evaluation.metrics import Evaluation, evaluate
 from offaxis.fitting import Shape, fit
 from offaxis.geometry import PublicVectors, as_task_model, measure
+from offaxis.recipes import recipe
 
 BUDGETS: Final = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0)
 """The twelve budgets of the paper's tables."""
@@ -65,7 +66,7 @@ def sweep(
                 source,
                 epsilon=epsilon,
                 randomizer=name,
-                delta=delta if name == "gaussian" else None,
+                delta=delta if recipe(name).needs_delta else None,
                 reshaping=shape,
                 percentile=percentile,
                 **({} if cap is None else stretching),

@@ -9,7 +9,13 @@ import numpy as np
 
 from offaxis.errors import InvalidInput
 from offaxis.geometry.models import ModelIdentity, TaskModel
-from offaxis.geometry.public import PublicHash, PublicIdentity, PublicMoments, PublicVectors
+from offaxis.geometry.public import (
+    PublicHash,
+    PublicIdentity,
+    PublicMoments,
+    PublicVectors,
+    Survey,
+)
 from offaxis.vectors import Vectors
 
 Progress = Callable[[int], None]
@@ -79,6 +85,11 @@ class Geometry:
     outputs: int
     model: ModelIdentity
     public: PublicIdentity
+
+    @property
+    def survey(self) -> Survey:
+        """Who the public vectors are, and their moments."""
+        return Survey(self.public, self.mean, self.covariance)
 
 
 def _check_rows(model: TaskModel, Z: Vectors) -> int:

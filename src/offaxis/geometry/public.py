@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from offaxis.vectors import Vectors, as_array, as_batch
 
 MINIMUM = 10
 """Fewer public vectors than this say nothing about a percentile."""
+
+_ROWS: Final = 8192
 
 
 @dataclass(frozen=True)
@@ -144,12 +146,40 @@ class PublicMoments:
         return self._products / self._count - np.outer(shift, shift)
 
 
-def survey(vectors: PublicVectors) -> tuple[PublicIdentity, Vectors]:
-    """Walk once through the vectors; return who they are and their mean."""
+class Survey(NamedTuple):
+    """Who the public vectors are, and their moments."""
+
+    identity: PublicIdentity
+    mean: Vectors
+    covariance: Vectors
+
+
+def survey(vectors: PublicVectors) -> Survey:
+    """Walk once through the vectors."""
     digest, moments = PublicHash(), None
-    for batch in vectors.batches(8192):
+    for batch in vectors.batches(_ROWS):
         moments = moments or PublicMoments(batch[0])
         digest.add(batch)
         moments.add(batch)
     assert moments is not None
-    return digest.identity(), moments.mean
+    return Survey(digest.identity(), moments.mean, moments.covariance)
+
+
+def walk(vectors: PublicVectors, identity: PublicIdentity) -> Iterator[Vectors]:
+    """Yield batches of the vectors that ``identity`` names; that others came is said at the end.
+
+    Raises
+    ------
+    InvalidInput
+        After the last batch, if the vectors were others.
+    """
+    digest = PublicHash()
+    for batch in vectors.batches(_ROWS):
+        digest.add(batch)
+        if batch.shape[1] == identity.dim:
+            yield batch
+    if digest.identity() != identity:
+        raise InvalidInput(
+            "the public vectors are not the ones the map was fitted to: pass the same vectors, "
+            "and let a function of batches return the same ones on every pass"
+        )

@@ -15,6 +15,10 @@ from offaxis.randomizers.hybrid import Hybrid
 from offaxis.randomizers.laplace import Laplace
 from offaxis.randomizers.piecewise import Piecewise
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
+from offaxis.randomizers.projunit import ProjUnit
+from offaxis.randomizers.response import KaryResponse
+from offaxis.randomizers.spherical_laplace import SphericalLaplace
+from offaxis.randomizers.subset import SubsetSelection
 from offaxis.vectors import Order
 
 __all__ = [
@@ -23,11 +27,15 @@ __all__ = [
     "Duchi",
     "Gaussian",
     "Hybrid",
+    "KaryResponse",
     "Laplace",
     "Piecewise",
     "PrivUnit2",
     "PrivUnitG",
+    "ProjUnit",
     "Randomizer",
+    "SphericalLaplace",
+    "SubsetSelection",
     "make",
     "norm",
     "parameters",
@@ -35,23 +43,40 @@ __all__ = [
 ]
 
 KINDS: dict[str, type[Any]] = {
-    cls.kind: cls for cls in (Laplace, Gaussian, PrivUnit2, PrivUnitG, Duchi, Piecewise, Hybrid)
+    cls.kind: cls
+    for cls in (
+        Laplace,
+        Gaussian,
+        SphericalLaplace,
+        PrivUnit2,
+        PrivUnitG,
+        ProjUnit,
+        Duchi,
+        Piecewise,
+        Hybrid,
+        KaryResponse,
+        SubsetSelection,
+    )
 }
 """Every randomizer a release file may name."""
 
 _MAKERS: dict[str, Callable[..., Randomizer]] = {
     "laplace": Laplace,
     "gaussian": Gaussian,
+    "spherical-laplace": SphericalLaplace,
     "privunit2": PrivUnit2,
     "privunitg": PrivUnitG,
     "privunitg-sphere": lambda **parameters: PrivUnitG(output="sphere", **parameters),
     "privunit2-mean": lambda **parameters: PrivUnit2(target="vector", **parameters),
     "privunitg-mean": lambda **parameters: PrivUnitG(target="vector", **parameters),
+    "projunit": ProjUnit,
+    "projunit-mean": lambda **parameters: ProjUnit(target="vector", **parameters),
     "duchi": Duchi,
     "piecewise": Piecewise,
     "hybrid": Hybrid,
 }
 NAMES = tuple(_MAKERS)
+"""The randomizers of vectors."""
 
 
 def _check_name(name: str) -> None:
@@ -67,10 +92,15 @@ def norm(name: str) -> Order:
     return 1 if name == "laplace" else 2
 
 
-def make(name: str, *, dim: int, radius: float, epsilon: Any, delta: Any = None) -> Randomizer:
-    """Build a randomizer by name; δ is required by the Gaussian and refused by the pure ones."""
+def make(
+    name: str, *, dim: int, radius: float, epsilon: Any, delta: Any = None, **more: int
+) -> Randomizer:
+    """Build a randomizer by name; δ is required by the Gaussian and refused by the pure ones.
+
+    ``more`` are parameters of that randomizer alone.
+    """
     _check_name(name)
-    parameters = {"dim": dim, "radius": radius, "epsilon": epsilon}
+    parameters = {"dim": dim, "radius": radius, "epsilon": epsilon, **more}
     if name == "gaussian":
         if delta is None:
             raise InvalidInput(

@@ -15,14 +15,15 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
-from offaxis.encoding import Encoder, Reshaping, ShiftEncoder, reshape
+from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder, back_from
+from offaxis.encoding import Frame, Reshaping, reshape
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation, evaluate
-from offaxis.fitting import assemble
 from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure, spectrum
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.provenance import Provenance
+from offaxis.recipes import Ingredients, recipe
+from offaxis.recipes.direct import randomizer_behind
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_number
 
@@ -102,7 +103,6 @@ def ablate(
 
     Other parameters are those of :func:`offaxis.fit`.
     """
-    epsilon = exact_epsilon(epsilon)
     if name not in ABLATIONS:
         raise InvalidInput(f"the ablation must be one of {', '.join(ABLATIONS)}, got {name!r}")
     ablation = ABLATIONS[name]
@@ -110,21 +110,25 @@ def ablate(
     shape = reshape(geometry, gauge=p, lambda_max=cap)
     if ablation.basis != "jacobian":
         shape = shape.along(_basis(ablation.basis, geometry, seed), geometry.gram)
-    encoder, inverse = _before(ablation, shape)
-    decoder = _after(ablation, shape)
-    settings: dict[str, str | float] = {"ablation": name, "gauge": p, "lambda_max": cap}
-    if ablation.basis == "permuted":
-        settings["seed"] = float(seed)
-    return assemble(
-        encoder,
-        decoder,
+    before = _before(ablation, shape)
+    given = Ingredients(
+        before,
         PublicVectors(public),
-        Provenance(geometry.model, geometry.public, settings),
-        randomizer=randomizer,
-        epsilon=epsilon,
+        *geometry.survey,
+        epsilon=exact_epsilon(epsilon),
         delta=delta,
         percentile=percentile,
-        mean_decoder=None if ablation.before == ablation.after else inverse,
+    )
+    settings: dict[str, str | float] = {"ablation": name, "gauge": p, "lambda_max": cap}
+    settings["percentile"] = float(percentile)
+    if ablation.basis == "permuted":
+        settings["seed"] = float(seed)
+    return Release(
+        before.encoder,
+        randomizer_behind(before.encoder, randomizer, given),
+        _after(ablation, shape),
+        Provenance(geometry.model, geometry.public, settings),
+        mean_decoder=None if ablation.before == ablation.after else back_from(before),
     )
 
 
@@ -135,19 +139,17 @@ def _basis(basis: Basis, geometry: Geometry, seed: int) -> Vectors:
     return axes[:, np.random.default_rng(seed).permutation(geometry.mean.size)]
 
 
-def _before(ablation: Ablation, shape: Reshaping) -> tuple[Encoder, Decoder]:
-    """Return the encoder and the decoder that undoes it."""
-    if ablation.before == "map":
-        return shape.encoder, LinearDecoder(shape.inverse, shape.centre)
-    origin = np.zeros_like(shape.centre)
-    return ShiftEncoder(origin), ShiftDecoder(origin)
+def _before(ablation: Ablation, shape: Reshaping) -> Frame:
+    """Return the coordinates in which the randomizer works."""
+    return shape.frame if ablation.before == "map" else Frame(np.zeros_like(shape.centre))
 
 
 def _after(ablation: Ablation, shape: Reshaping) -> Decoder:
     if ablation.after == "nothing":
         return ShiftDecoder(np.zeros_like(shape.centre))
-    matrix = shape.inverse if ablation.after == "map" else shape.basis
-    return LinearDecoder(matrix, shape.centre)
+    if ablation.after == "map":
+        return back_from(shape.frame)
+    return LinearDecoder(shape.basis, shape.centre)
 
 
 def compare(
@@ -180,7 +182,7 @@ def compare(
             name,
             epsilon=epsilon,
             randomizer=randomizer,
-            delta=delta if randomizer == "gaussian" else None,
+            delta=delta if recipe(randomizer).needs_delta else None,
             seed=seed,
             **settings,
         )

@@ -1,0 +1,71 @@
+"""From what a randomizer gets back to vectors that a release turns into it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.encoding import AffineEncoder, ArgmaxEncoder, Encoder, NetworkEncoder, ShiftEncoder
+from offaxis.errors import InvalidInput
+from offaxis.vectors import Vectors, row_norms
+
+_STEPS: Final = 10_000
+_TRIED: Final = 4096
+
+
+def preimages(encoder: Encoder, W: NDArray[Any]) -> Vectors:
+    """Return inputs whose encodings are as close to the rows of W as the encoder allows.
+
+    W are coordinates (n, r) or symbols (n,). For a network the closest of some random vectors.
+
+    Raises
+    ------
+    InvalidInput
+        If the auditor does not know the encoder.
+    """
+    if isinstance(encoder, ShiftEncoder):
+        return np.asarray(W + encoder.centre)
+    if isinstance(encoder, AffineEncoder):
+        return np.asarray(_solve(encoder.matrix, W.T).T + encoder.centre)
+    if isinstance(encoder, ArgmaxEncoder):
+        return np.stack([_inside(encoder, int(symbol)) for symbol in W])
+    if isinstance(encoder, NetworkEncoder):
+        return _closest(encoder, W)
+    raise InvalidInput(f"an encoder of kind {encoder.kind!r} cannot be audited yet")
+
+
+def _solve(matrix: Vectors, rows: Vectors) -> Any:
+    if matrix.shape[0] == matrix.shape[1]:
+        try:
+            return np.linalg.solve(matrix, rows)
+        except np.linalg.LinAlgError:
+            pass
+    return np.linalg.lstsq(matrix, rows)[0]
+
+
+def _inside(encoder: ArgmaxEncoder, symbol: int) -> Vectors:
+    """Return a vector with the given symbol: step over the border to whatever beats it."""
+    z = encoder.centre.copy()
+    for _ in range(_STEPS):
+        scores = encoder.matrix @ (z - encoder.centre) + encoder.bias
+        scores[symbol] -= 1e-9 * max(1.0, np.abs(scores).max())
+        best = int(np.argmax(scores))
+        if best == symbol:
+            return z
+        across = encoder.matrix[symbol] - encoder.matrix[best]
+        # A little beyond the border, so that the steps end.
+        z = z + 1.1 * (scores[best] - scores[symbol]) / max(across @ across, 1e-300) * across
+    raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
+
+
+def _closest(encoder: NetworkEncoder, W: Vectors) -> Vectors:
+    """Return the tried vectors whose encodings point most nearly where the rows do."""
+    rng = np.random.default_rng(0)
+    size = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1))
+    tried = size * rng.standard_normal((_TRIED, encoder.input_dim))
+    reached = encoder.encode(tried)
+    reached /= np.maximum(row_norms(reached, 1), 1e-300)[:, None]
+    closest: Vectors = tried[np.argmax(W @ reached.T, axis=1)]
+    return closest

@@ -1,0 +1,63 @@
+"""From reported symbols back to vectors: each symbol stands for a public codeword."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from offaxis.encoding.encoder import frozen_map
+from offaxis.errors import InvalidInput
+from offaxis.vectors import Vectors
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CodewordDecoder:
+    """z = the codeword of the reported symbol; of several, the most common in public.
+
+    Attributes
+    ----------
+    codewords : (k, m) array
+    prior : (k,) array
+        Share of the public vectors that each codeword stands for.
+    """
+
+    kind: ClassVar[str] = "codeword"
+
+    codewords: Vectors
+    prior: Vectors
+
+    def __post_init__(self) -> None:
+        """Check shapes and signs, and freeze the arrays."""
+        codewords, prior = frozen_map(self.codewords, self.prior, axis=0)
+        if not (prior > 0).all():
+            raise InvalidInput("every codeword must stand for a positive share of public vectors")
+        object.__setattr__(self, "codewords", codewords)
+        object.__setattr__(self, "prior", prior)
+
+    @property
+    def unbiased(self) -> bool:
+        """False: a wrong symbol moves the mean; the mean decoder corrects for that."""
+        return False
+
+    @property
+    def input_dim(self) -> int:
+        """Number k of symbols."""
+        return int(self.codewords.shape[0])
+
+    @property
+    def output_dim(self) -> int:
+        """Dimension m of a decoded vector."""
+        return int(self.codewords.shape[1])
+
+    def decode(self, observations: Vectors) -> Vectors:
+        """Map (n, k) estimates of the symbol, positive where it was reported, to (n, m)."""
+        decoded: Vectors = self.codewords[
+            np.argmax(np.where(observations > 0, self.prior, 0.0), axis=1)
+        ]
+        return decoded
+
+    def tensors(self) -> dict[str, Vectors]:
+        """Return the codewords and their shares."""
+        return {"codewords": self.codewords, "prior": self.prior}

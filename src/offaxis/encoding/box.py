@@ -1,0 +1,43 @@
+"""Each coordinate clipped on its own, before the randomizer clips them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from offaxis.encoding.encoder import AffineEncoder, frozen_shift
+from offaxis.errors import InvalidInput
+from offaxis.vectors import Vectors
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BoxEncoder(AffineEncoder):
+    """w_i = clip((A (z − c))_i, ±h_i).
+
+    The clipping serves utility: a coordinate that is far out does not use up the ball for the
+    others. The guarantee does not rest on it.
+    """
+
+    kind: ClassVar[str] = "box"
+
+    limits: Vectors
+
+    def __post_init__(self) -> None:
+        """Check shapes and signs, and freeze the arrays."""
+        super().__post_init__()
+        limits = frozen_shift(self.limits)
+        if limits.shape != (self.output_dim,) or not (limits > 0).all():
+            raise InvalidInput(
+                f"a box needs {self.output_dim} positive half widths, got shape {limits.shape}"
+            )
+        object.__setattr__(self, "limits", limits)
+
+    def encode(self, Z: Vectors) -> Vectors:
+        """Map (n, m) to (n, r)."""
+        return np.clip(super().encode(Z), -self.limits, self.limits)
+
+    def tensors(self) -> dict[str, Vectors]:
+        """Return the map, its centre and the half widths."""
+        return {**super().tensors(), "limits": self.limits}

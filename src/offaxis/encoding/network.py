@@ -1,0 +1,77 @@
+"""A small trained network as a public map, for encoders and decoders alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Final
+
+import numpy as np
+
+from offaxis.encoding.encoder import LARGEST_ENTRY, frozen_map
+from offaxis.errors import InvalidInput
+from offaxis.vectors import Vectors
+
+DEEPEST: Final = 8
+"""Layers a network may have."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkMap:
+    """Affine layers with max(0, x) between them.
+
+    Total: every layer's values are kept within ±1e100, so that no sum overflows and every finite
+    vector has a finite image.
+    """
+
+    weights: Sequence[Vectors]
+    biases: Sequence[Vectors]
+
+    kind: ClassVar[str] = "network"
+
+    def __post_init__(self) -> None:
+        """Check that the layers fit each other, and freeze the arrays."""
+        if not 1 <= len(self.weights) <= DEEPEST or len(self.weights) != len(self.biases):
+            raise InvalidInput(
+                f"a network has 1 to {DEEPEST} layers of weights and biases, "
+                f"got {len(self.weights)} and {len(self.biases)}"
+            )
+        layers = [frozen_map(w, b, axis=0) for w, b in zip(self.weights, self.biases, strict=True)]
+        if any(w.shape[1] != previous.shape[0] for (previous, _), (w, _) in pairwise(layers)):
+            shapes = ", ".join(str(w.shape) for w, _ in layers)
+            raise InvalidInput(f"the layers of a network do not fit each other: {shapes}")
+        object.__setattr__(self, "weights", tuple(w for w, _ in layers))
+        object.__setattr__(self, "biases", tuple(b for _, b in layers))
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension of what goes in."""
+        return int(self.weights[0].shape[1])
+
+    @property
+    def output_dim(self) -> int:
+        """Dimension of what comes out."""
+        return int(self.weights[-1].shape[0])
+
+    def apply(self, X: Vectors) -> Vectors:
+        """Map (n, in) to (n, out)."""
+        last = len(self.weights) - 1
+        for depth, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+            X = np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY) @ w.T + b
+            if depth < last:
+                X = np.maximum(X, 0.0)
+        return np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY)
+
+    def tensors(self) -> dict[str, Vectors]:
+        """Return weights and biases, layer by layer."""
+        tensors = {f"weight.{i}": w for i, w in enumerate(self.weights)}
+        return tensors | {f"bias.{i}": b for i, b in enumerate(self.biases)}
+
+
+class NetworkEncoder(NetworkMap):
+    """w = network(z), from R^m to R^r."""
+
+    def encode(self, Z: Vectors) -> Vectors:
+        """Map (n, m) to (n, r)."""
+        return self.apply(Z)

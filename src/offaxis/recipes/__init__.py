@@ -1,0 +1,48 @@
+"""Mechanisms by the names people know them by: public maps around a randomizer, one file each."""
+
+from __future__ import annotations
+
+from offaxis import randomizers
+from offaxis.errors import InvalidInput
+from offaxis.recipes.codebook import RESPONSE, SUBSET
+from offaxis.recipes.coordinatewise import coordinatewise
+from offaxis.recipes.direct import direct
+from offaxis.recipes.ingredients import Ingredients, Parts, Recipe
+from offaxis.recipes.instance_optimal import INSTANCE_OPTIMAL
+from offaxis.recipes.plan import PLAN
+from offaxis.recipes.task_aware import TASK_AWARE
+
+__all__ = ["NAMES", "Ingredients", "Parts", "Recipe", "recipe"]
+
+
+def _train(given: Ingredients) -> Parts:
+    try:
+        from offaxis.recipes.trained import prepare
+    except ImportError as error:
+        raise InvalidInput(
+            "task-aware-network is trained with torch: pip install 'offaxis[torch]'"
+        ) from error
+    return prepare(given)
+
+
+_RECIPES: dict[str, Recipe] = {
+    **{name: direct(name) for name in randomizers.NAMES},
+    "response": RESPONSE,
+    "subset": SUBSET,
+    "coordinatewise-laplace": coordinatewise("laplace"),
+    "coordinatewise-gaussian": coordinatewise("gaussian"),
+    "instance-optimal": INSTANCE_OPTIMAL,
+    "plan": PLAN,
+    "task-aware": TASK_AWARE,
+    "task-aware-network": Recipe(_train, 1, needs_task=True, size="numbers a report carries"),
+}
+
+NAMES = tuple(_RECIPES)
+"""Everything ``fit`` can be asked for."""
+
+
+def recipe(name: str) -> Recipe:
+    """Return a recipe by its name."""
+    if name not in _RECIPES:
+        raise InvalidInput(f"randomizer must be one of {', '.join(NAMES)}, got {name!r}")
+    return _RECIPES[name]

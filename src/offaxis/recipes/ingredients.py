@@ -1,0 +1,129 @@
+"""What a recipe is given, and what it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from offaxis.decoding import Decoder
+from offaxis.encoding import Encoder, Frame, public_radius
+from offaxis.errors import InvalidInput
+from offaxis.geometry import PublicVectors, TaskModel
+from offaxis.geometry.models import ModelIdentity
+from offaxis.geometry.public import PublicIdentity, walk
+from offaxis.randomizers import Randomizer
+from offaxis.vectors import Order, Vectors
+
+_SAMPLE_NUMBERS: Final = 1 << 24
+"""So many numbers of the public vectors are held at once, where moments do not suffice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ingredients:
+    """The public side of a release, and its budget. Nothing here is private.
+
+    Attributes
+    ----------
+    frame : Frame
+        The coordinates in which the recipe works: reshaped to the task, or the vector's own.
+    public, identity
+        The public vectors and who they are.
+    mean, covariance
+        Their moments.
+    gram : (m, m) array, optional
+        Ω̂ of the task, where one was measured.
+    outputs : int
+        Number of the task's outputs; 0 without a task.
+    model, task : optional
+        Who the task is; and the task itself, where it was given.
+    epsilon, delta, percentile, size
+        As in :func:`offaxis.fit`.
+    """
+
+    frame: Frame
+    public: PublicVectors
+    identity: PublicIdentity
+    mean: Vectors
+    covariance: Vectors
+    epsilon: Fraction
+    delta: Any = None
+    percentile: float = 90.0
+    size: int | None = None
+    gram: Vectors | None = None
+    outputs: int = 0
+    model: ModelIdentity | None = None
+    task: TaskModel | None = None
+
+    @property
+    def seed(self) -> int:
+        """A public seed: the same public vectors give the same release."""
+        return int(self.identity.sha256[:16], 16)
+
+    @cached_property
+    def sample(self) -> Vectors:
+        """The public vectors as they are, (n, m): all, or evenly many where they are too many."""
+        most = max(1, _SAMPLE_NUMBERS // self.identity.dim)
+        stride = -(-self.identity.count // most)
+        kept, seen = [], 0
+        for batch in walk(self.public, self.identity):
+            kept.append(batch[-seen % stride :: stride].copy())
+            seen += len(batch)
+        return np.concatenate(kept)
+
+    def radius(self, encoder: Encoder, order: Order) -> float:
+        """Return the percentile of the public vectors' encoded norms."""
+        return public_radius(
+            encoder, self.public, self.identity, order=order, percentile=self.percentile
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a release is put together from.
+
+    ``settings`` go into its provenance beside those of the reshaping.
+    """
+
+    encoder: Encoder
+    randomizer: Randomizer
+    decoder: Decoder
+    mean_decoder: Decoder | None = None
+    settings: Mapping[str, str | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A mechanism as people know it: public maps around a randomizer, and how they are fitted.
+
+    The guarantee is the randomizer's; the maps, fitted on public vectors, decide only what its
+    reports are worth.
+
+    Attributes
+    ----------
+    prepare : callable
+    order : {1, 2, "inf"} or None
+        The norm of its ball, which the reshaping serves; None where it has no ball but works in
+        the task's metric.
+    needs_delta, needs_task : bool
+    size : str
+        What ``size`` counts; empty if it takes none.
+    """
+
+    prepare: Callable[[Ingredients], Parts]
+    order: Order | None
+    needs_delta: bool = False
+    needs_task: bool = False
+    size: str = ""
+
+
+def whole_size(given: int | None, default: int, most: int, words: str) -> int:
+    """Return the size asked for, or the default, as a checked integer."""
+    size = default if given is None else given
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size <= most:
+        raise InvalidInput(f"size ({words}) must be an integer from 1 to {most}, got size={size!r}")
+    return int(size)
