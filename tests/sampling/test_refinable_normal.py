@@ -135,6 +135,28 @@ def test_an_unsure_coin_and_its_place_get_more_digits():
         assert tape.at_end()
 
 
+def test_a_coin_between_two_neighbours_gets_another_group():
+    """Clear of the chance of x but not of the next x: whoever forgets that end would stop here."""
+    sampler, low, position = RefinableNormal(), 2001, 5 << 40
+    start = ((low << (PLACES - 10)) + position) << 64
+
+    def end(fraction: int) -> int:
+        return (1 << 101) - sampler._falls(low, start + fraction, PLACES + 64, 101)[0]
+
+    least, most = 0, 2**64
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if end(middle) == end(0) else (least, middle)
+    coin = end(least)
+    assert coin < end(most)
+    groups = (coin & (2**64 - 1)).to_bytes(8, "little") + least.to_bytes(8, "little")
+    tape = Tape(groups + bytes([255] * 8) + (7).to_bytes(8, "little"))
+    kept, x = sampler._settled(low, position, coin >> 64, tape)
+    assert kept
+    assert tape.at_end()
+    assert x == Digits(((start + least) << 64) + 7, PLACES + 128)
+
+
 def test_digits_are_drawn_once():
     tape = Tape(bytes([0xFF] * 8 + [0] * 7 + [1]))
     x = Digits(5, 3).to(67, tape)

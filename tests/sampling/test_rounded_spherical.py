@@ -8,14 +8,14 @@ from math import isqrt
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
 from offaxis.sampling import rounded_spherical
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.refinable_normal import PLACES, Digits, Normals
-from offaxis.sampling.rounded_spherical import RoundedSpherical, _squares
+from offaxis.sampling.rounded_spherical import RoundedSpherical, _length, _squares
 from tests.checks import ALPHA, counts_p_value, law_p_value
 from tests.tape import Tape
 
@@ -134,6 +134,7 @@ magnitudes = st.one_of(st.integers(0, 2**54), st.integers(0, 2**20), st.integers
 
 
 @given(st.lists(magnitudes, min_size=1, max_size=20))
+@example([2**56 - 1, 2**55 + 2**26 - 1])
 def test_squares_are_enclosed(values):
     x = np.array(values)
     for low, value in zip(_squares(x).tolist(), values, strict=True):
@@ -157,18 +158,30 @@ def test_what_is_not_left_open_is_rounded_right_at_both_ends(data):
     log2_scale = data.draw(st.integers(0, 25))
     h = data.draw(st.lists(magnitudes, min_size=dim + 1, max_size=dim + 1))
     length = isqrt(sum(x * x for x in h))
+    g = data.draw(st.lists(magnitudes, min_size=dim, max_size=dim))
     if length and data.draw(st.booleans()):
-        k = data.draw(st.integers(0, 1 << 20))
-        middle = ((2 * k + 1) << (2 * PLACES - log2_scale - 1)) // length
-        g = [max(0, middle + data.draw(st.integers(-40, 40))) for _ in range(dim)]
-    else:
-        g = data.draw(st.lists(magnitudes, min_size=dim, max_size=dim))
+        steps = 2 * PLACES - log2_scale
+        halves = [2 * ((x * length) >> steps) + 1 for x in g]
+        g = [
+            min((half << (steps - 1)) // length + data.draw(st.integers(-40, 40)), 2**56 - 1)
+            for half in halves
+        ]
+        g = [max(0, x) for x in g]
     sampler = RoundedSpherical(dim, log2_scale)
-    rounded, undecided = sampler._enclosed(np.array([h]), np.array([[min(x, 2**62) for x in g]]))
+    rounded, undecided = sampler._enclosed(np.array([h]), np.array([g]))
     for i in range(dim):
         if not undecided[0, i]:
             assert rounding(h, g[i], log2_scale, 0) == rounded[0, i]
             assert rounding(h, g[i], log2_scale, 1) == rounded[0, i]
+
+
+@given(st.lists(magnitudes, min_size=2, max_size=9), st.integers(0, 64))
+def test_the_length_of_whole_digits_is_enclosed(values, extra):
+    """By squares: below² <= Σx² and Σ(x + 1)² <= above², of the digits cut to 52 places."""
+    numbers = [Digits((x << extra) + extra, PLACES + extra) for x in values]
+    below, above = _length(numbers, PLACES)
+    assert below**2 <= sum(x * x for x in values)
+    assert sum((x + 1) ** 2 for x in values) <= above**2
 
 
 def test_few_roundings_stay_open():
