@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from fractions import Fraction
 from multiprocessing import get_context
 
 import pytest
 
 from offaxis.errors import BudgetExceeded, InvalidInput
+from offaxis.privacy.composition import Cost
 from offaxis.privacy.guarantee import Guarantee
-from offaxis.privacy.ledger import Ledger, Limit
+from offaxis.privacy.ledger import Ledger, Limit, Spent
 
 ONE = Guarantee(Fraction(1))
 
@@ -96,6 +99,109 @@ def test_a_ledger_without_a_real_limit_is_refused(tmp_path, make):
         make(tmp_path / "x.ledger")
 
 
+def test_stored_limits_hold_for_everybody_who_opens_the_file(tmp_path):
+    path = tmp_path / "x.ledger"
+    limits = (Limit("7/2", "1e-6"), Limit(2, seconds=60.5))
+    Ledger.create(path, *limits).close()
+    with Ledger(path) as ledger:
+        assert ledger.limits == limits
+        ledger.spend(ONE, "r", reports=2)
+    with Ledger(path, Limit(100)) as ledger, pytest.raises(BudgetExceeded, match=r"in 60\.5 s"):
+        ledger.spend(ONE, "r")
+    with Ledger(path, Limit("5/2")) as ledger:
+        assert ledger.limits == (Limit("5/2"), *limits)
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(ONE, "r")
+        assert ledger.spent() == (2, 0)
+
+
+def test_a_ledger_is_not_made_again(tmp_path):
+    path = tmp_path / "x.ledger"
+    with Ledger.create(path, Limit(3)) as ledger:
+        ledger.spend(ONE, "r")
+    with pytest.raises(InvalidInput, match="is a ledger already"):
+        Ledger.create(path, Limit(100))
+    with Ledger(path) as ledger:
+        assert ledger.limits == (Limit(3),)
+        assert ledger.spent() == (1, 0)
+    with pytest.raises(InvalidInput, match="at least one limit"):
+        Ledger.create(tmp_path / "y.ledger")
+    assert not (tmp_path / "y.ledger").exists()
+
+
+def test_without_any_limit_a_ledger_can_be_read_but_not_spent_from(tmp_path):
+    path = tmp_path / "x.ledger"
+    with Ledger(path, Limit(3)) as ledger:
+        ledger.spend(ONE, "r")
+    with Ledger(path) as ledger:
+        assert ledger.spent() == (1, 0)
+        with pytest.raises(InvalidInput, match="stores no limit"):
+            ledger.spend(ONE, "r")
+        assert ledger.spent() == (1, 0)
+
+
+def test_a_ledger_of_version_1_is_read_and_then_closed_to_its_old_readers(tmp_path):
+    path = tmp_path / "x.ledger"
+    with Ledger(path, Limit(3)) as ledger:
+        ledger.spend(ONE, "r")
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("DROP TABLE stored_limit")
+        database.execute("PRAGMA user_version = 1")
+    with Ledger(path, Limit(3)) as ledger:
+        assert ledger.spent() == (1, 0)
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def _foreign(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("CREATE TABLE mine (x)")
+
+
+def _newer(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA user_version = 3")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: path.write_text("my diary " * 200), "cannot be used as a ledger"),
+        (_foreign, "a database, but not a ledger"),
+        (_newer, "of version 3, not 2"),
+    ],
+)
+def test_other_files_are_no_ledgers_and_stay_as_they_are(tmp_path, make, words):
+    path = tmp_path / "x.ledger"
+    make(path)
+    before = path.read_bytes()
+    for opened in (Ledger, Ledger.create):
+        with pytest.raises(InvalidInput, match=words):
+            opened(path, Limit(1))
+    with pytest.raises(InvalidInput, match=words):
+        Ledger(path)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_is_not_there_is_an_error_of_ours(tmp_path):
+    with pytest.raises(InvalidInput, match="cannot open the ledger"):
+        Ledger.create(tmp_path / "no" / "x.ledger", Limit(1))
+
+
+def test_payments_are_summed_up_by_release_and_by_stretch(tmp_path, monkeypatch):
+    limit = Limit(10, seconds=60)
+    with Ledger.create(tmp_path / "x.ledger", Limit(100), limit) as ledger:
+        for at, (release, reports) in enumerate([("b", 2), ("a", 1), ("b", 3)]):
+            monkeypatch.setattr(time, "time", lambda at=at: 1000.0 + 50 * at)
+            ledger.spend(ONE, release, reports=reports)
+        assert ledger.by_release() == [
+            Spent("b", Cost(1, reports=5), 1000.0, 1100.0),
+            Spent("a", Cost(1, reports=1), 1050.0, 1050.0),
+        ]
+        assert ledger.within(limit) == [Cost(1, reports=4)]
+        assert ledger.within(Limit(100)) == [Cost(1, reports=6)]
+
+
 def _race(path, results):
     with Ledger(path, Limit(50)) as ledger:
         paid = 0
@@ -148,6 +254,10 @@ def kill_at_random(folder, kills: int, seed: int) -> tuple[int, int]:
 
 def test_a_killed_device_never_spends_less_than_it_sent(tmp_path):
     """CI size; benchmarks/kills.py does a thousand."""
-    paid, sent = kill_at_random(tmp_path, 60, seed=1)
+    kills = sent = 0
+    # On a busy machine few devices live long enough to send; then more are started.
+    while sent <= 20 and kills < 1200:
+        paid, sent = kill_at_random(tmp_path, 60, seed=kills)
+        kills += 60
+        assert sent <= paid <= sent + kills
     assert sent > 20, "the devices must have lived long enough to send"
-    assert sent <= paid <= sent + 60

@@ -3,6 +3,7 @@
     reporter = Reporter(release, Ledger("my.ledger", Limit(8)))
     reporter.report(z)              # every call is a new report and is paid for
     reporter.same_report(z)         # the same vector gives the same bytes again, paid for once
+    reporter.reports(Z)             # one report a row, all paid for before the first is made
 
 Which of the two to use is a choice between two leaks. Fresh reports of one vector add up. Kept
 reports do not, but whoever follows a person sees *when* the vector changed, and each vector that
@@ -14,8 +15,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +25,8 @@ from offaxis.errors import InvalidInput
 from offaxis.privacy.ledger import Ledger
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_batch, check_finite
+
+_PART: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,42 @@ class Reporter:
             If the budget does not allow it. Nothing is paid and nothing is made.
         """
         return self._paid(self._checked(vector))
+
+    def reports(self, vectors: Any, part: int = _PART) -> Iterator[list[bytes]]:
+        """Check all rows, pay for all of them at once, then make their reports part by part.
+
+        Everything is paid for when this returns. What goes wrong later, or reports that are never
+        asked for, cost budget; nothing comes out that was not paid for.
+
+        Parameters
+        ----------
+        vectors : array (m,) or (n, m)
+            All about the person whose ledger it is. May be memory-mapped: it is read part by part.
+        part : int
+            Rows made at a time.
+
+        Raises
+        ------
+        InvalidInput, BudgetExceeded
+            As :meth:`report`, for all rows together: nothing is paid and nothing is made.
+        """
+        array = np.asanyarray(vectors)
+        batch = array[None] if array.ndim == 1 else array
+        count = len(batch) if batch.ndim else 0
+        # An array without rows is passed on once, to be refused.
+        starts = range(0, max(count, 1), part)
+        for start in starts:
+            as_batch(batch[start : start + part], self.release.input_dim, first_row=start)
+        self.ledger.spend(self.release.guarantee, self.release.hash, reports=count)
+        return self._made(batch, starts)
+
+    def _made(self, batch: Any, starts: range) -> Iterator[list[bytes]]:
+        for start in starts:
+            rows = batch[start : start + starts.step]
+            part, _ = as_batch(rows, self.release.input_dim, first_row=start)
+            reports = self.release.privatize(part)
+            assert isinstance(reports, list), "a batch gives a list"
+            yield reports
 
     def same_report(self, vector: Any) -> bytes:
         """Return the report kept for this vector, or pay for one, make it and keep it.

@@ -5,8 +5,9 @@ disk *before* the report is made, so a crash in between costs budget and release
 way round cannot happen. What would pass a limit is refused, and nothing is written then. Several
 processes may share one file: spending is one transaction.
 
-The file is an SQLite database with one row a payment and one a kept report. It holds no vector, but
-kept reports and the key they are found by stay on the device.
+The file is an SQLite database with one row a payment, one a kept report and one a stored limit. It
+holds no vector, but kept reports and the key they are found by stay on the device. Whoever can
+delete or replace the file can start over: it counts for a device that wants to keep count.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from offaxis.errors import BudgetExceeded, InvalidInput
 from offaxis.privacy.composition import Cost, basic, within
 from offaxis.privacy.guarantee import Guarantee, decimal, exact, exact_delta, exact_epsilon
 
-VERSION: Final = 1
+VERSION: Final = 2
+_READABLE: Final = (1, VERSION)
+"""Version 1 had no stored limits; a reader of it must not open a file whose limits it ignores."""
 _WAIT: Final = 30.0
 """Seconds to wait for another process that is spending."""
 
@@ -38,6 +41,9 @@ CREATE TABLE IF NOT EXISTS kept (
     release TEXT NOT NULL, key BLOB NOT NULL, report BLOB NOT NULL, PRIMARY KEY (release, key)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS secret (key BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS stored_limit (
+    id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL, seconds REAL
+) STRICT;
 """
 
 
@@ -76,33 +82,108 @@ class Limit:
         )
 
 
+@dataclass(frozen=True)
+class Spent:
+    """What was paid for reports of one release: their cost, and when first and last, in seconds."""
+
+    release: str
+    cost: Cost
+    first: float
+    last: float
+
+
+def _since(limit: Limit, now: float) -> float | None:
+    return None if limit.seconds is None else now - limit.seconds
+
+
 class Ledger:
     """A device's ledger.
 
     Parameters
     ----------
     path : str or Path
-        The file; made if it is not there.
-    limits : Limit, one or more
-        Each must hold. The limits are not stored: they are the deployment's, and a later version
-        may set stricter ones.
+        The file. It is made if it is not there and limits are given.
+    limits : Limit, any number
+        The deployment's, not stored; a later version may set stricter ones. Each must hold, and so
+        must each that :meth:`create` stored. Without either, nothing can be spent.
     """
 
     def __init__(self, path: str | Path, *limits: Limit) -> None:
+        if not limits and not Path(path).is_file():
+            raise InvalidInput(
+                f"there is no ledger {path}; make one with at least one limit, for example "
+                f"Ledger.create({str(path)!r}, Limit(8))"
+            )
+        self._open(path, limits, store=False)
+
+    @classmethod
+    def create(cls, path: str | Path, *limits: Limit) -> Self:
+        """Make a new ledger that stores its limits, so that everybody who opens it keeps them.
+
+        Raises
+        ------
+        InvalidInput
+            If the file is a ledger already: its limits stay, and its payments are not forgotten.
+        """
         if not limits:
             raise InvalidInput("a ledger needs at least one limit, for example Limit(8)")
-        self.limits = limits
-        self._database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
-        # FULL: a payment is on the disk before spend() returns.
-        self._database.execute("PRAGMA journal_mode = WAL")
-        self._database.execute("PRAGMA synchronous = FULL")
-        with self._alone():
-            found = self._database.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, VERSION):
-                raise InvalidInput(f"{path} is a ledger of version {found}, not {VERSION}")
+        ledger = cls.__new__(cls)
+        ledger._open(path, limits, store=True)
+        return ledger
+
+    def _open(self, path: str | Path, limits: tuple[Limit, ...], *, store: bool) -> None:
+        try:
+            self._database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+        except sqlite3.Error as error:
+            raise InvalidInput(f"cannot open the ledger {path}: {error}") from None
+        try:
+            self._check_kind(path)
+            # FULL: a payment is on the disk before spend() returns.
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            with self._alone():
+                self._prepare(path, limits, store=store)
+        except sqlite3.Error as error:
+            self._database.close()
+            raise InvalidInput(f"{path} cannot be used as a ledger: {error}") from None
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _version(self) -> int:
+        return int(self._database.execute("PRAGMA user_version").fetchone()[0])
+
+    def _check_kind(self, path: str | Path) -> None:
+        """Refuse somebody else's database before anything is changed in it."""
+        # Tables first: a ledger that another process is making gets them and its version at once.
+        tables = self._database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        version = self._version()
+        if tables and not version:
+            raise InvalidInput(f"{path} is a database, but not a ledger")
+        if version and version not in _READABLE:
+            raise InvalidInput(f"{path} is a ledger of version {version}, not {VERSION}")
+
+    def _prepare(self, path: str | Path, limits: tuple[Limit, ...], *, store: bool) -> None:
+        """Make the tables of a new ledger or check those of an old one; read the stored limits."""
+        version = self._version()
+        if version and store:
+            raise InvalidInput(f"{path} is a ledger already; its limits are not replaced")
+        if not version and not limits:
+            raise InvalidInput(f"{path} is empty and no ledger; make one with Ledger.create")
+        if version != VERSION:
             for statement in _SCHEMA.split(";"):
                 self._database.execute(statement)
             self._database.execute(f"PRAGMA user_version = {VERSION}")
+        if store:
+            self._database.executemany(
+                "INSERT INTO stored_limit (epsilon, delta, seconds) VALUES (?, ?, ?)",
+                [(str(limit.epsilon), str(limit.delta), limit.seconds) for limit in limits],
+            )
+        rows = self._database.execute(
+            "SELECT epsilon, delta, seconds FROM stored_limit ORDER BY id"
+        )
+        stored = [Limit(Fraction(e), Fraction(d), seconds) for e, d, seconds in rows]
+        self.limits: tuple[Limit, ...] = tuple(dict.fromkeys([*limits, *stored]))
 
     def __enter__(self) -> Self:
         """Return the ledger itself."""
@@ -141,6 +222,21 @@ class Ledger:
         )
         return [Cost(Fraction(e), Fraction(d), int(n)) for e, d, n in rows]
 
+    def within(self, limit: Limit) -> list[Cost]:
+        """Return what was paid in the stretch of time that a limit is about, up to now."""
+        return self.costs(_since(limit, time.time()))
+
+    def by_release(self) -> list[Spent]:
+        """Return what was paid for each release, in the order of the first payment."""
+        rows = self._database.execute(
+            "SELECT release, epsilon, delta, SUM(reports), MIN(paid_at), MAX(paid_at) FROM payment "
+            "GROUP BY release, epsilon, delta ORDER BY MIN(id)"
+        )
+        return [
+            Spent(release, Cost(Fraction(e), Fraction(d), int(n)), first, last)
+            for release, e, d, n, first, last in rows
+        ]
+
     def spent(self) -> tuple[Fraction, Fraction]:
         """Return Σε and Σδ of all payments, exactly."""
         return basic(self.costs())
@@ -155,12 +251,14 @@ class Ledger:
         """
         if reports < 1:
             raise InvalidInput(f"reports must be at least 1, got {reports}")
+        if not self.limits:
+            raise InvalidInput("this ledger stores no limit; open it with one, such as Limit(8)")
         cost = Cost(guarantee.epsilon, guarantee.delta, reports)
         with self._alone():
             now = time.time()
             for limit in self.limits:
-                since = None if limit.seconds is None else now - limit.seconds
-                if not within([*self.costs(since), cost], limit.epsilon, limit.delta):
+                paid = self.costs(_since(limit, now))
+                if not within([*paid, cost], limit.epsilon, limit.delta):
                     raise BudgetExceeded(
                         f"{reports} more of {guarantee} would pass the limit of {limit}; nothing "
                         f"was paid and nothing may be reported"
