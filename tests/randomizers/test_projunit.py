@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.errors import InvalidInput
 from offaxis.randomizers import directions, projunit
 from offaxis.randomizers.domain import LARGEST_DIM
 from offaxis.randomizers.privunit import PrivUnitG, gaussian_log_density
@@ -67,12 +67,11 @@ def test_exactly_so_many_are_near_whatever_the_vector(W):
     near = small().nearest(W, NONCES[: len(W)])
     assert near.shape == (len(W), 3)
     assert (np.diff(near >> 1, axis=1) > 0).all()
-    assert ((near >= 0) & (near < 20)).all()
+    assert set(near.ravel()) <= set(range(20))
 
 
 def test_a_projection_gone_wrong_costs_no_privacy(monkeypatch):
-    rng = np.random.default_rng(1)
-    noise = lambda nonces, k, inputs, **_: rng.standard_normal((len(inputs), k)) * 1e9  # noqa: E731
+    noise = lambda nonces, k, inputs, **_: rng(1).standard_normal((len(inputs), k)) * 1e9  # noqa: E731
     monkeypatch.setattr(projunit, "products", noise)
     near = small().nearest(np.ones((5, 5)), NONCES)
     assert near.shape == (5, 3)
@@ -151,7 +150,7 @@ def test_real_reports_are_unbiased_for_the_direction_with_the_stated_error(dim, 
         assert mean_p_value(V @ wanted / 2, 2.0) > ALPHA
         error = ((V - wanted) ** 2).sum(axis=1)
         assert mean_p_value(error, randomizer.expected_squared_error()) > ALPHA
-        assert mean_p_value(0.9 * error, randomizer.expected_squared_error()) < ALPHA
+        assert mean_p_value(0.75 * error, randomizer.expected_squared_error()) < ALPHA
     if k == 3:
         twin = V @ wanted / 2 * (math.sqrt(2) * math.gamma(2) / math.gamma(1.5)) / math.sqrt(3)
         assert mean_p_value(twin, 2.0) < ALPHA
@@ -175,7 +174,7 @@ def test_with_the_vector_as_target_means_tend_to_the_vector():
 
 @pytest.mark.parametrize(("dim", "k", "epsilon"), [(6, 3, 4), (20, 16, 3)])
 def test_simulation_has_the_law_of_real_reports(dim, k, epsilon):
-    """Component and length, by Kolmogorov and Smirnov; the twin is PrivUnitG."""
+    """Component and length; the twin is PrivUnitG."""
     randomizer = ProjUnit(dim, 1.0, epsilon, projected=k)
     w = rng(dim).standard_normal(dim)
     u = w / np.linalg.norm(w)
@@ -187,10 +186,6 @@ def test_simulation_has_the_law_of_real_reports(dim, k, epsilon):
 
     W = np.tile(w, (100_000, 1))
     assert min(p_values(randomizer.simulate(W, rng(0)))) > ALPHA
-    across = real - np.outer(real @ u, u)
-    simulated = randomizer.simulate(W, rng(1))
-    assert mean_p_value(across, 0.0) > ALPHA
-    assert mean_p_value(simulated - np.outer(simulated @ u, u), 0.0) > ALPHA
     plain = PrivUnitG(dim, 1.0, epsilon, directions=randomizer.directions, near=randomizer.near)
     assert max(p_values(plain.simulate(W, rng(2)))) < ALPHA
 
@@ -209,12 +204,9 @@ def test_simulation_is_unbiased_with_the_stated_error(dim, epsilon):
 
 @pytest.mark.parametrize(("dim", "k"), [(6, 3), (9, 9), (3, 1), (40, 12)])
 def test_the_density_of_observations_undoes_their_dependence_on_the_input(monkeypatch, dim, k):
-    """Weighed by 1/density, reports have the moments of Gᵀg for a public g, known in closed form.
-
-    The twin's density is that of ‖Gu‖ at its root mean square, as if the server had seen it.
-    """
+    """Weighed by 1/density, reports have the moments of a public Gᵀg; the twin knows ‖Gu‖."""
     randomizer = ProjUnit(dim, 1.0, 3, projected=k)
-    u = np.tile(np.eye(dim)[0], (4000, 1))
+    u = np.tile(np.eye(dim)[0], (1000, 1))
     V = randomizer.simulate(u, rng(dim))
     x = V * randomizer.mean
     along, square = x[:, 0] ** 2, (x**2).sum(axis=1)
@@ -233,11 +225,27 @@ def test_the_density_of_observations_undoes_their_dependence_on_the_input(monkey
     assert p_value() < ALPHA
 
 
+@pytest.mark.parametrize(("dim", "k"), [(6, 3), (9, 9), (60, 2)])
+def test_the_density_is_the_integral_over_both_hidden_lengths(dim, k):
+    """Against midpoints of log ‖g‖ and of quantiles of χ², many times as many."""
+    randomizer = ProjUnit(dim, 1.0, 6, projected=k)
+    u = np.eye(dim)[[0, 0]]
+    V = np.abs(randomizer.simulate(u, rng(k)))
+    hidden = stats.chi2.ppf((np.arange(2000) + 0.5) / 2000, k - 1)
+    s = np.linspace(-8, 4, 400)[:, None]
+    for v, found in zip(V * randomizer.mean, randomizer.log_density(V, u), strict=True):
+        fall = (dim - k) * s + (np.exp(2 * s) + v @ v * np.exp(-2 * s)) / 2
+        weight = np.exp(fall.min() - fall)[:, 0]
+        image = np.sqrt(v[0] ** 2 * np.exp(-2 * s) + hidden)
+        ratio = np.exp(gaussian_log_density(randomizer.ranks, v[0] / image)).mean(axis=1)
+        assert found == pytest.approx(math.log(weight @ ratio / weight.sum()), abs=2e-3)
+
+
 @pytest.mark.parametrize("dim", [1, 2, 5, 64])
 def test_the_density_ratio_never_exceeds_e_to_the_epsilon(dim):
     randomizer = ProjUnit(dim, 2.0, 3)
-    W, X = rng(dim).standard_normal((2, 600, dim))
-    X[:150] = -W[:150]
+    W, X = rng(dim).standard_normal((2, 200, dim))
+    X[:50] = -W[:50]
     V = randomizer.simulate(W, rng(dim))
     ratio = randomizer.log_density(V, W) - randomizer.log_density(V, X)
     assert np.abs(ratio).max() <= 3 * (1 + 1e-12)
@@ -259,8 +267,7 @@ def test_zero_tiny_and_huge_vectors_are_reported_like_any_other():
     assert np.isfinite(V).all()
     assert np.isfinite(randomizer.simulate(W, rng(0))).all()
     assert np.isfinite(randomizer.log_density(V, W)).all()
-    zeros = observed(randomizer, np.zeros(3), 20_000)
-    assert mean_p_value(zeros, 0.0) > ALPHA
+    assert mean_p_value(observed(randomizer, np.zeros(3), 20_000), 0.0) > ALPHA
     assert mean_p_value(observed(randomizer, np.full(3, 5e-324), 20_000), 0.0) < ALPHA
 
 
@@ -279,8 +286,6 @@ def test_no_file_can_make_a_report_expensive():
         ProjUnit(LARGEST_DIM, 1.0, 1, directions=2, near=1, projected=33)
     with pytest.raises(InvalidInput, match="directions"):
         ProjUnit(LARGEST_DIM, 1.0, 1, directions=1 << 30, near=1, projected=32)
-    with pytest.raises(InvalidReport, match="does not exist"):
-        small().read([bytes(12) + (20).to_bytes(4, "little")])
 
 
 @pytest.mark.parametrize(("dim", "epsilon"), [(768, 4), (4096, 8), (16_384, 12)])

@@ -27,7 +27,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.base import CHOOSE
@@ -156,31 +155,16 @@ class ProjUnit(RankForm):
         along, square = scale * row_dots(V, U), scale * scale * row_dots(V, V)
         density = np.zeros(len(V))
         forward = np.flatnonzero(along > 0)  # away from w it is flat
-        hidden, weights = _chi_square_nodes(self.projected - 1)
+        hidden, weights = _hidden_square(self.projected - 1)
         for start in range(0, forward.size, _DENSITY_ROWS):
             row = forward[start : start + _DENSITY_ROWS]
-            r2, share = self._squared_lengths(square[row])
+            gap = self.dim - self.projected
+            mode = 2 * square[row] / (gap + np.sqrt(gap * gap + 4 * square[row]))
+            r2, share = _square_nodes(mode, mode + gap, 65)
             image = np.sqrt((along[row, None] ** 2 / r2)[:, :, None] + hidden)
             ratio = np.exp(gaussian_log_density(self.ranks, along[row, None, None] / image))
             density[row] = np.log(((ratio @ weights) * share).sum(axis=1))
         return density
-
-    def _squared_lengths(self, square: Vectors) -> tuple[Vectors, Vectors]:
-        """Return nodes of r² given ‖x‖², a row each, and their weights: even steps of s = log r.
-
-        About its mode, r² = M, the log density is −(B − M) s − M (e^{2s} − 1)/2 − B (e^{−2s} − 1)/2
-        with B = ‖x‖²/M. It falls below −40 where M (e^{2s} − 1 − 2s) reaches 80, and B on the left.
-        """
-        gap = self.dim - self.projected
-        right = 2 * square / (gap + np.sqrt(gap * gap + 4 * square))
-        left = square / right
-        ends = [0.5 * np.log1p(80 / x + np.log1p(80 / x)) for x in (left, right)]
-        wide = 8 / np.sqrt(2 * left + 2 * right)
-        step = np.linspace(-np.minimum(ends[0], wide), np.minimum(ends[1], wide), 33, axis=1)
-        up, down = np.exp(2 * step), np.exp(-2 * step)
-        fall = 2 * gap * step + right[:, None] * (up - 1) + left[:, None] * (down - 1)
-        weight = np.exp(-fall / 2)
-        return right[:, None] * up, weight / weight.sum(axis=1, keepdims=True)
 
     def expected_squared_error(self) -> float:
         """Return ρ² ((k E t² + (m − 1)(k − 1 + E t²))/A² − 1).
@@ -220,9 +204,34 @@ def _best_projected(dim: int, epsilon: float) -> int:
     return next(k for k, error in zip(sizes, errors, strict=True) if error <= enough)
 
 
-def _chi_square_nodes(degrees: int) -> tuple[Vectors, Vectors]:
-    """Return nodes and weights of χ²: Gauss–Legendre on its quantiles."""
+def _hidden_square(degrees: int) -> tuple[Vectors, Vectors]:
+    """Return nodes and weights of χ²; of no degrees it is zero."""
     if degrees == 0:
         return np.zeros(1), np.ones(1)
-    nodes, weights = np.polynomial.legendre.leggauss(32)
-    return 2 * gammaincinv(degrees / 2, (nodes + 1) / 2), weights / 2
+    # Few degrees have a long tail at zero, in log r, which takes more nodes.
+    count = 64 + 512 // degrees
+    nodes, weights = _square_nodes(np.array([float(degrees)]), np.zeros(1), count)
+    return nodes[0], weights[0]
+
+
+def _square_nodes(mode: Vectors, pull: Vectors, count: int) -> tuple[Vectors, Vectors]:
+    """Return nodes of r², a row each, and their weights: even steps of s = log r about its mode.
+
+    The log density of s is M − B linear, −(M e^{2s} + B e^{−2s})/2 beside it; M the mode of r², B
+    the pull that keeps r from zero. To the right it is −M φ(s) − B ψ(s), φ = (e^{2s} − 1)/2 − s and
+    ψ = s − (1 − e^{−2s})/2 >= s²/(1 + s), to the left with M and B exchanged. The nodes end where
+    one of the two terms has reached −40.
+    """
+
+    def reach(fast: Vectors, slow: Vectors) -> Vectors:
+        with np.errstate(divide="ignore"):
+            y, q = 80 / fast, 40 / slow
+        ends: Vectors = np.minimum(
+            np.log1p(y + np.sqrt(2 * y)) / 2, (q + np.sqrt(q * q + 4 * q)) / 2
+        )
+        return ends
+
+    s = np.linspace(-reach(pull, mode), reach(mode, pull), count, axis=1)
+    M, B = mode[:, None], pull[:, None]
+    weight = np.exp((M - B) * s - (M * np.expm1(2 * s) + B * np.expm1(-2 * s)) / 2)
+    return M * np.exp(2 * s), weight / weight.sum(axis=1, keepdims=True)
