@@ -217,10 +217,10 @@ def _hidden_square(degrees: int) -> tuple[Vectors, Vectors]:
 def _square_nodes(mode: Vectors, pull: Vectors, count: int) -> tuple[Vectors, Vectors]:
     """Return nodes of r², a row each, and their weights: even steps of s = log r about its mode.
 
-    The log density of s is M − B linear, −(M e^{2s} + B e^{−2s})/2 beside it; M the mode of r², B
-    the pull that keeps r from zero. To the right it is −M φ(s) − B ψ(s), φ = (e^{2s} − 1)/2 − s and
-    ψ = s − (1 − e^{−2s})/2 >= s²/(1 + s), to the left with M and B exchanged. The nodes end where
-    one of the two terms has reached −40.
+    The log density of s is (M − B) s − (M e^{2s} + B e^{−2s})/2, up to a constant; M is the mode of
+    r² and B the pull that keeps r from zero. To the right of the mode it has fallen by
+    M φ(s) + B ψ(s), φ = (e^{2s} − 1)/2 − s, ψ = s − (1 − e^{−2s})/2 >= s²/(1 + s); to the left with
+    M and B exchanged. The nodes end where one of the two terms has reached 40.
     """
 
     def reach(fast: Vectors, slow: Vectors) -> Vectors:
