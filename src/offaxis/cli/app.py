@@ -19,6 +19,7 @@ from offaxis.cli.demo import demo
 from offaxis.cli.evaluate import evaluate
 from offaxis.cli.fit import fit
 from offaxis.cli.inspect import inspect
+from offaxis.cli.ledger import ledger
 from offaxis.cli.privatize import privatize
 from offaxis.cli.terminal import one_line
 from offaxis.errors import MissingExtra, OffaxisError
@@ -84,4 +85,5 @@ def _options(
 
 for _command in (fit, privatize, decode, evaluate, inspect, audit, demo):
     app.command()(_command)
+app.add_typer(ledger, name="ledger")
 app.add_typer(data, name="data")

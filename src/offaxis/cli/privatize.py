@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ from offaxis.cli.terminal import counted, print_json
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from offaxis.cli.ledger_facts import Standing
+    from offaxis.client import Reporter
     from offaxis.release import Release
 
 _ROWS = 4096
@@ -30,19 +33,37 @@ def privatize(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a file of reports that is already there.")
     ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="LEDGER",
+            help="The ledger of the one person whom all vectors are about (offaxis ledger create). "
+            "Every row is one report; all are paid for before the first is made, or none.",
+        ),
+    ] = None,
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn private vectors into reports that may leave the device.
 
     Every run draws fresh randomness and spends the budget again: run it once on the same vectors.
+    With --ledger the cost is on the disk before a report is made: a run that fails later has paid
+    and released nothing, and what would pass a limit is refused.
     """
     from offaxis.cli.arrays import locate, read_array
     from offaxis.cli.facts import guarantee_facts, load_release
     from offaxis.cli.files import check_output
+    from offaxis.cli.ledger_facts import (
+        open_ledger,
+        promise,
+        rounded,
+        standing_facts,
+        standings,
+    )
+    from offaxis.client import Reporter
     from offaxis.errors import InvalidInput
 
-    check_output(out, release, locate(vectors)[0])
+    check_output(out, release, locate(vectors)[0], *([ledger] if ledger else []))
     if out.exists() and not force:
         raise InvalidInput(
             f"{out} is already there, and making its reports again would spend the budget again: "
@@ -50,37 +71,60 @@ def privatize(
         )
     loaded = load_release(release, expect)
     size = loaded.report_size
-    count = _write(loaded, read_array(vectors), out)
+    batch = read_array(vectors)
+    paid: list[Standing] | None = None
+    if ledger is None:
+        count = _write(loaded, batch, out, None)
+    else:
+        with open_ledger(ledger) as opened:
+            count = _write(loaded, batch, out, Reporter(loaded, opened))
+            paid = standings(opened)
     if as_json:
-        print_json(
-            {
-                "out": str(out),
-                "release": loaded.hash,
-                "reports": count,
-                "report_bytes": size,
-                "guarantee": guarantee_facts(loaded),
-            }
-        )
+        facts = {
+            "out": str(out),
+            "release": loaded.hash,
+            "reports": count,
+            "report_bytes": size,
+            "guarantee": guarantee_facts(loaded),
+        }
+        if paid is not None:
+            facts["ledger"] = {"path": str(ledger), "limits": [standing_facts(p) for p in paid]}
+        print_json(facts)
         return
     typer.echo(
         f"wrote {counted(count, 'report')} of {size:,} bytes to {out}\n"
         f"each promises {loaded.guarantee}; a second run on the same vectors would spend it again"
     )
+    if paid is not None:
+        total = promise(count * loaded.guarantee.epsilon, count * loaded.guarantee.delta)
+        left = (f"ε = {rounded(p.left, up=False)} {p.limit.stretch}" for p in paid)
+        typer.echo(f"paid {total} from {ledger}; left: {' · '.join(left)}")
 
 
-def _write(release: Release, vectors: NDArray[Any], out: Path) -> int:
-    """Write reports part by part, so that memory does not grow with the file."""
+def _write(release: Release, vectors: NDArray[Any], out: Path, reporter: Reporter | None) -> int:
+    """Write reports part by part, so that memory does not grow with the file.
+
+    A reporter pays once the file is known to be writable, and before the first report is made.
+    """
     from offaxis.cli.progress import counting
     from offaxis.files import replacing
-    from offaxis.vectors import as_batch
 
     batch = vectors[None] if vectors.ndim == 1 else vectors
     with counting("making reports", len(batch)) as advance, replacing(out) as file:
-        # An empty file is passed on once, for the release to refuse.
-        for start in range(0, max(len(batch), 1), _ROWS):
-            part, _ = as_batch(batch[start : start + _ROWS], release.input_dim, first_row=start)
-            reports = release.privatize(part)
-            assert isinstance(reports, list), "a batch gives a list"
+        parts = reporter.reports(batch, _ROWS) if reporter else _unpaid(release, batch)
+        for reports in parts:
             file.writelines(reports)
             advance(len(reports))
     return len(batch)
+
+
+def _unpaid(release: Release, batch: NDArray[Any]) -> Iterator[list[bytes]]:
+    """Make reports whose cost nobody counts here."""
+    from offaxis.vectors import as_batch
+
+    # An empty file is passed on once, for the release to refuse.
+    for start in range(0, max(len(batch), 1), _ROWS):
+        part, _ = as_batch(batch[start : start + _ROWS], release.input_dim, first_row=start)
+        reports = release.privatize(part)
+        assert isinstance(reports, list), "a batch gives a list"
+        yield reports

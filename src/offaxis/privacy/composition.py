@@ -18,10 +18,12 @@ from fractions import Fraction
 from typing import Any, Final
 
 from offaxis.errors import InvalidInput, MissingExtra
-from offaxis.privacy.guarantee import Guarantee, exact_delta, exact_epsilon
+from offaxis.privacy.guarantee import Guarantee, decimal, exact, exact_delta, exact_epsilon
 
 GRID: Final = 1e-3
 """Width of the grid on which privacy losses are laid; coarser is pessimistic, never optimistic."""
+
+_TIMES: Final = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,48 @@ class Cost:
         object.__setattr__(self, "delta", promised.delta)
         if self.reports < 0:
             raise InvalidInput(f"reports must not be negative, got {self.reports}")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A budget for all reports together, ever or within any ``seconds``.
+
+    Attributes
+    ----------
+    epsilon : Fraction
+    delta : Fraction
+        0 for a pure total; a small δ lets many small budgets be counted by their loss
+        distributions, which assumes that no budget is chosen by looking at earlier reports.
+    seconds : float or None
+        None: for ever. Otherwise a schedule: in any stretch of so many seconds. Such a limit alone
+        bounds no lifetime total.
+    """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Read the numbers exactly."""
+        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        delta = exact(self.delta, "delta")
+        object.__setattr__(self, "delta", exact_delta(delta) if delta else delta)
+        if self.seconds is not None and not self.seconds > 0:
+            raise InvalidInput(f"seconds must be positive, got seconds={self.seconds!r}")
+
+    def __str__(self) -> str:
+        """Return for example ``ε = 8 in all`` or ``ε = 1, δ = 1e-06 in any 30 days``."""
+        tail = f", δ = {decimal(self.delta)}" if self.delta else ""
+        return f"ε = {decimal(self.epsilon)}{tail} {self.stretch}"
+
+    @property
+    def stretch(self) -> str:
+        """Which time the limit is about: ``in all``, or for example ``in any 30 days``."""
+        if self.seconds is None:
+            return "in all"
+        name, unit = next((n, u) for n, u in _TIMES if self.seconds % u == 0 or u == 1)
+        count = self.seconds / unit
+        return f"in any {count:.12g} {name}" + ("" if count == 1 else "s")
 
 
 def basic(costs: Iterable[Cost]) -> tuple[Fraction, Fraction]:

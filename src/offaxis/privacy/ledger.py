@@ -24,7 +24,8 @@ from typing import Any, Final, Self
 
 from offaxis.errors import BudgetExceeded, InvalidInput
 from offaxis.privacy.composition import Cost, basic, within
-from offaxis.privacy.guarantee import Guarantee, decimal, exact, exact_delta, exact_epsilon
+from offaxis.privacy.composition import Limit as Limit
+from offaxis.privacy.guarantee import Guarantee
 
 VERSION: Final = 2
 _READABLE: Final = (1, VERSION)
@@ -45,41 +46,6 @@ CREATE TABLE IF NOT EXISTS stored_limit (
     id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL, seconds REAL
 ) STRICT;
 """
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A budget for all reports together, ever or within any ``seconds``.
-
-    Attributes
-    ----------
-    epsilon : Fraction
-    delta : Fraction
-        0 for a pure total; a small δ lets many small budgets be counted by their loss
-        distributions, which assumes that no budget is chosen by looking at earlier reports.
-    seconds : float or None
-        None: for ever. Otherwise a schedule: in any stretch of so many seconds. Such a limit alone
-        bounds no lifetime total.
-    """
-
-    epsilon: Fraction
-    delta: Fraction = Fraction(0)
-    seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        """Read the numbers exactly."""
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
-        delta = exact(self.delta, "delta")
-        object.__setattr__(self, "delta", exact_delta(delta) if delta else delta)
-        if self.seconds is not None and not self.seconds > 0:
-            raise InvalidInput(f"seconds must be positive, got seconds={self.seconds!r}")
-
-    def __str__(self) -> str:
-        """Return for example ``ε = 8 in all`` or ``ε = 1, δ = 1e-06 in 86400 s``."""
-        tail = f", δ = {decimal(self.delta)}" if self.delta else ""
-        return f"ε = {decimal(self.epsilon)}{tail} in " + (
-            "all" if self.seconds is None else f"{self.seconds:g} s"
-        )
 
 
 @dataclass(frozen=True)
