@@ -60,7 +60,7 @@ def fingerprint(arrays: Mapping[str, NDArray[Any]]) -> str:
     """Return the SHA-256 of named arrays, independent of how a file lays them out."""
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
+        array = np.asarray(arrays[name], order="C")
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
@@ -69,7 +69,7 @@ def fingerprint(arrays: Mapping[str, NDArray[Any]]) -> str:
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a file of arrays whole or not at all."""
     made(path.parent)
-    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    content = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     with replacing(path) as file:
         file.write(content)
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import IO, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offaxis.data.cache import Arrays, fingerprint, read_sealed, write_sealed
 from offaxis.data.sets import MeterReadings
 from offaxis.errors import InvalidInput
 
 BUNDLED: Final = "lhsm.npz"
-FINGERPRINT: Final = "075bca08a21332e3fa2a0267ead0d1152a3f69914857b483235ee81d9b9b245c"
+FINGERPRINT: Final = "38fe849bbad3c59104a00b1fff30fe9230267dbc5f78c8cf3a53c90c092463c4"
 """Of the arrays in the bundled file."""
 STEP: Final = 0.002
 OWN_COPY: Final = (
@@ -81,9 +80,10 @@ def unpack(file: IO[bytes], expected: str) -> MeterReadings:
 
 def store_own(cache: Path, readings: MeterReadings) -> Path:
     """Keep an own copy, unrounded, in the cache."""
+    names = np.array([household.encode() for household in readings.households])
     arrays: Arrays = {
         "energy": readings.energy,
-        "households": np.array(readings.households, "S9").view(np.uint8).reshape(-1, 9),
+        "households": names.view(np.uint8).reshape(len(names), -1),
         "first_day": np.array(readings.first_day.toordinal()),
     }
     write_sealed(cache / _CACHED, arrays)
@@ -107,9 +107,8 @@ def load_lhsm(cache: Path) -> MeterReadings:
             f"{cache / _CACHED} is damaged; delete it to use the bundled readings, or run "
             "offaxis data get lhsm --from PATH again"
         )
-    names: NDArray[np.bytes_] = np.ascontiguousarray(arrays["households"]).view("S9").ravel()
     return MeterReadings(
-        tuple(name.decode() for name in names.tolist()),
+        tuple(bytes(name).rstrip(b"\0").decode() for name in arrays["households"]),
         date.fromordinal(int(arrays["first_day"])),
         arrays["energy"],
     )

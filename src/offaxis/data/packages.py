@@ -57,8 +57,10 @@ def _command(package: Package, into: Path) -> list[str] | None:
     """Return the command that fetches a package, or None if the tool is not installed."""
     if package.tool == "npm":
         npm = shutil.which("npm")
+        # Without these an offline machine waits for more than a minute.
+        patience = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
         options = ["--ignore-scripts", "--loglevel=error", f"--pack-destination={into}"]
-        return [npm, "pack", package.spec, *options] if npm else None
+        return [npm, "pack", package.spec, *options, *patience] if npm else None
     pip = [sys.executable, "-m", "pip"]
     if importlib.util.find_spec("pip") is None:
         found = shutil.which("pip")
@@ -66,7 +68,7 @@ def _command(package: Package, into: Path) -> list[str] | None:
             return None
         pip = [found]
     options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
-    return [*pip, "download", *options, f"--dest={into}", package.spec]
+    return [*pip, "download", *options, "--retries=1", f"--dest={into}", package.spec]
 
 
 def downloaded(package: Package, downloads: Path) -> Path | None:
@@ -101,5 +103,5 @@ def fetch(package: Package, downloads: Path) -> Path:
 def _why(stderr: bytes) -> str:
     """Return the first lines in which a tool names its error, shortened."""
     lines = stderr.decode(errors="replace").splitlines()
-    told = [line.strip() for line in lines if "err" in line.lower()][:2]
+    told = [line for line in lines if line.lower().startswith(("npm err", "error"))][:2]
     return f" ({' '.join(told)[:200]})" if told else ""
