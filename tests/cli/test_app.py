@@ -27,7 +27,10 @@ def test_version(run: Run) -> None:
     assert result.stdout == f"offaxis {offaxis.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["fit", "privatize", "decode", "evaluate", "inspect", "demo"])
+@pytest.mark.parametrize(
+    "command",
+    ["fit", "privatize", "decode", "evaluate", "inspect", "audit", "ledger", "demo"],
+)
 def test_every_command_has_help(run: Run, command: str) -> None:
     assert command in run("--help").stdout
     assert run(command, "--help").exit_code == 0
