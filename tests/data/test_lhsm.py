@@ -95,11 +95,12 @@ def lines_of(readings: MeterReadings) -> list[str]:
 def test_an_own_table_gives_the_same_grid(
     readings: MeterReadings, cache: Path, tmp_path: Path
 ) -> None:
-    # Also a household without a whole day, which has no row, and days outside that are not whole.
-    extra = ["MAC000001,2012-01-01,0,0.3,0,1,,0.3,0", "MAC000002,2010-01-01,0,0.3,0,24,,0.3,0"]
-    lines = lines_of(readings)
+    # Also a household without a whole day, which gets no row, and a first day that nobody has
+    # whole, which gets a column.
+    extra = ["MAC000001,2011-12-01,0,0.3,0,1,,0.3,0", "MAC000002,2011-11-22,0,0.3,0,24,,0.3,0"]
+    lines = [*lines_of(readings), *extra]
     table = tmp_path / "daily_dataset.csv"
-    table.write_text("\n".join([HEADER, *lines, *extra]) + "\n")
+    table.write_text("\n".join([HEADER, *lines]) + "\n")
     blocks = tmp_path / "archive" / "daily_dataset" / "daily_dataset"
     blocks.mkdir(parents=True)
     for block in range(3):
@@ -109,9 +110,10 @@ def test_an_own_table_gives_the_same_grid(
         data.get("lhsm", own=own)
         found = data.load("lhsm")
         assert found.households == readings.households
-        assert found.first_day == readings.first_day
+        assert found.first_day == date(2011, 11, 22)
         assert found.step == 0
-        np.testing.assert_array_equal(found.energy, readings.energy)
+        assert np.isnan(found.energy[:, 0]).all()
+        np.testing.assert_array_equal(found.energy[:, 1:], readings.energy)
     assert {e.name: e.state for e in data.shelf()}["lhsm"] == "own copy"
     path = cache / "lhsm.safetensors"
     path.write_bytes(path.read_bytes()[:-1])

@@ -1,7 +1,8 @@
 """Reading the daily tables of Kaggle's ``smart-meters-in-london`` into one grid.
 
-A line is a household's day. Days that lack one of their 48 half-hours are left out; so are
-households without any whole day. What stays is sorted: households by name, days in order.
+A line is a household's day. Days that lack one of their 48 half-hours are NaN; households without
+any whole day are left out. Rows are households by name, columns all days from the first line's to
+the last line's, whole or not.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ def tables(path: Path) -> list[Path]:
 def read_tables(path: Path, progress: Progress) -> MeterReadings:
     """Build the grid of whole days from an own copy."""
     found: dict[str, dict[int, float]] = {}
+    ordinals: dict[str, int] = {}
     sources = tables(path)
     for done, source in enumerate(sources):
         progress(f"reading {source.name}", done, len(sources))
-        _read_table(source, found)
+        _read_table(source, found, ordinals)
     if not found:
         raise InvalidInput(f"{path} has no day with {_WHOLE_DAY} half-hours; give {OWN_COPY}")
     households = sorted(found)
-    first = min(min(days) for days in found.values())
-    last = max(max(days) for days in found.values())
+    first, last = min(ordinals.values()), max(ordinals.values())
     energy = np.full((len(households), last - first + 1), np.nan, np.float32)
     for row, household in enumerate(households):
         days = found[household]
@@ -55,7 +56,8 @@ def read_tables(path: Path, progress: Progress) -> MeterReadings:
     return MeterReadings(tuple(households), date.fromordinal(first), energy)
 
 
-def _read_table(source: Path, found: dict[str, dict[int, float]]) -> None:
+def _read_table(source: Path, found: dict[str, dict[int, float]], ordinals: dict[str, int]) -> None:
+    """Add the whole days of a table to ``found``, and the numbers of all its days to the rest."""
     try:
         with source.open(newline="", encoding="utf-8") as file:
             lines = csv.reader(file)
@@ -63,14 +65,12 @@ def _read_table(source: Path, found: dict[str, dict[int, float]]) -> None:
             if missing := [column for column in COLUMNS if column not in header]:
                 raise InvalidInput(f"{source} has no column {missing[0]}; give {OWN_COPY}")
             at_name, at_day, at_mean, at_count = (header.index(column) for column in COLUMNS)
-            ordinals: dict[str, int] = {}
             for line in lines:
-                if float(line[at_count] or 0) != _WHOLE_DAY:
-                    continue
                 day = line[at_day]
                 if day not in ordinals:
                     ordinals[day] = date.fromisoformat(day[:10]).toordinal()
-                found.setdefault(line[at_name], {})[ordinals[day]] = float(line[at_mean])
+                if float(line[at_count] or 0) == _WHOLE_DAY:
+                    found.setdefault(line[at_name], {})[ordinals[day]] = float(line[at_mean])
     except (ValueError, IndexError, csv.Error, UnicodeError) as error:
         # InvalidInput is a ValueError, and already says what is wrong.
         if isinstance(error, InvalidInput):
