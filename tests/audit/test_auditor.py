@@ -13,45 +13,53 @@ from offaxis.audit import LEAST, audit, black_box
 from offaxis.audit.result import AuditResult, Finding
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee
-from tests.audit.conftest import EPSILON, KINDS
+from offaxis.randomizers import NAMES
+from tests.audit.conftest import EPSILON
 from tests.checks import ALPHA
 
 REPORTS = 40_000
+AUDITED = (*NAMES, "response", "subset", "coordinatewise-laplace")
 
 
 def by_name(result: AuditResult) -> dict[str, Finding]:
     return {finding.test: finding for finding in result.findings}
 
 
-# One audit a randomizer: it takes seconds, and parallel runs would repeat a shared fixture.
-@pytest.mark.parametrize("kind", KINDS)
+# One audit a randomizer: it takes seconds, and parallel runs would repeat a shared fixture. Recipes
+# around a randomizer that is audited already are left to benchmarks/mechanisms.py.
+@pytest.mark.parametrize("kind", AUDITED)
 def test_an_honest_release_is_not_accused(audited, kind):
     result = audit(audited[kind], reports=REPORTS, false_alarm=ALPHA)
     assert not result.violated
-    assert not result.by_verdict("not run")
+    symbols = kind in ("response", "subset")
+    assert [f.test for f in result.by_verdict("not run")] == ["freshness"] * symbols
     assert result.sentence.startswith(f"No violation found at ε = {EPSILON} with")
-    check_that_the_auditor_is_not_blind(result)
+    check_that_the_auditor_is_not_blind(result, kind)
     check_shares(result)
     check_facts(result)
 
 
-def check_that_the_auditor_is_not_blind(result):
+def check_that_the_auditor_is_not_blind(result, kind):
     """A bound far below the truth would mean that nothing was looked at."""
     found = by_name(result)
     if result.randomizer == "gaussian":
         # (ε, δ) is spent on rare events only; the noise itself is seen well.
         allowed = float(found["reduced-noise"].result.split()[-1])
         assert 0.4 * allowed < found["reduced-noise"].shift <= allowed
-    else:
-        assert 1.4 < found["worst-pair"].epsilon <= EPSILON
+        return
+    # Where six coordinates share the loss, it is seldom all of ε.
+    shared = result.randomizer == "spherical-laplace" or kind == "coordinatewise-laplace"
+    assert (0.8 if shared else 1.4) < found["worst-pair"].epsilon <= EPSILON
+    assert (0.3 if shared else 1.0) < found["classifier-worst"].epsilon <= EPSILON
+    if "reduced" in found:  # symbols have no dimension
         assert 1.4 < found["reduced"].epsilon <= EPSILON
-        assert 1.0 < found["classifier-worst"].epsilon <= EPSILON
 
 
 def check_shares(result):
     """Every test has the same part of the false alarms, and no more than all is given away."""
     shares = [finding.alpha for finding in result.findings if finding.alpha is not None]
-    assert sum(shares) == pytest.approx(ALPHA)
+    unused = len(result.by_verdict("not run"))
+    assert sum(shares) + unused * shares[0] == pytest.approx(ALPHA)
     assert len(set(shares)) == 1
 
 

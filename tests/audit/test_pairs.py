@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit.pairs import pairs, preimages
-from offaxis.encoding import AffineEncoder
+from offaxis.audit.pairs import pairs
+from offaxis.audit.preimages import preimages
+from offaxis.encoding import AffineEncoder, ArgmaxEncoder
 from offaxis.errors import InvalidInput
+from offaxis.randomizers import NAMES
 
 
 def test_the_worst_pair_is_reached_through_the_encoder(audited):
-    for release in audited.values():
+    for release in (audited[name] for name in NAMES):
         worst = pairs(release)[0]
         found = np.concatenate(worst.encoded(release))
         wanted = np.stack(release.randomizer.worst_pair())
@@ -28,20 +30,39 @@ def test_the_integers_of_the_worst_pair_are_the_poles(audited):
 
 def test_narrow_encoders_are_inverted_too(public):
     matrix = np.random.default_rng(0).standard_normal((3, 6))
-    narrow = SimpleNamespace(encoder=AffineEncoder(matrix, np.ones(6)))
+    narrow = AffineEncoder(matrix, np.ones(6))
     W = np.eye(3)
-    assert np.allclose(narrow.encoder.encode(preimages(narrow, W)), W)
+    assert np.allclose(narrow.encode(preimages(narrow, W)), W)
 
 
 def test_a_map_without_inverse_is_approached():
-    flat = SimpleNamespace(encoder=AffineEncoder(np.diag([1.0, 0.0]), np.zeros(2)))
+    flat = AffineEncoder(np.diag([1.0, 0.0]), np.zeros(2))
     assert np.allclose(preimages(flat, np.array([[3.0, 4.0]])), [[3.0, 0.0]])
 
 
-def test_an_encoder_that_is_no_affine_map_is_refused():
-    odd = SimpleNamespace(encoder=SimpleNamespace(kind="codebook", tensors=lambda: {"words": 0}))
+def test_every_symbol_is_reached():
+    rng = np.random.default_rng(1)
+    words = rng.standard_normal((12, 3))
+    encoder = ArgmaxEncoder(words, np.ones(3), -(words**2).sum(axis=1) / 2)
+    assert encoder.encode(preimages(encoder, np.arange(12))).tolist() == list(range(12))
+
+
+def test_a_symbol_that_no_vector_has_is_said_to_be_so():
+    encoder = ArgmaxEncoder(np.zeros((2, 3)), np.zeros(3), np.array([1.0, 0.0]))
+    with pytest.raises(InvalidInput, match="symbol 1"):
+        preimages(encoder, np.array([1]))
+
+
+def test_a_box_is_told_apart_by_its_corners(audited):
+    release = audited["coordinatewise-laplace"]
+    first, second = pairs(release)[0].encoded(release)
+    assert np.allclose(first, -second)
+    assert np.abs(first).sum() == pytest.approx(release.randomizer.radius)
+
+
+def test_an_unknown_encoder_is_refused():
     with pytest.raises(InvalidInput, match="codebook"):
-        preimages(odd, np.zeros((1, 2)))
+        preimages(SimpleNamespace(kind="codebook"), np.zeros((1, 2)))
 
 
 def test_plain_releases_have_pairs(public):

@@ -78,7 +78,11 @@ def test_parameters_reach_the_release() -> None:
     assert release.guarantee.unit == "user"
     assert release.provenance.statement == "digits from the UCI repository"
     wanted = {"percentile": 50.0, "lambda_max": 20.0, "gauge": 2.0, "rank": "gap"}
-    assert release.provenance.settings == {"reshaping": "jacobian", **wanted}
+    assert release.provenance.settings == {
+        "recipe": "laplace",
+        "reshaping": "jacobian",
+        **wanted,
+    }
 
 
 def test_the_default_task_is_a_ridge_onto_the_classes() -> None:
@@ -216,7 +220,9 @@ def test_every_randomizer_releases(name: str) -> None:
     released = transformer.fit(PUBLIC, PUBLIC_LABELS).transform(PRIVATE[:20])
     assert released.shape == (20, 64)
     assert np.isfinite(released).all()
-    assert (released != transformer.transform(PRIVATE[:20])).any(axis=1).all()
+    others = (released != transformer.transform(PRIVATE[:20])).any(axis=1)
+    # One of a few codewords may well come again, but not twenty times.
+    assert others.any() if name in ("response", "subset") else others.all()
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,26 @@ from unittest import mock
 import numpy as np
 
 import offaxis
-from offaxis.randomizers import NAMES, base, make, rank_form, sign_flip
+from offaxis import recipes
+from offaxis.randomizers import (
+    NAMES,
+    KaryResponse,
+    SubsetSelection,
+    base,
+    make,
+    rank_form,
+    sign_flip,
+)
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
 from offaxis.randomizers.payload import pack
 from offaxis.sampling.bernoulli import Probability
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.response import Response
 from offaxis.sampling.rounded_gaussian import RoundedGaussian
+from offaxis.sampling.rounded_spherical import RoundedSpherical
+from offaxis.sampling.subsets import choose_subsets
 from offaxis.sampling.uniform import below
+from tests.checks import delta_for
 from tests.tape import Tape
 
 FOLDER = Path(__file__).parent
@@ -59,6 +71,14 @@ def samplers() -> dict:
             for n in (1, 10, 3 << 30)
         ],
         "bernoulli": [run("coin", lambda t: Probability.of(third).draw(20, t)) | {"p": str(third)}],
+        "rounded_spherical": [
+            run(f"spherical {m}", lambda t, m=m: RoundedSpherical(m, 10).draw(5, t))
+            | {"dim": m, "log2_scale": 10}
+            for m in (1, 3)
+        ],
+        "subsets": [
+            run("subsets", lambda t: choose_subsets(12, 4, 5, t)[0]) | {"columns": 12, "chosen": 4}
+        ],
         "response": [
             run("response", lambda t: np.array(Response(12, 2, epsilon).draw(20, t)).T)
             | {"size": 12, "near": 2, "epsilon": str(epsilon)}
@@ -117,13 +137,34 @@ def payloads(name: str) -> dict:
     return record
 
 
+SYMBOLS = [0, 1, 5, 11, 11]
+SYMBOL_RANDOMIZERS = {
+    "response": KaryResponse(12, Fraction(3)),
+    "subset": SubsetSelection(12, Fraction(1)),
+}
+
+
+def symbol_payloads(name: str) -> dict:
+    """Symbols, and the payloads a tape makes of them."""
+    built = SYMBOL_RANDOMIZERS[name]
+    tape = Tape.named(f"payload {name}", 1 << 16)
+    with mock.patch.object(base, "require_entropy"):
+        made = built.report(np.array(SYMBOLS), tape)
+    return {
+        "parameters": offaxis.randomizers.parameters(built),
+        "inputs": SYMBOLS,
+        "tape": f"payload {name}",
+        "payloads": [p.hex() for p in made],
+        "observations": built.read(made).tolist(),
+    }
+
+
 def release(name: str) -> offaxis.Release:
     """A small release of each kind, on written numbers."""
     k = np.arange(1, 61, dtype=float).reshape(20, 3)
     public = np.sin(k) + np.array([0.5, -0.25, 0.0])
     weights = np.array([[1.0, -0.5, 0.25], [0.0, 0.75, -1.0]])
-    delta = "1e-5" if name == "gaussian" else None
-    return offaxis.fit(weights, public, epsilon=4, randomizer=name, delta=delta)
+    return offaxis.fit(weights, public, epsilon=4, randomizer=name, delta=delta_for(name))
 
 
 def content() -> dict[str, dict]:
@@ -138,6 +179,7 @@ def content() -> dict[str, dict]:
                 for w in (3, 4)
             ],
             **{name: payloads(name) for name in NAMES},
+            **{name: symbol_payloads(name) for name in SYMBOL_RANDOMIZERS},
         },
     }
 
@@ -147,8 +189,11 @@ def main() -> None:
     for name, record in content().items():
         text = json.dumps(record, indent=1)
         (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    reports = {}
-    for name in NAMES:
+    kept = FOLDER / "reports.json"
+    reports = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    for name in recipes.NAMES:
+        if name in reports:  # what was once written must be readable for ever
+            continue
         built = release(name)
         built.save(FOLDER / f"{name}.release")
         made = built.privatize(np.array(INPUTS[:3]))
@@ -158,7 +203,7 @@ def main() -> None:
             "reports": [r.hex() for r in made],
             "decoded": decoded,
         }
-    (FOLDER / "reports.json").write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
+    kept.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import offaxis
+from offaxis import recipes
 from offaxis.randomizers import NAMES
-from tests.vectors.make import content
+from tests.vectors.make import SYMBOL_RANDOMIZERS, content
 
 FOLDER = Path(__file__).parent
 
@@ -44,7 +45,7 @@ def test_the_vectors_are_what_the_code_makes(made, name):
     assert close(made[name], recorded(name))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", recipes.NAMES)
 def test_old_releases_and_reports_are_still_read(name):
     release = offaxis.load(FOLDER / f"{name}.release")
     record = recorded("reports")[name]
@@ -57,27 +58,52 @@ def plain_observation(
     kind: str, parameters: dict, mean: float | None, payload: bytes
 ) -> list[float]:
     """docs/report-format.md in plain Python, sharing nothing with the package."""
+    if kind in ("response", "subset"):
+        return plain_symbols(kind, parameters, payload)
     dim, radius = parameters["dim"], parameters["radius"]
-    if kind in ("laplace", "gaussian"):
+    if kind in ("laplace", "gaussian", "spherical-laplace"):
         octets = [payload[3 * i : 3 * i + 3] for i in range(dim)]
         numbers = [int.from_bytes(o, "little") - 2**23 for o in octets]
         bound = parameters.get("bound")
-        if kind == "laplace":
+        if kind != "gaussian":
             bound = math.floor(Fraction(parameters["epsilon"]) * 2 ** parameters["log2_scale"] / 2)
         return [y * radius / bound for y in numbers]
     if kind in ("duchi", "piecewise", "hybrid"):
         return plain_box(kind, parameters, payload)
     nonce, index = payload[:12], int.from_bytes(payload[12:], "little")
-    blocks = -(-dim // 8)
-    first = index // 2 * blocks
-    cipher = Cipher(algorithms.AES(b"offaxis rank v1."), modes.ECB()).encryptor()
-    stream = b"".join(cipher.update(nonce + (first + b).to_bytes(4, "big")) for b in range(blocks))
-    words = [int.from_bytes(stream[2 * i : 2 * i + 2], "little") for i in range(dim)]
-    g = [(-1) ** index * gaussian_entry(k) for k in words]
+    pair = index // 2
+    spread = math.sqrt(sum(gaussian_entry(k) ** 2 for k in range(2**16)) / 2**16)
+    if kind == "projunit":
+        k = parameters["projected"]
+        g = plain_vector(b"offaxis rank v1.", nonce, pair, k)
+        rows = [plain_vector(b"offaxis proj v1.", nonce, r, dim) for r in range(k)]
+        back = [sum(rows[r][i] * g[r] for r in range(k)) for i in range(dim)]
+        return [(-1) ** index * radius / mean * x / spread**2 for x in back]
+    g = [(-1) ** index * x for x in plain_vector(b"offaxis rank v1.", nonce, pair, dim)]
     norm = math.sqrt(sum(x * x for x in g))
     if parameters.get("output", "sphere") == "gaussian":
-        norm = math.sqrt(sum(gaussian_entry(k) ** 2 for k in range(2**16)) / 2**16)
+        norm = spread
     return [radius / mean * x / norm for x in g]
+
+
+def plain_vector(key: bytes, nonce: bytes, pair: int, dim: int) -> list[int]:
+    blocks = -(-dim // 8)
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    counters = [(pair * blocks + b).to_bytes(4, "big") for b in range(blocks)]
+    stream = b"".join(cipher.update(nonce + counter) for counter in counters)
+    words = [int.from_bytes(stream[2 * i : 2 * i + 2], "little") for i in range(dim)]
+    return [gaussian_entry(k) for k in words]
+
+
+def plain_symbols(kind: str, parameters: dict, payload: bytes) -> list[float]:
+    k, q = parameters["size"], math.exp(-float(Fraction(parameters["epsilon"])))
+    number = int.from_bytes(payload, "little")
+    named = {number} if kind == "response" else {j for j in range(k) if number >> j & 1}
+    d = parameters.get("chosen", 1)
+    assert len(named) == d
+    inside = (d + (k - 1 - d) * q) / (d * (1 - q))
+    outside = -(d - 1 + (k - d) * q) / ((k - d) * (1 - q))
+    return [inside if j in named else outside for j in range(k)]
 
 
 def plain_box(kind: str, parameters: dict, payload: bytes) -> list[float]:
@@ -119,10 +145,10 @@ def gaussian_entry(k: int) -> int:
     return TABLE[k]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *SYMBOL_RANDOMIZERS])
 def test_a_reader_written_from_the_document_agrees(name):
     record = recorded("payloads")[name]
-    kind = "privunitg" if name.startswith("privunitg") else name
+    kind = "privunitg" if name.startswith("privunitg") else name.removesuffix("-mean")
     for payload, observation in zip(record["payloads"], record["observations"], strict=True):
         plain = plain_observation(
             kind, record["parameters"], record.get("mean"), bytes.fromhex(payload)

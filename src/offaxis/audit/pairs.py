@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.audit.preimages import preimages
+from offaxis.encoding import BoxEncoder
 from offaxis.randomizers.domain import FiniteSet
 from offaxis.release import Release
 from offaxis.vectors import Vectors
@@ -40,6 +41,8 @@ def pairs(release: Release) -> tuple[Pair, ...]:
     w, other = release.randomizer.worst_pair()
     if isinstance(release.randomizer.domain, FiniteSet):
         return _symbol_pairs(release, w, other)
+    if isinstance(release.encoder, BoxEncoder):  # its corners lie on the boundary, poles do not
+        w, other = release.encoder.limits, -release.encoder.limits
     scales = [w, other, FAR * w, FAR * other, 0 * w, w * (1 - _CLOSE), w * (1 + _CLOSE)]
     poles = preimages(release.encoder, np.stack(scales))
     return (

@@ -61,11 +61,13 @@ def _inside(encoder: ArgmaxEncoder, symbol: int) -> Vectors:
 
 
 def _closest(encoder: NetworkEncoder, W: Vectors) -> Vectors:
-    """Return the tried vectors whose encodings point most nearly where the rows do."""
+    """Return the tried vectors whose encodings, once clipped, lie farthest along the rows."""
     rng = np.random.default_rng(0)
     size = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1))
     tried = size * rng.standard_normal((_TRIED, encoder.input_dim))
     reached = encoder.encode(tried)
-    reached /= np.maximum(row_norms(reached, 1), 1e-300)[:, None]
-    closest: Vectors = tried[np.argmax(W @ reached.T, axis=1)]
+    # Beyond a row's own length the randomizer clips anyway.
+    length = row_norms(W, 1)[:, None]
+    kept = np.minimum(1.0, length / np.maximum(row_norms(reached, 1), 1e-300))
+    closest: Vectors = tried[np.argmax(W @ reached.T * kept, axis=1)]
     return closest
