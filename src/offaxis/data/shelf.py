@@ -11,7 +11,7 @@ from offaxis.data import lhsm
 from offaxis.data.cache import cache_folder
 from offaxis.data.cifar10_c import CORRUPTIONS, SEVERITIES, corrupted_path
 from offaxis.data.library import NAMES
-from offaxis.data.recipes import RECIPES
+from offaxis.data.sources import SOURCES
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ def shelf(cache: Path | None = None) -> list[Entry]:
 
 
 def _state(name: str, cache: Path) -> tuple[str, bool, int]:
-    if name in RECIPES:
-        path = RECIPES[name].path(cache)
+    if name in SOURCES:
+        path = SOURCES[name].path(cache)
         if path.exists():
             return "ready", True, path.stat().st_size
-        return f"offaxis data get {name} ({RECIPES[name].packages[0].megabytes} MB)", False, 0
+        return f"offaxis data get {name} ({SOURCES[name].packages[0].megabytes} MB)", False, 0
     if name == "cifar10-c":
         paths = [corrupted_path(cache, c, s) for c in CORRUPTIONS for s in SEVERITIES]
         here = [path.stat().st_size for path in paths if path.exists()]

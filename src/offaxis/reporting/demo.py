@@ -17,6 +17,7 @@ from offaxis.evaluation.sweep import SHAPES
 from offaxis.files import replacing
 from offaxis.fitting import Shape, fit
 from offaxis.geometry import Geometry, PublicVectors, measure
+from offaxis.recipes import recipe
 from offaxis.release import Release
 from offaxis.reporting.figures import Releases, draw
 from offaxis.reporting.html import HEADLINE_RANDOMIZER, render
@@ -126,7 +127,7 @@ def _release(
         data.public,
         epsilon=epsilon,
         randomizer=name,
-        delta=DELTA if name == "gaussian" else None,
+        delta=DELTA if recipe(name).needs_delta else None,
         reshaping=shape,
         statement=STATEMENT,
     )

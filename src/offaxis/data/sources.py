@@ -31,7 +31,7 @@ _BROKEN_ARCHIVE = (
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Source:
     """How a set is obtained, and by what it is known.
 
     Attributes
@@ -121,7 +121,7 @@ class Recipe:
         return parts
 
 
-MNIST: Final = Recipe(
+MNIST: Final = Source(
     "mnist",
     mnist.PACKAGES,
     mnist.read_package,
@@ -131,7 +131,7 @@ MNIST: Final = Recipe(
     "25b1a379d0a35342a5fb605ae7092594efeb1d484ce10bc5a55be448befd58ab",
     mnist.OWN_COPY,
 )
-CIFAR10: Final = Recipe(
+CIFAR10: Final = Source(
     "cifar10",
     cifar10_images.PACKAGES,
     cifar10_images.read_package,
@@ -141,4 +141,4 @@ CIFAR10: Final = Recipe(
     "d1fcd87420a92da9aab92d762c4fa21e7fb844400dceaf2f555d7dc89d9feb58",
     cifar10_images.OWN_COPY,
 )
-RECIPES: Final = {recipe.name: recipe for recipe in (MNIST, CIFAR10)}
+SOURCES: Final = {source.name: source for source in (MNIST, CIFAR10)}
