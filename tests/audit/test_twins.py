@@ -32,6 +32,10 @@ CAUGHT = [
     ("gaussian", twins.GaussianToNearest, MANY, ("front-end", "coarse-noise")),
     ("privunit2", twins.TwiceTheOdds, MANY // 2, ("worst-pair", "reduced", "classifier-worst")),
     ("privunit2", twins.ZeroHasFewNear, MANY // 2, ("front-end", "zero-pair")),
+    ("privunit2", twins.FloorForTinyVectors, MANY // 2, ("zero-pair",)),
+    ("spherical-laplace", twins.HalfTheSphericalNoise, MANY, ("reduced",)),
+    ("response", twins.TwiceTheOddsOfTheSymbol, MANY, ("worst-pair", "classifier-worst")),
+    ("subset", twins.OneSymbolTooMany, FEW, ("front-end", "support")),
 ]
 
 

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from offaxis.randomizers import Gaussian, Laplace, PrivUnit2
+from offaxis.randomizers import (
+    Gaussian,
+    KaryResponse,
+    Laplace,
+    PrivUnit2,
+    SphericalLaplace,
+    SubsetSelection,
+)
 from offaxis.randomizers.directions import NONCE_BYTES
 from offaxis.randomizers.payload import largest_magnitude, pack, unpack
 from offaxis.release import Release
@@ -20,6 +27,8 @@ from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.response import Response, place
 from offaxis.sampling.rounded_gaussian import RoundedGaussian
+from offaxis.sampling.rounded_spherical import RoundedSpherical
+from offaxis.sampling.simulation import towards
 from offaxis.vectors import Vectors, row_norms
 
 LARGEST = largest_magnitude(3)
@@ -213,6 +222,59 @@ class ZeroHasFewNear(PrivUnit2):
         found = super().nearest(W, nonces)
         found[~W.any(axis=1)] = 0
         return found
+
+
+@dataclass(frozen=True)
+class FloorForTinyVectors(PrivUnit2):
+    """In floats, "normalised" by max(‖w‖, 1e-10): the length of a tiny vector's report tells."""
+
+    @property
+    def payload_size(self) -> int:
+        return 8 * self.dim
+
+    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+        u = W / np.maximum(row_norms(W, 2), 1e-10)[:, None]
+        rng = np.random.default_rng()
+        tail, forward = self.ranks.draw(len(u), rng)
+        t = 1 - 2 * self._quantile(tail)
+        return [row.tobytes() for row in towards(u, np.where(forward, t, -t), 1.0, rng)]
+
+    read = FloatLaplace.read
+
+    def log_likelihood(self, payloads: list[bytes], W: Vectors) -> Vectors:
+        """What the code gives away: a length other than one never comes from a unit vector."""
+        odd = np.abs(row_norms(self.read(payloads), 2) - 1) > 1e-9
+        return np.where(odd, np.where(row_norms(W, 2) < 1e-10, 0.0, -np.inf), 0.0)
+
+
+@dataclass(frozen=True)
+class HalfTheSphericalNoise(SphericalLaplace):
+    """Spherical noise of scale t/2."""
+
+    def noise(self, count: int, entropy: Entropy) -> np.ndarray:
+        finer = RoundedSpherical(self.dim, max(0, self.log2_scale - 1))
+        return finer.draw(count // self.dim, entropy).reshape(-1)
+
+
+@dataclass(frozen=True)
+class TwiceTheOddsOfTheSymbol(KaryResponse):
+    """The own symbol is e^2ε times as likely as another."""
+
+    def report(self, W: np.ndarray, entropy: Entropy) -> list[bytes]:
+        own = self._checked(W, entropy)
+        law = Response(self.size, 1, 2 * self.epsilon)
+        told = place(*law.draw(own.size, entropy), own[:, None])
+        return [bytes([symbol]) for symbol in told.tolist()]
+
+
+@dataclass(frozen=True)
+class OneSymbolTooMany(SubsetSelection):
+    """The own symbol is always named, beside an honest set of the others."""
+
+    def report(self, W: np.ndarray, entropy: Entropy) -> list[bytes]:
+        named = self.read(super().report(W, entropy)) > 0
+        named[np.arange(len(W)), W] = True
+        return [row.tobytes() for row in np.packbits(named, axis=1, bitorder="little")]
 
 
 @dataclass(frozen=True)

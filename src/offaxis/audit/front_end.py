@@ -13,6 +13,7 @@ import numpy as np
 from offaxis.audit.forms import Ranked, coarse_forms, is_lattice, is_ranked
 from offaxis.audit.hostile import hostile
 from offaxis.audit.result import Finding
+from offaxis.errors import InvalidReport
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.domain import Ball
@@ -86,9 +87,12 @@ def _coordinates(randomizer: BoxForm, rng: np.random.Generator) -> Finding:
 def _symbols(randomizer: Any, rng: np.random.Generator) -> Finding:
     """Check that every payload names as many symbols as it must, whatever the own one is."""
     own = rng.integers(0, randomizer.size, _VECTORS // _ROWS)
-    counts = (randomizer.read(randomizer.report(own, Entropy())) > 0).sum(axis=1)
-    broken = int((counts != randomizer.named).sum())
     words = f"{randomizer.named} named, {own.size:,} symbols"
+    try:
+        counts = (randomizer.read(randomizer.report(own, Entropy())) > 0).sum(axis=1)
+    except InvalidReport as error:
+        return Finding("front-end", "white box", words, "violation", str(error))
+    broken = int((counts != randomizer.named).sum())
     if broken:
         result = f"{broken:,} payloads name another number of symbols"
         return Finding("front-end", "white box", words, "violation", result)
