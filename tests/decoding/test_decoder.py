@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from offaxis.decoding import LinearDecoder, ShiftDecoder
+from offaxis.decoding import CodewordDecoder, LinearDecoder, ShiftDecoder, ShrinkageDecoder
 from offaxis.errors import InvalidInput
 
 
@@ -30,3 +30,22 @@ def test_a_shift_is_added():
 def test_a_map_that_does_not_fit_is_refused(offset):
     with pytest.raises(InvalidInput):
         LinearDecoder(np.ones((3, 2)), offset)
+
+
+def test_shrinkage_decodes_like_a_linear_map_and_owns_up_to_its_bias():
+    matrix, offset = np.arange(6.0).reshape(3, 2), np.ones(3)
+    V = np.random.default_rng(0).standard_normal((5, 2))
+    shrinking = ShrinkageDecoder(matrix, offset)
+    assert np.array_equal(shrinking.decode(V), LinearDecoder(matrix, offset).decode(V))
+    assert not shrinking.unbiased
+    assert shrinking.kind != LinearDecoder.kind
+
+
+def test_a_codeword_is_that_of_the_likeliest_reported_symbol():
+    codewords = np.array([[1.0, 0], [2.0, 0], [3.0, 0]])
+    decoder = CodewordDecoder(codewords, np.array([0.2, 0.5, 0.3]))
+    observed = np.array([[1.2, -0.1, -0.1], [0.6, -0.2, 0.6], [0.5, 0.5, 0.5]])
+    assert decoder.decode(observed)[:, 0].tolist() == [1, 3, 2]
+    assert not decoder.unbiased
+    with pytest.raises(InvalidInput, match="positive share"):
+        CodewordDecoder(codewords, np.array([0.0, 0.5, 0.5]))

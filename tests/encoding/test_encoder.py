@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from offaxis.encoding import AffineEncoder, ShiftEncoder
+from offaxis.encoding import (
+    AffineEncoder,
+    ArgmaxEncoder,
+    BoxEncoder,
+    Frame,
+    NetworkEncoder,
+    ShiftEncoder,
+)
 from offaxis.encoding.encoder import LARGEST_ENTRY
 from offaxis.errors import InvalidInput
 
@@ -20,6 +27,11 @@ def test_every_finite_vector_has_a_finite_encoding(Z, size):
     encoder = AffineEncoder(rng.uniform(-1, 1, (2, 4)) * size, np.array([size, -size, 0.0, 1.0]))
     assert np.isfinite(encoder.encode(Z)).all()
     assert np.isfinite(ShiftEncoder(np.zeros(4)).encode(Z)).all()
+    limits = np.array([1e-100, 2.0])
+    assert (np.abs(BoxEncoder(encoder.matrix, encoder.centre, limits).encode(Z)) <= limits).all()
+    symbols = ArgmaxEncoder(encoder.matrix, encoder.centre, np.zeros(2)).encode(Z)
+    assert symbols.dtype.kind == "i"
+    assert set(symbols.tolist()) <= {0, 1}
 
 
 def test_a_map_need_not_be_square():
@@ -72,7 +84,41 @@ def test_no_row_of_a_batch_moves_another(other, rows):
     for encoder in (
         AffineEncoder(rng.uniform(-1, 1, (4, 6)), np.ones(6)),
         ShiftEncoder(np.ones(6)),
+        BoxEncoder(rng.uniform(-1, 1, (4, 6)), np.ones(6), np.ones(4)),
+        ArgmaxEncoder(rng.uniform(-1, 1, (4, 6)), np.ones(6), np.zeros(4)),
+        NetworkEncoder([rng.uniform(-1, 1, (5, 6)), np.ones((2, 5))], [np.ones(5), np.zeros(2)]),
     ):
         assert np.array_equal(encoder.encode(Z)[1:], encoder.encode(changed)[1:])
     # The twin: centring a batch on itself puts everybody into everybody's report.
     assert not np.array_equal((Z - Z.mean(axis=0))[1:], (changed - changed.mean(axis=0))[1:])
+
+
+@pytest.mark.parametrize("limits", [np.ones(3), np.array([1.0, 0.0]), np.array([1.0, -1.0])])
+def test_a_box_needs_a_positive_half_width_a_coordinate(limits):
+    with pytest.raises(InvalidInput, match="positive half widths"):
+        BoxEncoder(np.ones((2, 3)), np.zeros(3), limits)
+
+
+def test_a_score_without_a_bias_is_refused():
+    with pytest.raises(InvalidInput, match="do not fit"):
+        ArgmaxEncoder(np.ones((2, 3)), np.zeros(3), np.zeros(3))
+
+
+def test_the_first_of_equal_scores_is_the_symbol():
+    encoder = ArgmaxEncoder(np.ones((3, 2)), np.zeros(2), np.array([0.0, 1.0, 1.0]))
+    assert encoder.encode(np.zeros((2, 2))).tolist() == [1, 1]
+
+
+def test_frames_follow_each_other():
+    rng = np.random.default_rng(4)
+    first, second = rng.standard_normal((2, 3, 3))
+    outer = Frame(rng.standard_normal(3), first, np.linalg.inv(first))
+    shift = rng.standard_normal(3)
+    both = outer.then(second, np.linalg.inv(second), shift)
+    Z = rng.standard_normal((5, 3))
+    wanted = (outer.encoder.encode(Z) - shift) @ second.T
+    np.testing.assert_allclose(both.encoder.encode(Z), wanted, atol=1e-10)
+    np.testing.assert_allclose(wanted @ both.back.T + both.centre, Z, atol=1e-10)
+    covariance = np.cov(Z.T)
+    np.testing.assert_allclose(both.covariance_of(covariance), np.cov(wanted.T), atol=1e-9)
+    np.testing.assert_allclose(both.mean_of(Z.mean(axis=0)), wanted.mean(axis=0), atol=1e-10)
