@@ -1,0 +1,242 @@
+"""The engine of all studies: rows of mechanisms, over budgets and seeds, on every core.
+
+Contract: the figures of a cell depend on its inputs, its mechanism, its budget and the number of
+seeds alone: not on how many cores work, what else is computed, or whether the run was interrupted.
+Vectors are simulated in blocks of a fixed size whose random numbers are keyed by (mechanism, seed,
+block), so memory does not grow with seeds, budgets or vectors. Finished cells are stored at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from offaxis.errors import InvalidInput
+from offaxis.studies.engine_noise import Channel, Noise, channel
+from offaxis.studies.engine_store import Cell, Store
+from offaxis.studies.mechanisms import Mechanism
+from offaxis.studies.sources import Metric, Sample, Source, open_source
+from offaxis.vectors import Vectors
+
+BLOCK: Final = 2500
+"""Vectors simulated at a time. Part of the random streams: another size gives other figures."""
+
+Open = Callable[[str], Source]
+Progress = Callable[[str, int, int | None], None]
+"""Called with a label, the steps finished so far and the steps in all."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Attributes
+    ----------
+    label, level : str
+        The paper's names; a label of our own where the paper has no such row.
+    setting : str
+        Which source; see :func:`offaxis.studies.sources.open_source`.
+    mechanism : Mechanism
+    epsilons : tuple of float
+    """
+
+    label: str
+    level: str
+    setting: str
+    mechanism: Mechanism
+    epsilons: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Scores of one cell of a table, one a seed."""
+
+    row: Row
+    epsilon: float
+    metric: Metric
+    runs: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return float(np.mean(self.runs))
+
+    @property
+    def std(self) -> float:
+        """The standard deviation over seeds (0 for a single one)."""
+        return float(np.std(self.runs, ddof=1)) if len(self.runs) > 1 else 0.0
+
+
+def run(
+    rows: Sequence[Row],
+    folder: Path,
+    *,
+    seeds: int = 20,
+    workers: int | None = None,
+    opener: Open = open_source,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Compute the rows, or read what of them is finished; return their cells in order.
+
+    Parameters
+    ----------
+    folder : Path
+        Where finished cells are kept, and looked for.
+    seeds : int
+        Independent repetitions, 0 … seeds − 1.
+    workers : int, optional
+        Threads; as many as cores when not given. Results do not depend on it.
+    """
+    if seeds < 1:
+        raise InvalidInput(f"seeds must be at least 1, got {seeds}")
+    store = Store(folder)
+    sources = {name: opener(name) for name in dict.fromkeys(row.setting for row in rows)}
+
+    def cell(row: Row, epsilon: float) -> Cell:
+        source = sources[row.setting]
+        return Cell(source.name, source.fingerprint, row.mechanism.key, epsilon, seeds)
+
+    jobs: dict[tuple[str, Mechanism], list[float]] = {}
+    for row in rows:
+        missing = jobs.setdefault((row.setting, row.mechanism), [])
+        for epsilon in row.epsilons:
+            if store.get(cell(row, epsilon)) is None and epsilon not in missing:
+                missing.append(epsilon)
+    _work(jobs, sources, store, seeds, workers or os.cpu_count() or 1, progress)
+    outcomes = []
+    for row in rows:
+        for epsilon in row.epsilons:
+            runs = store.get(cell(row, epsilon))
+            assert runs is not None
+            outcomes.append(Outcome(row, epsilon, sources[row.setting].metric, runs))
+    return outcomes
+
+
+def _work(
+    jobs: dict[tuple[str, Mechanism], list[float]],
+    sources: dict[str, Source],
+    store: Store,
+    seeds: int,
+    workers: int,
+    progress: Progress | None,
+) -> None:
+    """Do the jobs on a pool; what is finished before an error or an interruption stays."""
+    todo = {job: budgets for job, budgets in jobs.items() if budgets}
+    total, done, turn, stop = sum(map(len, todo.values())), 0, threading.Lock(), threading.Event()
+
+    def work(setting: str, mechanism: Mechanism, epsilons: list[float]) -> None:
+        nonlocal done
+        source = sources[setting]
+        scores = measure_row(source, mechanism, epsilons, seeds=seeds, stop=stop)
+        if scores is None:
+            return
+        store.add(
+            {
+                Cell(source.name, source.fingerprint, mechanism.key, epsilon, seeds): runs
+                for epsilon, runs in scores.items()
+            }
+        )
+        with turn:
+            done += len(epsilons)
+            if progress:
+                progress(f"{source.name}: {mechanism.title}", done, total)
+
+    if progress:
+        progress("starting", 0, total)
+    # Rows run in parallel, so each matrix product must stay on its own core.
+    with (
+        ThreadpoolController().limit(limits=1, user_api="blas"),
+        ThreadPoolExecutor(workers) as pool,
+    ):
+        futures = [pool.submit(work, *job, budgets) for job, budgets in todo.items()]
+        try:
+            finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+        for future in finished:
+            future.result()
+
+
+def measure_row(
+    source: Source,
+    mechanism: Mechanism,
+    epsilons: Sequence[float],
+    *,
+    seeds: int,
+    fused: bool = True,
+    stop: threading.Event | None = None,
+) -> dict[float, tuple[float, ...]] | None:
+    """Return one score a seed at every budget, or None if it was told to stop.
+
+    ``fused=False`` decodes every observation and gives it to the task, as a receiver would: slower,
+    and the same scores.
+    """
+    if mechanism.way == "clean":
+        scores = tuple(_clean(source, seed) for seed in range(1 if source.fixed else seeds))
+        return dict.fromkeys(epsilons, scores * (seeds if source.fixed else 1))
+    channels = {
+        epsilon: channel(made, source.task, epsilon, fused=fused)
+        for epsilon, made in mechanism.make(source, epsilons).items()
+    }
+    total = np.zeros((len(epsilons), seeds))
+    count = np.zeros(seeds)
+    groups = [list(range(seeds))] if source.fixed else [[seed] for seed in range(seeds)]
+    for group in groups:
+        sample = source.sample(group[0])
+        count[group] = len(sample.vectors)
+        for block, start in enumerate(range(0, len(sample.vectors), BLOCK)):
+            if stop is not None and stop.is_set():
+                return None
+            part = Sample(*(array[start : start + BLOCK] for array in sample))
+            _add_block(total, list(channels.values()), part, mechanism.stream, group, block, source)
+    means = total / count
+    if source.metric == "rmse":
+        means = np.sqrt(means)
+    return {e: tuple(map(float, line)) for e, line in zip(epsilons, means, strict=True)}
+
+
+def _add_block(
+    total: Vectors,
+    channels: Sequence[Channel],
+    part: Sample,
+    stream: str,
+    seeds: Sequence[int],
+    block: int,
+    source: Source,
+) -> None:
+    """Add a block's right answers or squared errors to the totals, (budgets, seeds)."""
+    prepared = [one.prepare(part.vectors) for one in channels]
+    for seed in seeds:
+        noise = Noise(stream, seed, block, len(part.vectors))
+        for index, one in enumerate(channels):
+            outputs = one.outputs(prepared[index], noise)
+            total[index, seed] += score(outputs, part.answers, source.metric)
+
+
+def _clean(source: Source, seed: int) -> float:
+    sample = source.sample(seed)
+    outputs = source.task.outputs(sample.vectors).T
+    mean = score(outputs, sample.answers, source.metric) / len(sample.vectors)
+    return float(np.sqrt(mean)) if source.metric == "rmse" else mean
+
+
+def score(outputs: Vectors, answers: NDArray[Any], metric: Metric) -> float:
+    """Return the number of right answers, or the sum of squared errors, of outputs (k, n)."""
+    if metric == "rmse":
+        gaps = outputs[0] - answers
+        return float(gaps @ gaps)
+    top = outputs.max(axis=0)
+    if np.count_nonzero(outputs == top) > top.size:  # a tie: the first of the largest counts
+        return float(np.count_nonzero(outputs.argmax(axis=0) == answers))
+    picked = outputs[answers, np.arange(top.size)]
+    return float(np.count_nonzero(picked == top))
