@@ -16,7 +16,7 @@ from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers.laplace import Laplace
 from offaxis.randomizers.payload import largest_magnitude, unpack
-from offaxis.randomizers.spherical_laplace import SphericalLaplace, tail
+from offaxis.randomizers.spherical_laplace import SphericalLaplace
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.rounded_spherical import LARGEST_LOG2_SCALE, RoundedSpherical
 from tests.checks import ALPHA, law_p_value, mean_p_value
@@ -43,7 +43,7 @@ def test_two_points_of_the_ball_are_within_epsilon_as_rationals(epsilon, dim):
 def test_bound_and_tails_fit_the_payload_and_the_check(epsilon, dim):
     randomizer = SphericalLaplace(dim, 1.0, epsilon)
     t = 1 << randomizer.log2_scale
-    assert randomizer.bound + tail(dim) * t <= largest_magnitude(randomizer.width)
+    assert randomizer.bound + randomizer.tail * t <= largest_magnitude(randomizer.width)
     assert randomizer.bound**2 * dim < 1 << 63
     assert randomizer.log2_scale <= LARGEST_LOG2_SCALE
     assert randomizer.payload_size == dim * randomizer.width
@@ -165,16 +165,17 @@ def test_on_the_line_it_is_laplace():
     assert spherical.expected_squared_error() == pytest.approx(plain.expected_squared_error())
     V = drawn(spherical, np.zeros((20_000, 1)), "report")[:, 0]
     assert law_p_value(V, stats.laplace(scale=plain.scale).cdf) > ALPHA
-    assert law_p_value(0.9 * V, stats.laplace(scale=plain.scale).cdf) < ALPHA
+    assert law_p_value(0.75 * V, stats.laplace(scale=plain.scale).cdf) < ALPHA
 
 
 def test_the_tail_of_a_coordinate_is_as_rare_as_stated():
     """Chernoff with the exact moment generating function: 2 e^{−λa} (1 − λ²)^{−(m+1)/2}."""
     for dim in (1, 2, 64, 4096, 1 << 20):
         slope = np.linspace(1e-4, 0.9999, 20_000)
-        exponent = -slope * tail(dim) - (dim + 1) / 2 * np.log1p(-(slope**2))
+        tail = SphericalLaplace(dim, 1.0, 1).tail
+        exponent = -slope * tail - (dim + 1) / 2 * np.log1p(-(slope**2))
         assert exponent.min() <= -44
-        assert (-slope * tail(dim) / 2 - (dim + 1) / 2 * np.log1p(-(slope**2))).min() > -44
+        assert (-slope * tail / 2 - (dim + 1) / 2 * np.log1p(-(slope**2))).min() > -44
 
 
 def test_outside_vectors_are_clipped_before_the_noise():
