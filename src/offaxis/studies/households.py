@@ -1,0 +1,218 @@
+"""Next day's energy of London households, one report a household: the paper's regression study.
+
+A vector is a household's ``energy_mean`` of 16 consecutive complete days, the target the day after,
+and the task the least-squares forecast. The first 3,000 households before 2013 are public; the
+others from 2013 on are private, and each of them reports at most once in a draw, so the guarantee
+of one report is the household's. Vectors are scaled with the public minimum and maximum of every
+coordinate; targets, and with them the errors, stay in kWh per half-hour.
+
+A draw has 20 rounds. Each gets its own 127 households, a twentieth of the 2,544 that have any
+private window, and 20 dates; on every date one household of the round, drawn among those with a
+complete window and not yet asked, reports once: 400 reports. The dates of a round are 16 days
+apart, which is the span of 320 days that the paper speaks of; its first is drawn from the first 16
+possible ones. **How dates are drawn decides the level of the error**, because errors in winter are
+nearly twice those in summer: without privacy this gives 0.070 (the paper 0.0691), dates spread over
+all 14 months 0.072.
+
+What the paper leaves open or does otherwise:
+
+- It samples the public households at random. With the first 3,000 in order its figures are met
+  best.
+- Its standard deviations are those of some 2,500 reports a draw, not of 400; ``each=5`` makes
+  2,000.
+- A task of one output has rank one: all other directions are stretched to λ_max, capped or by the
+  gap rule alike, and their basis is free. Ours is the principal axes, which makes the ℓ1 radius
+  1 % smaller and the coordinate-wise noise 4 % smaller than another basis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput
+from offaxis.geometry import Geometry, Layers, PublicVectors, measure
+from offaxis.vectors import Vectors
+
+DAYS: Final = 16
+"""m: days in a vector, and between the dates of a round."""
+
+PUBLIC_HOUSEHOLDS: Final = 3000
+PRIVATE_FROM: Final = date(2013, 1, 1)
+ROUNDS: Final = 20
+DATES: Final = 20
+"""Of a round."""
+
+STATEMENT: Final = (
+    "Low Carbon London smart meters (UK Power Networks): windows of 16 complete days before "
+    "2013-01-01 of the first 3,000 households in order of their identifiers"
+)
+"""Where the public vectors come from, for the provenance of a release."""
+
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Private vectors and what followed, one row a report.
+
+    Attributes
+    ----------
+    vectors : (n, 16) array
+        Scaled as the public ones; they may lie outside of [0, 1].
+    targets : (n,) array
+        Energy of the day after, kWh per half-hour.
+    households, days : (n,) arrays
+        Row of the household and column of the target day in the readings.
+    rounds, seeds : (n,) arrays
+        Which round of which draw.
+    """
+
+    vectors: Vectors = field(repr=False)
+    targets: Vectors = field(repr=False)
+    households: Indices = field(repr=False)
+    days: Indices = field(repr=False)
+    rounds: Indices = field(repr=False)
+    seeds: Indices = field(repr=False)
+
+    @classmethod
+    def join(cls, draws: Sequence[Draw]) -> Draw:
+        """Return several draws as one, to be simulated at once; :meth:`rmse` tells them apart."""
+        names = ("vectors", "targets", "households", "days", "rounds", "seeds")
+        return cls(*(np.concatenate([getattr(draw, name) for draw in draws]) for name in names))
+
+    def rmse(self, outputs: Vectors) -> Vectors:
+        """Return the root mean squared error of forecasts (n,) or (n, 1), one a seed, in kWh."""
+        squares = (np.reshape(outputs, self.targets.shape) - self.targets) ** 2
+        seeds, group = np.unique(self.seeds, return_inverse=True)
+        sums = np.bincount(group, squares, minlength=seeds.size)
+        return np.sqrt(sums / np.bincount(group, minlength=seeds.size))
+
+
+@dataclass(frozen=True, eq=False)
+class Households:
+    """Both sides of the study.
+
+    Attributes
+    ----------
+    public : (n, 16) array
+        Public vectors, scaled to [0, 1].
+    public_targets : (n,) array
+        What followed, kWh per half-hour.
+    low, high : (16,) arrays
+        Public minimum and maximum of every coordinate, kWh per half-hour.
+    model : Layers
+        The forecast in kWh per half-hour from scaled vectors, fitted on the public windows.
+    energy : (households, days) array
+        All readings.
+    private : (households, days) array of bool
+        The private target days: those with a complete window that lies on the private side.
+    """
+
+    public: Vectors = field(repr=False)
+    public_targets: Vectors = field(repr=False)
+    low: Vectors = field(repr=False)
+    high: Vectors = field(repr=False)
+    model: Layers
+    energy: NDArray[Any] = field(repr=False)
+    private: Mask = field(repr=False)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The task's geometry over the public vectors."""
+        return measure(self.model, PublicVectors(self.public))
+
+    def draw(self, seed: int, each: int = 1) -> Draw:
+        """Return one draw of households and dates; the same for the same seed.
+
+        Parameters
+        ----------
+        seed : int
+            Of the division into rounds, the dates, and the households asked.
+        each : int
+            K: households asked on a date.
+        """
+        rng = np.random.default_rng(seed)
+        pool = rng.permutation(np.flatnonzero(self.private.any(axis=1)))
+        size = pool.size // ROUNDS
+        first = int(np.flatnonzero(self.private.any(axis=0))[0])
+        asked: list[tuple[int, int, int]] = []
+        for index in range(ROUNDS):
+            # In random order already, so the first ones with a window are a random choice.
+            left = pool[index * size : (index + 1) * size]
+            start = first + int(rng.integers(DAYS))
+            for day in range(start, start + DAYS * DATES, DAYS):
+                able = np.flatnonzero(self.private[left, day])[:each]
+                if able.size < each:
+                    raise InvalidInput(
+                        f"round {index} has {able.size} households left with a complete window "
+                        f"on a date, fewer than each={each}; ask fewer"
+                    )
+                asked.extend((int(household), day, index) for household in left[able])
+                left = np.delete(left, able)
+        households, days, rounds = np.array(asked, dtype=np.int64).T
+        inputs, targets = _windows(self.energy, households, days)
+        scaled = (inputs - self.low) / (self.high - self.low)
+        return Draw(scaled, targets, households, days, rounds, np.full(days.size, seed))
+
+    def draws(self, seeds: int = 20, each: int = 1) -> Draw:
+        """Return the draws of the seeds 0, 1, … as one."""
+        return Draw.join([self.draw(seed, each) for seed in range(seeds)])
+
+
+def prepare(energy: NDArray[Any], first_day: date) -> Households:
+    """Divide readings into the public and the private side, and fit the forecast on the public one.
+
+    Parameters
+    ----------
+    energy : (households, days) array
+        kWh per half-hour, NaN where a day is not complete; households in order of their
+        identifiers, columns consecutive days.
+    first_day : date
+        Of the first column.
+    """
+    split = (PRIVATE_FROM - first_day).days
+    households, days = energy.shape
+    if households < PUBLIC_HOUSEHOLDS + ROUNDS or not DAYS < split < days - DAYS * (DATES + 2):
+        raise InvalidInput(
+            f"the study needs more than {PUBLIC_HOUSEHOLDS} households, and days before and a year "
+            f"after {PRIVATE_FROM}; got {households} households and {days} days from {first_day}"
+        )
+    usable = _complete(energy)
+    inputs, targets = _windows(energy, *np.nonzero(usable[:PUBLIC_HOUSEHOLDS, :split]))
+    low, high = inputs.min(axis=0), inputs.max(axis=0)
+    public = (inputs - low) / (high - low)
+    private = usable.copy()
+    private[:PUBLIC_HOUSEHOLDS] = False
+    private[:, : split + DAYS] = False  # the window's first day must not lie before the split
+    return Households(public, targets, low, high, _least_squares(public, targets), energy, private)
+
+
+def _complete(energy: NDArray[Any]) -> Mask:
+    """Say of every day whether it and the 16 before it are complete."""
+    counts = np.cumsum(~np.isnan(energy), axis=1, dtype=np.int32)
+    before = np.pad(counts, ((0, 0), (DAYS + 1, 0)))[:, : energy.shape[1]]
+    usable: Mask = counts - before == DAYS + 1
+    return usable
+
+
+def _windows(energy: NDArray[Any], households: Indices, days: Indices) -> tuple[Vectors, Vectors]:
+    """Return the 16 days before each given day, (n, 16), and that day itself, (n,)."""
+    runs = np.lib.stride_tricks.sliding_window_view(energy, DAYS + 1, axis=1)
+    found = runs[households, days - DAYS].astype(np.float64)
+    return found[:, :DAYS], found[:, DAYS]
+
+
+def _least_squares(vectors: Vectors, targets: Vectors) -> Layers:
+    centre, level = vectors.mean(axis=0), targets.mean()
+    centred = vectors - centre
+    weight = np.linalg.solve(centred.T @ centred, centred.T @ (targets - level))
+    task = Layers.linear(weight[None], np.array([level - weight @ centre]))
+    return replace(task, name="next day's energy from 16 days, least squares")
