@@ -1,0 +1,13 @@
+"""The models of the paper's experiments: how they are built and trained, and trained weights."""
+
+from offaxis.studies.models.store import (
+    HEADS,
+    NAMES,
+    NETWORKS,
+    Card,
+    DamagedWeights,
+    load_card,
+    load_model,
+)
+
+__all__ = ["HEADS", "NAMES", "NETWORKS", "Card", "DamagedWeights", "load_card", "load_model"]

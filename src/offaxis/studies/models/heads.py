@@ -1,0 +1,99 @@
+"""Heads on frozen features: what a release's public model is in the experiments.
+
+A multilayer perceptron m→10→32→10 with dropout 0.3 after each activation, or the linear head that
+a network was trained with. Trained in torch, kept as :class:`offaxis.geometry.Layers`, so that
+whoever evaluates a release needs NumPy alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from offaxis.data.sets import Labels
+from offaxis.geometry import Layers
+from offaxis.studies.models.training import Log, Plan, Trained, silent, train
+
+ACTIVATIONS: Final[dict[str, type[nn.Module]]] = {
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,  # the exact one, x Φ(x), is torch's default
+    "tanh": nn.Tanh,
+}
+HIDDEN: Final = (10, 32)
+DROPOUT: Final = 0.3
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class HeadRecipe:
+    """How a head is trained on features."""
+
+    epochs: int = 100
+    batch: int = 512
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    seed: int = 0
+
+
+def mlp(activation: str, inputs: int, outputs: int = 10, dropout: float = DROPOUT) -> nn.Sequential:
+    """Return a fresh head m→10→32→k."""
+    sizes = (inputs, *HIDDEN)
+    parts: list[nn.Module] = []
+    for inward, outward in zip(sizes, HIDDEN, strict=False):
+        parts += [nn.Linear(inward, outward), ACTIVATIONS[activation](), nn.Dropout(dropout)]
+    return nn.Sequential(*parts, nn.Linear(sizes[-1], outputs))
+
+
+def as_layers(head: nn.Module, activation: str, name: str) -> Layers:
+    """Return the weights of a head, rounded to float16, as plain layers."""
+    linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
+    return Layers(
+        [_rounded(linear.weight) for linear in linears],
+        [_rounded(linear.bias) for linear in linears],
+        activation=activation,
+        name=name,
+    )
+
+
+def _rounded(weight: Tensor) -> NDArray[np.float64]:
+    return weight.detach().cpu().half().double().numpy()
+
+
+def accuracy(head: Layers, vectors: Floats, labels: Labels) -> float:
+    """Return the share of vectors whose largest logit is the right one."""
+    return float((head.outputs(vectors.astype(np.float64)).argmax(1) == labels).mean())
+
+
+def train_head(
+    activation: str,
+    vectors: dict[str, Floats],
+    labels: dict[str, Labels],
+    recipe: HeadRecipe,
+    log: Log = silent,
+) -> tuple[nn.Sequential, Trained]:
+    """Train on ``train``, and keep the epoch that is best on ``validation``."""
+    torch.manual_seed(recipe.seed)
+    head = mlp(activation, vectors["train"].shape[1])
+    optimizer = torch.optim.AdamW(
+        head.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+    )
+    x, y = torch.from_numpy(vectors["train"]), torch.from_numpy(labels["train"])
+    held, truth = torch.from_numpy(vectors["validation"]), torch.from_numpy(labels["validation"])
+
+    def loss(rows: Tensor) -> Tensor:
+        return functional.cross_entropy(head(x[rows]), y[rows])
+
+    def score() -> float:
+        return float((head(held).argmax(1) == truth).float().mean())
+
+    plan = Plan(
+        f"{activation} head", recipe.epochs, recipe.batch, recipe.seed, cosine=True, keep="best"
+    )
+    return head, train(head, optimizer, loss, score, len(x), plan, log=log)
