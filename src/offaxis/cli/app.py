@@ -21,6 +21,7 @@ from offaxis.cli.fit import fit
 from offaxis.cli.inspect import inspect
 from offaxis.cli.ledger import ledger
 from offaxis.cli.privatize import privatize
+from offaxis.cli.study import study
 from offaxis.cli.terminal import one_line
 from offaxis.errors import MissingExtra, OffaxisError
 
@@ -87,3 +88,4 @@ for _command in (fit, privatize, decode, evaluate, inspect, audit, demo):
     app.command()(_command)
 app.add_typer(ledger, name="ledger")
 app.add_typer(data, name="data")
+app.add_typer(study, name="study")

@@ -10,14 +10,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
-from importlib import import_module
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
-from offaxis.geometry import Geometry, PublicVectors, TaskModel, measure
+from offaxis.geometry import Geometry, Layers, PublicVectors, TaskModel, measure
 from offaxis.vectors import Vectors
 
 Metric = Literal["accuracy", "rmse"]
@@ -147,23 +146,23 @@ class Setting:
 CORRUPTIONS: Final = ("brightness", "fog", "defocus-blur", "gaussian-noise")
 """The shifts of CIFAR-10-C that the paper tests."""
 
-CIFAR10_HEADS: Final = ("linear", "relu", "gelu", "tanh")
-
-
-def _features(name: str, **which: Any) -> Any:
-    # Looked up when asked for: other settings do without.
-    return import_module("offaxis.studies.features").load_features(name, **which)
-
-
-def _labelled(found: Any) -> Callable[[int], tuple[Any, Any]]:
-    return lambda seed: (found.vectors, found.labels)
+HEADS: Final = {"cifar10": ("linear", "relu", "gelu", "tanh"), "mnist": ("relu",)}
 
 
 @cache
 def _side(data: str, head: str) -> PublicSide:
+    from offaxis.studies.features import load_features
     from offaxis.studies.models import load_model
 
-    return PublicSide(load_model(f"{data}-{head}"), _features(data, part="train").vectors)
+    return PublicSide(load_model(f"{data}-{head}"), load_features(data, part="train").vectors)
+
+
+def _images(name: str, data: str, head: str, **which: Any) -> Setting:
+    from offaxis.studies.features import load_features
+
+    found = load_features(data, **which)
+    side = _side(data.removesuffix("-c"), head)
+    return Setting(name, side, lambda seed: (found.vectors, found.labels))
 
 
 def _households() -> Setting:
@@ -180,21 +179,34 @@ def _households() -> Setting:
     return Setting("lhsm", PublicSide(study.model, study.public), draw, "rmse", fixed=False)
 
 
+def _plane() -> Setting:
+    """Return two classes of points in the plane, one behind the other along a slanted line."""
+    rng = np.random.default_rng(1)
+    normal = np.array([0.8, 0.6])
+    labels = rng.integers(0, 2, 6000)
+    along, across = rng.standard_normal((2, 6000)) * [[1.6], [0.45]]
+    points = np.outer(along, [-0.6, 0.8]) + np.outer(across + 2.0 * labels - 1.0, normal)
+    task = Layers([np.stack([-normal, normal])], [np.zeros(2)], name="a line in the plane")
+    public, test = points[:3000], (points[3000:], labels[3000:])
+    return Setting("plane", PublicSide(task, public), lambda seed: test)
+
+
 @lru_cache(maxsize=64)
 def open_source(name: str) -> Source:
     """Return a source by name.
 
-    "lhsm", "mnist HEAD", "cifar10 HEAD" or "cifar10-c CORRUPTION SEVERITY HEAD".
+    "plane", "lhsm", "mnist HEAD", "cifar10 HEAD" or "cifar10-c CORRUPTION SEVERITY HEAD".
     """
     match name.split():
+        case ["plane"]:
+            return _plane()
         case ["lhsm"]:
             return _households()
-        case [("mnist" | "cifar10") as data, head] if head in CIFAR10_HEADS:
-            test = _features(data, part="test")
-            return Setting(name, _side(data, head), _labelled(test))
+        case [("mnist" | "cifar10") as data, head] if head in HEADS[data]:
+            return _images(name, data, head, part="test")
         case ["cifar10-c", corruption, severity, head] if (
-            head in CIFAR10_HEADS and corruption in CORRUPTIONS and severity in "12345"
+            head in HEADS["cifar10"] and corruption in CORRUPTIONS and severity in "12345"
         ):
-            found = _features("cifar10-c", corruption=corruption, severity=int(severity))
-            return Setting(name, _side("cifar10", head), _labelled(found))
+            which = {"corruption": corruption, "severity": int(severity)}
+            return _images(name, "cifar10-c", head, **which)
     raise InvalidInput(f"there is no setting called {name!r}")

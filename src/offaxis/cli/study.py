@@ -1,0 +1,198 @@
+"""``offaxis study``: run the paper's experiments, and hold them against its numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from offaxis.cli.options import AsJson
+from offaxis.cli.terminal import plain, print_json, screen
+
+if TYPE_CHECKING:
+    from offaxis.studies.catalogue import Study
+    from offaxis.studies.compare import Line
+
+study: Final = typer.Typer(
+    help="Run the paper's experiments and compare with its numbers.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Folder = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Where results go. Finished cells are kept there: a run that was stopped goes on.",
+    ),
+]
+Seeds = Annotated[int, typer.Option(min=1, help="Repetitions behind every number.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="One of offaxis study list.")]
+DEFAULT_FOLDER: Final = Path("offaxis-studies")
+
+
+@study.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """Show all studies."""
+    from offaxis.studies.catalogue import studies
+
+    found = list(studies().values())
+    if as_json:
+        facts = [{"name": s.name, "title": s.title, "cells": s.cells} for s in found]
+        print_json({"studies": facts})
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("name", no_wrap=True, style="bold")
+    table.add_column("what")
+    table.add_column("numbers", justify="right")
+    for entry in found:
+        table.add_row(entry.name, entry.title, str(entry.cells))
+    with screen() as console:
+        console.print(table)
+
+
+@study.command()
+def run(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One of offaxis study list.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Run all studies.")] = False,
+    seeds: Seeds = 20,
+    out: Folder = DEFAULT_FOLDER,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study: a CSV, a parquet file with pyarrow, and a page with its figure.
+
+    Finished cells are stored as they come. A run that was interrupted or killed goes on where it
+    stopped, and ends with the same files.
+    """
+    from offaxis.studies.catalogue import studies
+    from offaxis.studies.catalogue import study as find
+
+    if (name is None) is not every:
+        raise typer.BadParameter("give the name of a study, or --all")
+    chosen = list(studies().values()) if every else [find(str(name))]
+    facts = []
+    for number, entry in enumerate(chosen, 1):
+        head = f"{number}/{len(chosen)} " if every else ""
+        lines, written = _run(entry, out, seeds, head)
+        facts.append(_facts(entry, lines) | {"files": [str(path) for path in written]})
+        if not as_json:
+            _print(entry, lines, written)
+    if as_json:
+        print_json({"seeds": seeds, "studies": facts})
+
+
+@study.command()
+def compare(
+    name: Name, seeds: Seeds = 20, out: Folder = DEFAULT_FOLDER, as_json: AsJson = False
+) -> None:
+    """Show our numbers, the paper's and the difference; runs what is not finished."""
+    from offaxis.studies.catalogue import study as find
+
+    entry = find(name)
+    lines, written = _run(entry, out, seeds, "")
+    if as_json:
+        from offaxis.studies.engine_results import records
+
+        print_json(_facts(entry, lines) | {"rows": records(entry, lines)})
+        return
+    _print_table(entry, lines)
+    _print(entry, lines, written)
+
+
+def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], list[Path]]:
+    """Compute a study and write its files; without matplotlib and jinja2, the tables alone."""
+    from offaxis.cli.progress import moving
+    from offaxis.errors import MissingExtra
+    from offaxis.studies import engine
+    from offaxis.studies.compare import compare as beside
+    from offaxis.studies.engine_results import records, write_csv, write_parquet
+    from offaxis.studies.sources import open_source
+
+    with moving(f"{head}{entry.name}: loading") as move:
+
+        def progress(label: str, done: int, total: int | None) -> None:
+            move(f"{head}{entry.name}: {label}", done, total)
+
+        outcomes = engine.run(entry.rows, out, seeds=seeds, progress=progress)
+    lines = beside(entry, outcomes)
+    table = records(entry, lines)
+    stem = out / entry.name
+    written = [stem.with_suffix(".csv")]
+    write_csv(written[0], table)
+    if write_parquet(stem.with_suffix(".parquet"), table):
+        written.append(stem.with_suffix(".parquet"))
+    try:
+        from offaxis.reporting.study_page import write_study
+
+        written += write_study(entry, lines, out, open_source(entry.rows[0].setting))
+    except (MissingExtra, ModuleNotFoundError):
+        typer.echo("no page: pip install 'offaxis[report]'", err=True)
+    return lines, written
+
+
+def _facts(entry: Study, lines: list[Line]) -> dict[str, Any]:
+    from offaxis.studies.compare import claims
+
+    gaps = [abs(line.difference) for line in lines if line.difference is not None]
+    return {
+        "study": entry.name,
+        "numbers": len(lines),
+        "published": len(gaps),
+        "mean_difference": sum(gaps) / len(gaps) if gaps else None,
+        "largest_difference": max(gaps, default=None),
+        "claims": [
+            {"claim": claim.text, "holds": claim.holds, "worst": claim.worst}
+            for claim in claims(entry, lines)
+        ],
+    }
+
+
+def _print(entry: Study, lines: list[Line], written: list[Path]) -> None:
+    facts = _facts(entry, lines)
+    text = f"{entry.name}: {facts['numbers']} numbers"
+    if facts["published"]:
+        text += (
+            f", {facts['published']} published ones at a distance of "
+            f"{facts['mean_difference']:.4f} on average, {facts['largest_difference']:.4f} at most"
+        )
+    typer.echo(plain(text))
+    for claim in facts["claims"]:
+        verdict = "holds" if claim["holds"] else "does not hold"
+        typer.echo(plain(f"  {verdict}: {claim['claim']} ({claim['worst']})"))
+    typer.echo(plain("  " + ", ".join(str(path) for path in written)))
+
+
+def _print_table(entry: Study, lines: list[Line]) -> None:
+    """Print three lines a row: ours, the paper's, the difference."""
+    from rich.table import Table
+    from rich.text import Text
+
+    budgets = list(dict.fromkeys(line.outcome.epsilon for line in lines))
+    rows: dict[tuple[str, str, str], list[Line]] = {}
+    for line in lines:
+        row = line.outcome.row
+        rows.setdefault((row.label, row.level, row.mechanism.mark), []).append(line)
+    with screen() as console:
+        for (label, level, mark), found in rows.items():
+            head = Text(plain(f"{label}{f', {entry.level} {level}' if level else ''}"), "bold")
+            if mark:
+                head.append(f"  {mark}", "red")
+            console.print(head, soft_wrap=True)
+            grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+            grid.add_column(style="dim", no_wrap=True)
+            for _ in budgets:
+                grid.add_column(justify="right", no_wrap=True)
+            grid.add_row("ε", *(f"{epsilon:g}" for epsilon in budgets))
+            grid.add_row("ours", *(f"{line.outcome.mean:.3f}" for line in found))
+            if any(line.paper for line in found):
+                paper = (f"{line.paper.mean:.3f}" if line.paper else "" for line in found)
+                grid.add_row("paper", *paper)
+                gaps = ("" if g.difference is None else f"{g.difference:+.3f}" for g in found)
+                grid.add_row("diff", *gaps)
+            console.print(grid)
