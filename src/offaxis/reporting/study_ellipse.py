@@ -5,6 +5,7 @@ Outlines are sets of equal density, where half of the noise lies inside.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from offaxis.decoding import LinearDecoder
 from offaxis.release import Release
 from offaxis.reporting.study_figures import Palette
-from offaxis.studies.mechanisms import MECHANISMS
+from offaxis.studies.engine import Row
 from offaxis.studies.sources import Source
 from offaxis.vectors import Vectors
 
@@ -29,7 +30,7 @@ def _outline(release: Release) -> Vectors:
     return outline
 
 
-def draw_ellipse(source: Source, epsilon: float, palette: Palette) -> Any:
+def draw_ellipse(rows: Sequence[Row], source: Source, palette: Palette) -> Any:
     """Return the figure: the same point, classifier and budget, with both noises."""
     from matplotlib.figure import Figure
 
@@ -38,15 +39,14 @@ def draw_ellipse(source: Source, epsilon: float, palette: Palette) -> Any:
     public = source.sample(0)
     normal: Vectors = source.task.jacobians(public.vectors[:1])[0, 1]
     normal = normal / np.linalg.norm(normal)
-    anchor = source.geometry.mean + 1.0 * normal
+    anchor = source.geometry.mean + 1.2 * normal
     some = slice(0, 500)
-    made = {
-        name: MECHANISMS[label].make(source, [epsilon])[epsilon]
-        for name, label in (("plain", "Laplace (l1)"), ("reshaped", "Laplace+PA"))
-    }
-    outlines = {
-        name: _outline(release) for name, release in made.items() if isinstance(release, Release)
-    }
+    outlines = {}
+    for row in rows:
+        for release in row.mechanism.make(source, row.epsilons).values():
+            if isinstance(release, Release):
+                plain = row.mechanism.reshaping == "none"
+                outlines["plain" if plain else "reshaped"] = _outline(release)
     reach = 1.06 * max(np.abs(outline + anchor).max() for outline in outlines.values())
     for axes, (name, outline) in zip(grid, outlines.items(), strict=True):
         colour = getattr(palette, name)

@@ -181,7 +181,11 @@ def _label_ends(axes: Any, panel: Panel, palette: Palette) -> None:
     ends = sorted(panel.series, key=lambda series: series.y[-1])
     scale = axes.figure.dpi / 72
     spots = [axes.transData.transform((s.x[-1], s.y[-1]))[1] / scale for s in ends]
-    placed = _apart(spots, _LABEL_HEIGHT)
+    floor = axes.bbox.y0 / scale
+    placed = [
+        max(place, floor + (index + 0.4) * _LABEL_HEIGHT)
+        for index, place in enumerate(_apart(spots, _LABEL_HEIGHT))
+    ]
     for series, spot, place in zip(ends, spots, placed, strict=True):
         axes.annotate(
             series.name,

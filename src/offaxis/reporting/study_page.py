@@ -99,11 +99,10 @@ def write_study(study: Study, lines: Sequence[Line], folder: Path, source: Sourc
     stem = folder / study.name
     label = f"{study.title}: {study.about}"
     if study.show == "ellipse":
-        epsilon = lines[0].outcome.epsilon
         with styled(PAGE):
-            picture = svg.inline(draw_ellipse(source, epsilon, PAGE), study.name, label)
+            picture = svg.inline(draw_ellipse(study.rows, source, PAGE), study.name, label)
         with styled(FILE):
-            paths = write_files(draw_ellipse(source, epsilon, FILE), stem)
+            paths = write_files(draw_ellipse(study.rows, source, FILE), stem)
     else:
         shown, columns = panels(study, lines)
         picture = page_svg(shown, study.name, label, columns)
@@ -146,7 +145,7 @@ def _agreement(lines: Sequence[Line]) -> dict[str, Any] | None:
     return {
         "count": len(gaps),
         "mean": f"{sum(gaps) / len(gaps):.4f}",
-        "worst": f"{worst.outcome.row.label}"
+        "worst": f"{worst.outcome.row.mechanism.title}"
         f"{f' ({worst.outcome.row.level})' if worst.outcome.row.level else ''}"
         f" at ε = {worst.outcome.epsilon:g}: {_signed(worst.difference or 0.0)}",
         "near": near,

@@ -8,7 +8,7 @@ from typing import Final
 from offaxis.reporting.study_figures import Panel, Series
 from offaxis.studies.catalogue import PAIRS, Study
 from offaxis.studies.compare import Line, means, recovery_ratios
-from offaxis.studies.mechanisms import CLEAN, COUNTERPARTS, DELTA
+from offaxis.studies.mechanisms import CLEAN, COUNTERPARTS
 
 _BUDGET_TICKS: Final = (1.0, 2.5, 5.0, 7.5, 10.0)
 _SHOWN_BUDGETS: Final = (1.0, 3.0, 5.0, 7.5, 10.0)
@@ -25,6 +25,11 @@ def panels(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
     }
     maker = _ablation if study.name == "ablation" else makers.get(study.show, _table)
     return maker(study, lines)
+
+
+def _columns(count: int) -> int:
+    """Return three or four, whichever leaves fewer places empty."""
+    return min((4, 3), key=lambda columns: -count % columns)
 
 
 def _series(lines: Sequence[Line], name: str, **look: object) -> Series:
@@ -81,9 +86,10 @@ def _table(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
     done = {CLEAN, *COUNTERPARTS, *COUNTERPARTS.values(), *sum(PAIRS.values(), ())}
     others = [label for label in rows if label not in done]
     for label in others:
-        name = f"δ = {DELTA:g}" if "delta" in label else ""
-        made.append(_budget_panel(label.split(" ")[0], [_series(rows[label], name)], lines))
-    return made, 3 if len(made) != 4 else 2
+        name = "δ = 1e-5" if "delta" in label else ""
+        series = [_series(rows[label], name, colour="plain")]
+        made.append(_budget_panel(label.split(" ")[0], series, lines))
+    return made, _columns(len(made))
 
 
 def _ablation(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
@@ -137,7 +143,7 @@ def _by_level(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
         title = title.replace(" w/o bounding", "").replace("+PA", ", reshaped")
         some = ticks if len(ticks) < 8 else ticks[::3]
         made.append(Panel(title, series, xlabel, _YLABEL[metric], xticks=some))
-    return made, 4 if len(made) > 6 else 3
+    return made, _columns(len(made))
 
 
 def _recovery(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:

@@ -207,6 +207,6 @@ def open_source(name: str) -> Source:
         case ["cifar10-c", corruption, severity, head] if (
             head in HEADS["cifar10"] and corruption in CORRUPTIONS and severity in "12345"
         ):
-            which = {"corruption": corruption, "severity": int(severity)}
+            which = {"corruption": corruption.replace("-", "_"), "severity": int(severity)}
             return _images(name, "cifar10-c", head, **which)
     raise InvalidInput(f"there is no setting called {name!r}")
