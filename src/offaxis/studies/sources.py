@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -143,6 +143,28 @@ class Setting:
         return digest.hexdigest()
 
 
+def without_silent_units(head: Layers, public: NDArray[Any]) -> Layers:
+    """Return a ReLU head without the first-layer units that no public vector turns on.
+
+    It answers the same on every public vector. Such a unit has no slope there, so the Jacobian
+    does not see the direction it listens to, and reshaping sends the most noise exactly there:
+    that turns the unit on, and the answer is lost. With other activations there is none.
+    """
+    if head.activation != "relu" or len(head.weights) == 1:
+        return head
+    weight, bias = head.weights[0], head.biases[0]
+    silent = (np.asarray(public, dtype=np.float64) @ weight.T + bias).max(axis=0) <= 0
+    if not silent.any():
+        return head
+    kept = np.where(silent, 0.0, 1.0)
+    return replace(
+        head,
+        weights=[weight * kept[:, None], *head.weights[1:]],
+        biases=[bias * kept, *head.biases[1:]],
+        name=f"{head.name} without {int(silent.sum())} silent units",
+    )
+
+
 CORRUPTIONS: Final = ("brightness", "fog", "defocus-blur", "gaussian-noise")
 """The shifts of CIFAR-10-C that the paper tests."""
 
@@ -154,7 +176,8 @@ def _side(data: str, head: str) -> PublicSide:
     from offaxis.studies.features import load_features
     from offaxis.studies.models import load_model
 
-    return PublicSide(load_model(f"{data}-{head}"), load_features(data, part="train").vectors)
+    public = load_features(data, part="train").vectors
+    return PublicSide(without_silent_units(load_model(f"{data}-{head}"), public), public)
 
 
 def _images(name: str, data: str, head: str, **which: Any) -> Setting:
