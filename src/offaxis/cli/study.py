@@ -119,7 +119,7 @@ def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], li
         def progress(label: str, done: int, total: int | None) -> None:
             move(f"{head}{entry.name}: {label}", done, total)
 
-        outcomes = engine.run(entry.rows, out, seeds=seeds, progress=progress)
+        outcomes = engine.run(entry.rows, out, seeds=seeds, opener=open_source, progress=progress)
     lines = beside(entry, outcomes)
     table = records(entry, lines)
     stem = out / entry.name
@@ -168,6 +168,11 @@ def _print(entry: Study, lines: list[Line], written: list[Path]) -> None:
     typer.echo(plain("  " + ", ".join(str(path) for path in written)))
 
 
+def _short(value: float, sign: str = "") -> str:
+    """Write a number without the zero before its point: twelve of them must fit 80 columns."""
+    return f"{value:{sign}.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:{sign}.3f}"
+
+
 def _print_table(entry: Study, lines: list[Line]) -> None:
     """Print three lines a row: ours, the paper's, the difference."""
     from rich.table import Table
@@ -189,10 +194,10 @@ def _print_table(entry: Study, lines: list[Line]) -> None:
             for _ in budgets:
                 grid.add_column(justify="right", no_wrap=True)
             grid.add_row("ε", *(f"{epsilon:g}" for epsilon in budgets))
-            grid.add_row("ours", *(f"{line.outcome.mean:.3f}" for line in found))
+            grid.add_row("ours", *(_short(line.outcome.mean) for line in found))
             if any(line.paper for line in found):
-                paper = (f"{line.paper.mean:.3f}" if line.paper else "" for line in found)
+                paper = (_short(line.paper.mean) if line.paper else "" for line in found)
                 grid.add_row("paper", *paper)
-                gaps = ("" if g.difference is None else f"{g.difference:+.3f}" for g in found)
+                gaps = ("" if g.difference is None else _short(g.difference, "+") for g in found)
                 grid.add_row("diff", *gaps)
             console.print(grid)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from offaxis.studies.sources import Setting
+from tests.cli.conftest import Run, assert_fails
+from tests.studies import tiny_study as tiny
+
+
+@pytest.fixture(scope="module")
+def source() -> Setting:
+    return tiny.source(60)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Setting) -> Path:
+    """Return an empty folder to work in, where every setting is a tiny one."""
+    monkeypatch.setattr("offaxis.studies.sources.open_source", lambda name: source)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_list_names_every_study(run: Run) -> None:
+    told = run("study", "list")
+    assert told.exit_code == 0, told.output
+    assert "shift-defocus-blur" in told.stdout
+    facts = json.loads(run("study", "list", "--json").stdout)
+    assert len(facts["studies"]) == 19
+
+
+def test_run_writes_tables_figures_and_a_page(desk: Path, run: Run) -> None:
+    told = run("study", "run", "cifar10-mlp-relu", "--seeds", "1")
+    assert told.exit_code == 0, told.output
+    folder = desk / "offaxis-studies"
+    for ending in ("csv", "parquet", "html", "svg", "png"):
+        assert (folder / f"cifar10-mlp-relu.{ending}").stat().st_size > 1000
+    page = (folder / "cifar10-mlp-relu.html").read_text()
+    assert page.count('<span class="mark">no guarantee</span>') == 2  # the row and the legend
+    assert "not in the paper’s table" in page
+    assert "<script" not in page
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert run("study", "run", "cifar10-mlp-relu", "--seeds", "1").exit_code == 0
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_compare_shows_ours_the_papers_and_the_difference(desk: Path, run: Run) -> None:
+    told = run("study", "compare", "cifar10-mlp-relu", "--seeds", "1")
+    assert told.exit_code == 0, told.output
+    for words in ("ours", "paper", "diff", "CW+PA w/o bounding  no guarantee", " .548 "):
+        assert words in told.stdout
+    facts = json.loads(run("study", "compare", "cifar10-mlp-relu", "--seeds", "1", "--json").stdout)
+    assert len(facts["rows"]) == facts["numbers"] == 108
+    assert facts["published"] == 96
+
+
+@pytest.mark.parametrize("name", ["recovery", "ablation", "lambda-max"])
+def test_every_way_to_show_a_study_makes_a_page(name: str, desk: Path, run: Run) -> None:
+    told = run("study", "run", name, "--seeds", "1", "--out", "here", "--json")
+    assert told.exit_code == 0, told.output
+    (facts,) = json.loads(told.stdout)["studies"]
+    assert str(Path("here") / f"{name}.html") in facts["files"]
+    assert "<svg" in (desk / "here" / f"{name}.html").read_text()
+
+
+def test_the_shape_of_the_noise_needs_no_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = run("study", "run", "ellipse", "--seeds", "2")
+    assert told.exit_code == 0, told.output
+    with (tmp_path / "offaxis-studies" / "ellipse.csv").open(newline="") as file:
+        means = {row["mechanism"]: float(row["mean"]) for row in csv.DictReader(file)}
+    assert means["Laplace (l1)"] < means["Laplace+PA"] < means["No randomization"]
+
+
+def test_what_to_run_must_be_said(desk: Path, run: Run) -> None:
+    assert run("study", "run").exit_code == 2
+    assert run("study", "run", "main-lr", "--all").exit_code == 2
+    assert_fails(run("study", "run", "main"), 3, "there is no study 'main'")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+
+from offaxis.errors import InvalidInput
+from offaxis.studies import sources
+from offaxis.studies.catalogue import RECOVERY_BUDGETS, studies, study
+from offaxis.studies.compare import compare
+from offaxis.studies.engine import Outcome
+from offaxis.studies.mechanisms import COUNTERPARTS
+from offaxis.studies.published import published, tables
+from offaxis.studies.without_guarantee import LABEL
+
+
+def test_every_table_and_figure_of_the_paper_is_a_study() -> None:
+    found = studies()
+    assert set(tables()) <= set(found)
+    assert set(found) - set(tables()) == {"clipping", "recovery", "mnist-curve", "ellipse"}
+
+
+@pytest.mark.parametrize("name", tables())
+def test_every_published_number_has_its_place(name: str) -> None:
+    entry = study(name)
+    outcomes = [
+        Outcome(row, epsilon, "accuracy", (0.5,)) for row in entry.rows for epsilon in row.epsilons
+    ]
+    with_paper = [line for line in compare(entry, outcomes) if line.paper is not None]
+    assert len(with_paper) == sum(len(row.figures) for row in published(name))
+
+
+def test_rows_without_a_guarantee_are_marked_and_followed_by_their_counterparts() -> None:
+    marked = 0
+    for entry in studies().values():
+        for row, after in zip(entry.rows, (*entry.rows[1:], None), strict=True):
+            assert (row.mechanism.mark == LABEL) is (row.label in COUNTERPARTS)
+            if row.mechanism.mark:
+                marked += 1
+                assert after is not None
+                assert after.label == COUNTERPARTS[row.label]
+                assert (after.setting, after.level) == (row.setting, row.level)
+                assert not after.mechanism.mark
+    assert marked > 30
+
+
+def test_reshaped_rows_use_the_published_setting() -> None:
+    for name in ("main-lr", "main-mlp", "cifar10-linear"):
+        for row in study(name).rows:
+            mechanism = row.mechanism
+            assert (mechanism.percentile, mechanism.lambda_max) == (90.0, 1000.0)
+            assert (mechanism.reshaping == "jacobian") is ("+PA" in row.label)
+
+
+def test_levels_reach_the_mechanism_or_the_setting() -> None:
+    caps = {row.mechanism.lambda_max for row in study("lambda-max").rows}
+    assert caps == {1e1, 1e2, 1e3, 1e4, 1e5}
+    settings = {row.setting for row in study("shift-fog").rows}
+    assert settings == {"cifar10 relu", *(f"cifar10-c fog {s} relu" for s in range(1, 6))}
+    assert len({row.mechanism.percentile for row in study("clipping").rows}) == 10
+
+
+def test_recovery_looks_at_twenty_shifts_and_shares_their_cells() -> None:
+    entry = study("recovery")
+    assert len({row.level for row in entry.rows}) == 20
+    assert {row.epsilons for row in entry.rows} == {RECOVERY_BUDGETS}
+    keys = {(row.setting, row.mechanism.key) for row in entry.rows}
+    shifts = {
+        (row.setting, row.mechanism.key)
+        for corruption in sources.CORRUPTIONS
+        for row in study(f"shift-{corruption}").rows
+    }
+    assert keys <= shifts
+
+
+def test_names_that_do_not_exist_are_errors() -> None:
+    with pytest.raises(InvalidInput, match="there is no study 'main'"):
+        study("main")
+    for name in ("", "cifar10 sigmoid", "mnist tanh", "cifar10-c fog 6 relu"):
+        with pytest.raises(InvalidInput, match="no setting"):
+            sources.open_source(name)
+
+
+def test_every_setting_is_one_that_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(sources, "_images", lambda *args, **which: asked.append((args, which)))
+    monkeypatch.setattr(sources, "_households", lambda: asked.append("lhsm"))
+    names = {row.setting for entry in studies().values() for row in entry.rows}
+    for name in names - {"plane"}:
+        sources.open_source.__wrapped__(name)
+    assert len(asked) == len(names) - 1 == 26
