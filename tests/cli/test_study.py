@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from offaxis.reporting.study_panels import panels
+from offaxis.studies.catalogue import studies
+from offaxis.studies.compare import compare
+from offaxis.studies.engine import Outcome
+from offaxis.studies.mechanisms import CLEAN
 from offaxis.studies.sources import Setting
 from tests.cli.conftest import Run, assert_fails
 from tests.studies import tiny_study as tiny
@@ -57,13 +63,28 @@ def test_compare_shows_ours_the_papers_and_the_difference(desk: Path, run: Run) 
     assert facts["published"] == 96
 
 
-@pytest.mark.parametrize("name", ["recovery", "ablation", "lambda-max"])
-def test_every_way_to_show_a_study_makes_a_page(name: str, desk: Path, run: Run) -> None:
-    told = run("study", "run", name, "--seeds", "1", "--out", "here", "--json")
+def test_the_recovery_page_shows_the_ratios(desk: Path, run: Run) -> None:
+    told = run("study", "run", "recovery", "--seeds", "1", "--out", "here", "--json")
     assert told.exit_code == 0, told.output
     (facts,) = json.loads(told.stdout)["studies"]
-    assert str(Path("here") / f"{name}.html") in facts["files"]
-    assert "<svg" in (desk / "here" / f"{name}.html").read_text()
+    assert str(Path("here") / "recovery.html") in facts["files"]
+    page = (desk / "here" / "recovery.html").read_text()
+    assert "Recovery ratios" in page
+    assert "<svg" in page
+
+
+@pytest.mark.parametrize("name", [name for name in studies() if name != "ellipse"])
+def test_every_study_has_panels_with_every_row(name: str) -> None:
+    entry = studies()[name]
+    made = [Outcome(row, e, "accuracy", (0.3, 0.4)) for row in entry.rows for e in row.epsilons]
+    if name == "recovery":
+        made = [replace(o, runs=(0.9,)) if o.row.label == CLEAN else o for o in made]
+    shown, columns = panels(entry, compare(entry, made))
+    assert 1 <= columns <= 4
+    rows = {row.label for row in entry.rows if row.mechanism.way != "clean"}
+    curves = sum(len(panel.series) for panel in shown)
+    assert curves >= len(rows) or name == "recovery"
+    assert all(len(series.x) == len(series.y) for panel in shown for series in panel.series)
 
 
 def test_the_shape_of_the_noise_needs_no_data(
