@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from offaxis.audit.low_bits import Precision, WireBits, lowest_set_bit, wire_bits, wire_numbers
+from offaxis.randomizers import Laplace
 from offaxis.randomizers.payload import pack
+from offaxis.sampling.entropy import Entropy
+from tests.audit.twins import FloatLaplace
+from tests.checks import ALPHA
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -82,3 +87,28 @@ def test_a_column_that_differs_is_found(audited):
     scores = attack.scores(pack(even))
     assert scores[even[:, 4] % 2 == 0].min() > 3
     assert scores[even[:, 4] % 2 == 1].max() < 0
+
+
+@pytest.mark.parametrize("radius", [1.0, 3.0, 0.1])
+def test_a_step_of_few_digits_is_no_leak(radius):
+    """The last bits of integer · 1/(5·2^k) drift with the integer: they tell its size, no more."""
+    randomizer = Laplace(1, radius, 5)
+    drawn = [
+        randomizer.report(np.full((200_000, 1), w * radius), Entropy()) for w in (0.0, 0.5, 1.0)
+    ]
+
+    def gap(first, second):
+        attack = Precision(randomizer, 0, given_size=True)
+        for side, payloads in enumerate((first, second)):
+            attack.learn(side, payloads[:100_000])
+        attack.settle()
+        scores = [attack.scores(payloads[100_000:]) for payloads in (first, second)]
+        kept = [side[~np.isnan(side)] for side in scores]
+        return stats.ks_2samp(*kept).pvalue
+
+    assert min(gap(drawn[0], drawn[2]), gap(drawn[1], drawn[2])) > ALPHA
+    # The twin's noise is as large, but added in floating point.
+    twin = FloatLaplace(1, radius, 5)
+    floats = [twin.report(np.full((200_000, 1), w * radius), Entropy()) for w in (0.0, 1.0)]
+    randomizer = twin
+    assert gap(*floats) < ALPHA

@@ -173,7 +173,7 @@ class TimeTells(Laplace):
 
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         if (W[:, 0] > 0).any():
-            sum(range(2000))
+            sum(range(20_000))
         return super().report(W, entropy)
 
 

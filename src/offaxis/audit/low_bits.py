@@ -39,6 +39,17 @@ def lowest_set_bit(values: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64
     return exponent.astype(np.int64), zeros.astype(np.int64)
 
 
+def _in_steps(values: Vectors, step: float) -> Vectors:
+    """Return lattice points as their integers, and what lies beside the lattice as it is.
+
+    Which last bits ``integer · step`` has as a float depends on the integer alone, and tells where
+    in a power of two it lies. Noise in floating point does not lie on the lattice: it is shifted by
+    a power of two, to about its size in steps, which keeps its digits.
+    """
+    whole = np.rint(values / step)
+    return np.where(whole * step == values, whole, np.ldexp(values, 1 - math.frexp(step)[1]))
+
+
 class Precision:
     """How fine one coordinate of the observation is, together with its size.
 
@@ -48,8 +59,10 @@ class Precision:
     coordinate : int
         The coordinate of the observation to look at.
     given_size : bool
-        Compare only reports whose observation has the same power of two, the one that tells most:
-        what differs then is precision alone. Such a difference is no bound on ε.
+        Compare only reports whose observation has the same power of two, the one that tells most
+        among those from half a noise scale on: what differs then is precision alone. Such a
+        difference is no bound on ε. (Smaller powers of two hold few lattice points, and which of
+        few points it is may differ, as far as ε allows.)
     """
 
     learns = True
@@ -65,6 +78,8 @@ class Precision:
     def _cells(self, payloads: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         observed = np.asarray(self._randomizer.read(payloads), dtype=np.float64)
         values = observed.reshape(len(payloads), -1)[:, self._coordinate]
+        if is_lattice(self._randomizer):
+            values = _in_steps(values, self._randomizer.step)
         exponent, zeros = lowest_set_bit(values)
         # Zero has no size: it is a class of its own.
         return np.where(values == 0, _SIZES, exponent % _SIZES), zeros
@@ -78,8 +93,15 @@ class Precision:
         first, second = self._counts
         self._table = np.log(first + 0.5) - np.log(second + 0.5)
         if self._given_size:
-            size = int(np.argmax([_chi2(first[i], second[i]) for i in range(_SIZES)]))
+            gaps = np.array([_chi2(first[i], second[i]) for i in range(_SIZES)])
+            size = int(np.argmax(np.where(self._comparable(), gaps, -math.inf)))
             self._table[np.arange(_SIZES + 1) != size] = math.nan
+
+    def _comparable(self) -> NDArray[np.bool_]:
+        """Whether a size is as large as the noise: then it holds very many lattice points."""
+        if not is_lattice(self._randomizer):
+            return np.ones(_SIZES, dtype=bool)
+        return np.arange(_SIZES) >= self._randomizer.log2_scale
 
     def scores(self, payloads: list[bytes]) -> Scores:
         """Return the log odds of the first vector; NaN for sizes that are not compared."""
