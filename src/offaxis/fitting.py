@@ -92,6 +92,7 @@ def fit(
     Release
     """
     chosen = recipe(randomizer)
+    chosen.check_delta(delta, randomizer)
     _check_statement(statement)
     given, settings = gather(
         model,

@@ -120,6 +120,15 @@ class Recipe:
     needs_task: bool = False
     size: str = ""
 
+    def check_delta(self, delta: Any, name: str) -> None:
+        """Refuse a missing δ, and one that would be of no use."""
+        if self.needs_delta and delta is None:
+            raise InvalidInput(
+                f"{name!r} needs delta, for example delta=1e-5; for a pure guarantee use 'laplace'"
+            )
+        if not self.needs_delta and delta is not None:
+            raise InvalidInput(f"{name!r} is pure: it takes no delta, got delta={delta!r}")
+
 
 def whole_size(given: int | None, default: int, most: int, words: str) -> int:
     """Return the size asked for, or the default, as a checked integer."""

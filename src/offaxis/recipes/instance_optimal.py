@@ -38,8 +38,6 @@ def rotation(dim: int, seed: int) -> Vectors:
 
 def kept_share(given: Ingredients, dim: int) -> float:
     """Return the share of public vectors that the ball holds."""
-    if given.delta is None:
-        raise InvalidInput("instance-optimal needs delta, for example delta=1e-5")
     noise = noise_scale(2.0, float(given.epsilon), float(exact_delta(given.delta)))
     return float(np.clip(1 - noise * math.sqrt(dim / given.identity.count), 0.0, 1.0))
 
