@@ -98,7 +98,7 @@ def test_heads_learn_from_features():
     vectors = {
         part: centres[truth] + rng.random((1_000, 64), np.float32) for part, truth in labels.items()
     }
-    recipe = heads.HeadRecipe(epochs=20, batch=100, learning_rate=1e-2)
+    recipe = heads.HeadRecipe(starts=2, epochs=12, batch=100, learning_rate=1e-2)
     head, run = heads.train_head("gelu", vectors, labels, recipe)
     layers = heads.as_layers(head, "gelu", "head")
     assert heads.accuracy(layers, vectors["validation"], labels["validation"]) > 0.95

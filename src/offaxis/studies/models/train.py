@@ -20,9 +20,17 @@ from offaxis import data
 from offaxis.data.cache import Arrays, fingerprint
 from offaxis.data.sets import Images, Labels, Pixels
 from offaxis.errors import OffaxisError
+from offaxis.studies.features import load_features
 from offaxis.studies.models import heads, resnet20, vae
 from offaxis.studies.models.split import PARTS, part_of
-from offaxis.studies.models.store import Card, code_hash, load_model, save_head, save_network
+from offaxis.studies.models.store import (
+    Card,
+    code_hash,
+    load_card,
+    load_model,
+    save_head,
+    save_network,
+)
 from offaxis.studies.models.training import Trained, choose_device
 
 
@@ -62,15 +70,16 @@ def _resnet20(out: Path, seed: int, epochs: int | None, cache: Path | None) -> l
     recipe = _changed(resnet20.ResNetRecipe(seed=seed), epochs)
     images = data.load("cifar10", cache=cache)
     pixels, labels = _parts(images)
+    device = choose_device()
     checkpoint = out / "resnet20.checkpoint"
     net, run = resnet20.train_resnet20(
-        pixels, labels, recipe, choose_device(), checkpoint=checkpoint, log=typer.echo
+        pixels, labels, recipe, device, checkpoint=checkpoint, log=typer.echo
     )
-    provenance = _provenance(images, recipe, run)
+    provenance = _provenance(images, recipe, run, device)
     about = "ResNet-20, images of 32×32×3 → 64 features → 10 logits (weights with linear head)"
     save_network(out, net, Card("resnet20", "", about))
     # Measured on what was stored: rounded, and read back.
-    rounded = load_model("resnet20", folder=out).to(choose_device())
+    rounded = load_model("resnet20", folder=out).to(device)
     linear = heads.as_layers(rounded.head, "identity", "cifar10-linear")
     metrics = {
         f"{part} accuracy": heads.accuracy(
@@ -94,8 +103,14 @@ def _heads(out: Path, seed: int, epochs: int | None, cache: Path | None) -> list
     recipe = _changed(heads.HeadRecipe(seed=seed), epochs)
     images = data.load("cifar10", cache=cache)
     pixels, labels = _parts(images)
-    net = load_model("resnet20", folder=out).to(choose_device())
-    vectors = {part: resnet20.embed(net, pixels[part]) for part in PARTS}
+    if load_card("resnet20", folder=out).sha256 == load_card("resnet20").sha256:
+        # The bundled network: its features may be in the cache already.
+        vectors = {part: load_features("cifar10", part=part, cache=cache).vectors for part in PARTS}
+    else:
+        net = load_model("resnet20", folder=out).to(choose_device())
+        vectors = {part: resnet20.embed(net, pixels[part]) for part in PARTS}
+    # Threads would wait for each other longer than they work on so small a head.
+    torch.set_num_threads(1)
     cards = []
     for activation in heads.ACTIVATIONS:
         head, run = heads.train_head(activation, vectors, labels, recipe, log=typer.echo)
@@ -105,7 +120,8 @@ def _heads(out: Path, seed: int, epochs: int | None, cache: Path | None) -> list
             for part in PARTS
         }
         about = f"head 64→10→32→10 with {activation} on the features of resnet20"
-        card = Card(layers.name, "", about, metrics, _provenance(images, recipe, run))
+        provenance = _provenance(images, recipe, run, torch.device("cpu"))
+        card = Card(layers.name, "", about, metrics, provenance)
         cards.append(save_head(out, layers, card))
     return cards
 
@@ -121,7 +137,7 @@ def _mnist(out: Path, seed: int, epochs: int | None, cache: Path | None) -> list
     head, run = vae.tune_encoder(
         encoder, pixels, labels, recipe, checkpoint=drafts[1], log=typer.echo
     )
-    provenance = _provenance(images, recipe, run)
+    provenance = _provenance(images, recipe, run, device)
     provenance["autoencoder"] = _progress(first) | {"validation loss": -max(first.scores)}
     about = "encoder 784→512→512→32: the means of a variational autoencoder, tuned with its head"
     save_network(out, encoder, Card("mnist-encoder", "", about))
@@ -157,7 +173,9 @@ def _progress(run: Trained) -> dict[str, Any]:
     return {"epochs": len(run.scores), "best epoch": run.best_epoch}
 
 
-def _provenance(images: Images, recipe: Recipe, run: Trained) -> dict[str, Any]:
+def _provenance(
+    images: Images, recipe: Recipe, run: Trained, device: torch.device
+) -> dict[str, Any]:
     # As the data cache has them, so that this is the fingerprint it checks.
     arrays: Arrays = {
         "train_images": images.train_images,
@@ -171,7 +189,7 @@ def _provenance(images: Images, recipe: Recipe, run: Trained) -> dict[str, Any]:
         "recipe": asdict(recipe),
         "run": _progress(run),
         "torch": torch.__version__,
-        "device": choose_device().type,
+        "device": device.type,
         "code": code_hash(),
     }
 
