@@ -9,6 +9,7 @@ import pytest
 
 from offaxis.studies.catalogue import PAIRS, study
 from offaxis.studies.compare import Line, claims, compare, recovery_ratios
+from offaxis.studies.compare_markdown import put, section
 from offaxis.studies.engine import Outcome
 from offaxis.studies.engine_results import records, write_csv, write_parquet
 from offaxis.studies.mechanisms import CLEAN
@@ -110,3 +111,30 @@ def test_results_are_tidy_and_say_what_has_no_guarantee(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     assert write_parquet(tmp_path / "a.parquet", table)
     assert parquet.read_table(tmp_path / "a.parquet").to_pylist() == table
+
+
+def test_tables_go_between_the_marks_of_a_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("# A\n\n<!-- study main-mlp -->\nold\n<!-- end -->\n\ntext\n")
+    made = {name: section(study(name), lines_of(name, lambda _, p: p)) for name in ("main-mlp",)}
+    assert put(path, {**made, "main-lr": "not here"}) == ["main-mlp"]
+    text = path.read_text()
+    assert "old" not in text
+    assert "not here" not in text
+    assert text.endswith("<!-- end -->\n\ntext\n")
+    assert "| PrivUnit2, plain | 0.120 / 0.120 |" in text
+    assert "without bounding (**no guarantee**)" in text
+    assert "- Holds: every gain" in text
+    assert put(path, made) == ["main-mlp"]
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("name", ["lambda-max", "shift-fog", "clipping"])
+def test_tables_with_levels_show_one_budget(name: str) -> None:
+    lines = lines_of(name, lambda _, paper: paper)
+    text = section(study(name), lines)
+    levels = list(dict.fromkeys(row.level for row in study(name).rows))
+    head = next(line for line in text.splitlines() if line.startswith("| ε = 7.5"))
+    assert head.count("|") == len(levels) + 2
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert all(row.count("|") == len(levels) + 2 for row in rows)

@@ -63,6 +63,15 @@ def run(
     every: Annotated[bool, typer.Option("--all", help="Run all studies.")] = False,
     seeds: Seeds = 20,
     out: Folder = DEFAULT_FOLDER,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.md",
+            exists=True,
+            dir_okay=False,
+            help="Also put tables, ours beside the paper's, between the marks of a document.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: a CSV, a parquet file with pyarrow, and a page with its figure.
@@ -72,17 +81,21 @@ def run(
     """
     from offaxis.studies.catalogue import studies
     from offaxis.studies.catalogue import study as find
+    from offaxis.studies.compare_markdown import put, section
 
     if (name is None) is not every:
         raise typer.BadParameter("give the name of a study, or --all")
     chosen = list(studies().values()) if every else [find(str(name))]
-    facts = []
+    facts, sections = [], {}
     for number, entry in enumerate(chosen, 1):
         head = f"{number}/{len(chosen)} " if every else ""
         lines, written = _run(entry, out, seeds, head)
         facts.append(_facts(entry, lines) | {"files": [str(path) for path in written]})
+        sections[entry.name] = section(entry, lines)
         if not as_json:
             _print(entry, lines, written)
+    if into is not None:
+        put(into, sections)
     if as_json:
         print_json({"seeds": seeds, "studies": facts})
 

@@ -157,7 +157,11 @@ def _work(
         ThreadpoolController().limit(limits=1, user_api="blas"),
         ThreadPoolExecutor(workers) as pool,
     ):
-        futures = [pool.submit(work, *job, budgets) for job, budgets in todo.items()]
+        futures = [
+            pool.submit(work, *job, part)
+            for job, budgets in todo.items()
+            for part in _portions(job[1], budgets)
+        ]
         try:
             finished, _ = wait(futures, return_when=FIRST_EXCEPTION)
         finally:
@@ -165,6 +169,11 @@ def _work(
             pool.shutdown(wait=True, cancel_futures=True)
         for future in finished:
             future.result()
+
+
+def _portions(mechanism: Mechanism, budgets: list[float]) -> list[list[float]]:
+    """Divide a row into what is stored at once: all of it, or where it is trained, a budget."""
+    return [[budget] for budget in budgets] if mechanism.trained else [budgets]
 
 
 def measure_row(

@@ -8,7 +8,9 @@ are shown, and stand beside their valid counterparts.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -36,6 +38,9 @@ Made = Release | Unprotected
 
 _SAME_MAPS: Final = {*randomizers.NAMES, "coordinatewise-laplace", "plan"}
 """Recipes whose maps and radius do not look at the budget."""
+
+_training = threading.Lock()
+"""One at a time: torch's random numbers belong to the whole process."""
 
 Way = Literal["clean", "fit", "ablation", "unbounded", "classical"]
 
@@ -75,6 +80,11 @@ class Mechanism:
     def key(self) -> str:
         """What identifies its figures: everything but the title."""
         return " ".join(f"{k}={v}" for k, v in asdict(self).items() if k != "title")
+
+    @property
+    def trained(self) -> bool:
+        """Whether fitting it means training a network, at every budget anew."""
+        return self.size is not None
 
     @property
     def stream(self) -> str:
@@ -126,8 +136,9 @@ class Mechanism:
         if self.way == "classical":
             return classical_plan(source.geometry, source.public, **settings)
         # A network is trained through the task itself; the others need its geometry only.
-        model = source.task if self.size else source.geometry
-        return fit(model, source.public, randomizer=self.randomizer, size=self.size, **settings)
+        model = source.task if self.trained else source.geometry
+        with _training if self.trained else nullcontext():
+            return fit(model, source.public, randomizer=self.randomizer, size=self.size, **settings)
 
 
 @lru_cache(maxsize=1024)
