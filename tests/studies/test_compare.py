@@ -115,11 +115,11 @@ def test_results_are_tidy_and_say_what_has_no_guarantee(tmp_path: Path) -> None:
 
 def test_tables_go_between_the_marks_of_a_document(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
-    path.write_text("# A\n\n<!-- study main-mlp -->\nold\n<!-- end -->\n\ntext\n")
+    path.write_text("# A\n\n<!-- study main-mlp -->\nstale words\n<!-- end -->\n\ntext\n")
     made = {name: section(study(name), lines_of(name, lambda _, p: p)) for name in ("main-mlp",)}
     assert put(path, {**made, "main-lr": "not here"}) == ["main-mlp"]
     text = path.read_text()
-    assert "old" not in text
+    assert "stale words" not in text
     assert "not here" not in text
     assert text.endswith("<!-- end -->\n\ntext\n")
     assert "| PrivUnit2, plain | 0.120 / 0.120 |" in text
