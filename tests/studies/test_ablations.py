@@ -44,7 +44,7 @@ def test_half_a_map_or_another_basis_falls_to_chance(accuracy, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "measured"), [("full", 0.431), ("rotation in post", 0.469), ("clip only", 0.255)]
+    ("name", "measured"), [("full", 0.561), ("rotation in post", 0.564), ("clip only", 0.362)]
 )
 def test_what_works_works_as_measured(accuracy, name, measured):
     """Measured with 20 repetitions; three have a standard error of 0.004: five of them."""
@@ -175,7 +175,7 @@ def test_a_comparison_scores_every_ablation(head, public, randomizer):
 
 
 def test_a_smaller_radius_is_worth_its_clipping():
-    """The paper's figure on clipping, with Laplace: measured 0.225, 0.201 and 0.135."""
+    """The paper's figure on clipping, with Laplace: measured 0.278, 0.254 and 0.170."""
     data = load_cifar10_features()
     rows = sweep(
         data.head,

@@ -103,7 +103,7 @@ def test_first_order_is_close_where_reports_stay_in_the_cell(measured, lambda_ma
 def test_first_order_says_too_little_where_all_reports_leave(measured):
     risk, bound, _ = measured(5, 1000)
     assert bound.leaving.mean > 0.99
-    assert risk.mean > 1.5 * bound.first_order.total
+    assert risk.mean > 1.2 * bound.first_order.total
 
 
 def test_a_gelu_task_has_a_first_order_risk(release, head, public):
