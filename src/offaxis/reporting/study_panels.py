@@ -140,7 +140,8 @@ def _by_level(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
             )
         mark = found[0].outcome.row.mechanism.mark
         title = f"{label.replace(' (l1)', '')}{f' ({mark})' if mark else ''}"
-        title = title.replace(" w/o bounding", "").replace("+PA", ", reshaped")
+        title = title.replace(" w/o bounding", "").replace(", bounded", "")
+        title = title.replace("+PA", ", reshaped")
         some = ticks if len(ticks) < 8 else ticks[::3]
         made.append(Panel(title, series, xlabel, _YLABEL[metric], xticks=some))
     return made, _columns(len(made))

@@ -111,7 +111,7 @@ def run(
         for epsilon in row.epsilons:
             if store.get(cell(row, epsilon)) is None and epsilon not in missing:
                 missing.append(epsilon)
-    _work(jobs, sources, store, seeds, workers or os.cpu_count() or 1, progress)
+    _work(jobs, sources, store, seeds, workers or _cores(), progress)
     outcomes = []
     for row in rows:
         for epsilon in row.epsilons:
@@ -119,6 +119,13 @@ def run(
             assert runs is not None
             outcomes.append(Outcome(row, epsilon, sources[row.setting].metric, runs))
     return outcomes
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _work(
