@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from offaxis.errors import InvalidInput
 from offaxis.reporting.study_panels import panels
 from offaxis.studies.catalogue import studies
 from offaxis.studies.compare import compare
 from offaxis.studies.engine import Outcome
 from offaxis.studies.mechanisms import CLEAN
-from offaxis.studies.sources import Setting
+from offaxis.studies.sources import Setting, open_source
 from tests.cli.conftest import Run, assert_fails
 from tests.studies import tiny_study as tiny
 
@@ -102,3 +103,22 @@ def test_what_to_run_must_be_said(desk: Path, run: Run) -> None:
     assert run("study", "run").exit_code == 2
     assert run("study", "run", "main-lr", "--all").exit_code == 2
     assert_fails(run("study", "run", "main"), 3, "there is no study 'main'")
+
+
+def test_all_goes_on_past_a_study_that_cannot_be_run(
+    desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = {name: studies()[name] for name in ("clipping", "ellipse")}
+    monkeypatch.setattr("offaxis.studies.catalogue.studies", lambda: short)
+
+    def opener(name: str) -> Setting:
+        if name != "plane":
+            raise InvalidInput("there are no images here")
+        return open_source(name)
+
+    monkeypatch.setattr("offaxis.studies.sources.open_source", opener)
+    told = run("study", "run", "--all", "--seeds", "1")
+    assert told.exit_code == 3, told.output
+    assert "clipping was not run: there are no images here" in told.stderr
+    assert "1 of 2 studies were not run" in told.stderr
+    assert (desk / "offaxis-studies" / "ellipse.html").exists()

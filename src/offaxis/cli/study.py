@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from offaxis.cli.options import AsJson
-from offaxis.cli.terminal import plain, print_json, screen
+from offaxis.cli.terminal import one_line, plain, print_json, screen
+from offaxis.errors import InvalidInput, MissingExtra, OffaxisError
 
 if TYPE_CHECKING:
     from offaxis.studies.catalogue import Study
@@ -86,10 +87,18 @@ def run(
     if (name is None) is not every:
         raise typer.BadParameter("give the name of a study, or --all")
     chosen = list(studies().values()) if every else [find(str(name))]
-    facts, sections = [], {}
+    facts, sections, missed = [], {}, []
     for number, entry in enumerate(chosen, 1):
         head = f"{number}/{len(chosen)} " if every else ""
-        lines, written = _run(entry, out, seeds, head)
+        try:
+            lines, written = _run(entry, out, seeds, head)
+        except OffaxisError as error:
+            if not every:
+                raise
+            # The others may do without the data or the package that this one lacks.
+            typer.echo(one_line(f"{entry.name} was not run: {error}"), err=True)
+            missed.append(entry.name)
+            continue
         facts.append(_facts(entry, lines) | {"files": [str(path) for path in written]})
         sections[entry.name] = section(entry, lines)
         if not as_json:
@@ -97,7 +106,9 @@ def run(
     if into is not None:
         put(into, sections)
     if as_json:
-        print_json({"seeds": seeds, "studies": facts})
+        print_json({"seeds": seeds, "studies": facts, "not_run": missed})
+    if missed:
+        raise InvalidInput(f"{len(missed)} of {len(chosen)} studies were not run, see above")
 
 
 @study.command()
@@ -121,7 +132,6 @@ def compare(
 def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], list[Path]]:
     """Compute a study and write its files; without matplotlib and jinja2, the tables alone."""
     from offaxis.cli.progress import moving
-    from offaxis.errors import MissingExtra
     from offaxis.studies import engine
     from offaxis.studies.compare import compare as beside
     from offaxis.studies.engine_results import records, write_csv, write_parquet
