@@ -43,8 +43,10 @@ def test_the_table_and_the_page(desk: Path, run: Run, asked: dict[str, object], 
     lines = told.stdout.splitlines()
     assert lines[0].startswith("Accuracy in %, mean of 1 repetition.")
     assert lines[2].split() == ["budget", "ε", "0.5", "1"]
-    assert sum(line.startswith("  reshaped") for line in lines) == 4
-    assert sum(line.startswith("  plain") for line in lines) == 4
+    assert sum(line.startswith("  reshaped") for line in lines) == 4 + 3
+    assert sum(line.startswith("  plain") for line in lines) == 4 + 3
+    assert max(map(len, lines[:-1])) <= 80
+    assert any(line.startswith("Tomorrow's electricity") for line in lines)
     assert lines[-1] == f"curves and noise ellipses: {page}"
     assert "<html" in page.read_text()
 
@@ -55,6 +57,8 @@ def test_json(desk: Path, run: Run, asked: dict[str, object], page: Path) -> Non
     assert asked["seeds"] == 20
     assert facts["html"] == str(page)
     assert len(facts["rows"]) == 4 * 2 * 2
+    assert len(facts["households"]["rows"]) == 3 * 2 * 2
+    assert 0 < facts["households"]["clean"] < facts["households"]["constant"]
     assert facts["theory"]["disagreement"]["measured"] > 0
     assert {"randomizer", "reshaping", "epsilon", "accuracy"} <= set(facts["rows"][0])
 

@@ -1,7 +1,8 @@
-"""``offaxis demo``: every randomizer, plain and reshaped, on bundled real data."""
+"""``offaxis demo``: the paper's two main results, plain and reshaped, on bundled real data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from offaxis.reporting import DemoResult
+    from offaxis.reporting.households import HouseholdResult
 
 
 def demo(
@@ -23,7 +25,7 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions behind every number.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Compare all randomizers, plain and reshaped, on bundled features of real images."""
+    """Compare randomizers, plain and reshaped, on bundled real images and households."""
     from offaxis.cli.files import check_output
     from offaxis.cli.progress import moving, waiting
     from offaxis.cli.theory import theory_facts
@@ -38,7 +40,13 @@ def demo(
     if as_json:
         theory = {"theory": theory_facts(list(result.theory.rows))}
         facts = {"html": str(result.html), "seeds": seeds, "clean": result.clean}
-        print_json(facts | {"chance": result.chance, "rows": result.table()} | theory)
+        households = {
+            "clean": result.households.clean,
+            "constant": result.households.constant,
+            "rows": result.households.table(),
+        }
+        facts |= {"chance": result.chance, "rows": result.table(), "households": households}
+        print_json(facts | theory)
         return
     with screen() as console:
         console.print(
@@ -46,26 +54,47 @@ def demo(
             f"{100 * result.clean:.1f}, by guessing {100 * result.chance:.1f}.\n"
         )
         console.print(table(result))
+        found = result.households
+        console.print(
+            f"\nTomorrow's electricity of a household, error in kWh per half-hour. Without privacy "
+            f"{found.clean:.3f}, always answering the public mean {found.constant:.3f}.\n"
+        )
+        console.print(household_table(found))
         console.print(f"\ncurves and noise ellipses: {result.html}", soft_wrap=True)
 
 
 def table(result: DemoResult) -> Table:
-    """Lay out accuracies: a row a randomizer and shape, a column a budget."""
+    """Lay out accuracies in %: a row a randomizer and shape, a column a budget."""
+    cells = {
+        (str(r["randomizer"]), str(r["reshaping"]), float(r["epsilon"])): 100 * float(r["accuracy"])
+        for r in result.table()
+    }
+    return _grid(cells, lambda value: f"{value:.1f}")
+
+
+def household_table(result: HouseholdResult) -> Table:
+    """Lay out errors the same way."""
+    cells = {key: result.mean(*key) for key in result.rmse}
+    # Three digits, in the width of four characters.
+    return _grid(cells, lambda value: f"{value:.3g}" if value >= 1 else f"{value:.2f}"[1:])
+
+
+def _grid(cells: Mapping[tuple[str, str, float], float], write: Callable[[float], str]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     from offaxis.reporting.names import SHAPE_TITLES, TITLES
 
-    cells = {(r["randomizer"], r["reshaping"], r["epsilon"]): r["accuracy"] for r in result.table()}
     # Names stand on lines of their own: beside twelve budgets they would not fit 80 columns.
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     grid.add_column("budget ε", no_wrap=True)
-    for epsilon in result.epsilons:
+    epsilons = tuple(dict.fromkeys(epsilon for _, _, epsilon in cells))
+    for epsilon in epsilons:
         grid.add_column(f"{epsilon:g}", justify="right", no_wrap=True)
-    for name in result.randomizers:
+    for name in dict.fromkeys(name for name, _, _ in cells):
         grid.add_row(Text(TITLES.get(name, name), style="bold"))
         for shape, title in SHAPE_TITLES.items():
-            values = [float(cells[name, shape, epsilon]) for epsilon in result.epsilons]
+            values = [cells[name, shape, epsilon] for epsilon in epsilons]
             style = "green" if shape == "jacobian" else ""
-            grid.add_row(f"  {title}", *(Text(f"{100 * v:.1f}", style=style) for v in values))
+            grid.add_row(f"  {title}", *(Text(write(v), style=style) for v in values))
     return grid

@@ -13,6 +13,7 @@ from offaxis.encoding import reshape
 from offaxis.geometry import Geometry, spectrum
 from offaxis.release import Release
 from offaxis.reporting import plots
+from offaxis.reporting.households import LABELS, error_curves
 from offaxis.reporting.names import TITLES
 from offaxis.reporting.plane import (
     Plane,
@@ -62,6 +63,7 @@ class Figures:
     """Every figure of the page and the numbers its captions need."""
 
     curves: dict[str, str]
+    households: dict[str, str]
     noise: list[NoiseFigure]
     spectrum: str
     stretch: str
@@ -90,6 +92,7 @@ def draw(
             )
             for name in result.randomizers
         },
+        households={name: error_curves(result.households, name) for name in LABELS},
         noise=[_noise(name, releases, plane, data.public, same, epsilon) for name in NOISE],
         spectrum=plots.spectrum_bars(values, read),
         stretch=plots.stretch_bars(

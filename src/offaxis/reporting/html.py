@@ -13,6 +13,7 @@ import scipy
 import offaxis
 from offaxis.data import DemoData
 from offaxis.reporting.figures import Figures, Releases
+from offaxis.reporting.households import LABELS, SHAPES
 from offaxis.reporting.names import SHAPE_TITLES, TITLES
 from offaxis.reporting.pages import template
 from offaxis.reporting.result import METRIC, DemoResult, find
@@ -122,6 +123,28 @@ def _theory(result: DemoResult) -> dict[str, Any]:
     }
 
 
+def _households(result: DemoResult) -> dict[str, Any]:
+    found = result.households
+    lines = [
+        (
+            TITLES[name],
+            shape,
+            SHAPE_TITLES[shape],
+            [f"{e:.3f}" if e < 1 else f"{e:.3g}" for e in found.means(name, shape)],
+        )
+        for name in LABELS
+        for shape in SHAPES
+    ]
+    return {
+        "lines": lines,
+        "epsilons": found.epsilons,
+        "clean": found.clean,
+        "constant": found.constant,
+        "reports": found.reports,
+        "first": [found.mean("laplace", shape, found.epsilons[0]) for shape in SHAPES],
+    }
+
+
 def _promises(releases: Releases) -> list[dict[str, Any]]:
     return [
         {
@@ -162,6 +185,7 @@ def render(
         groups=table_groups(result, releases),
         checks=_checks(result),
         theory=_theory(result),
+        households=_households(result),
         promises=_promises(releases),
         release=result.release,
         titles=TITLES,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from offaxis.evaluation import Evaluation, Row
 from offaxis.release import Release
+from offaxis.reporting.households import HouseholdResult
 from offaxis.theory.table import Row as TheoryRow
 
 METRIC = "accuracy"
@@ -95,6 +96,8 @@ class DemoResult:
         The reshaped release of the headline.
     theory : Theory
         What theory says about a reshaped release, beside what is measured.
+    households : HouseholdResult
+        The second task.
     clean : float
         Accuracy without privacy.
     chance : float
@@ -111,6 +114,7 @@ class DemoResult:
     published: tuple[Row, ...]
     release: Release
     theory: Theory
+    households: HouseholdResult
     clean: float
     chance: float
     seeds: int
