@@ -100,3 +100,17 @@ def test_bad_input_exits_with_3_and_writes_nothing(
     before = {path: path.read_bytes() for path in desk.iterdir()}
     assert_fails(run("fit", *BASICS, *options), 3, message)
     assert {path: path.read_bytes() for path in desk.iterdir()} == before
+
+
+def test_units_that_no_public_vector_turns_on_are_told(desk: Path, run: Run) -> None:
+    rng = np.random.default_rng(0)
+    weights, biases = [rng.standard_normal((4, 5)), rng.standard_normal((2, 4))], [np.zeros(4)] * 2
+    np.save("some.npy", rng.standard_normal((50, 5)))
+    for name, level in (("heard", 0.0), ("deaf", -100.0)):
+        bias = np.array([level, 0.0, 0.0, 0.0])
+        Layers(weights, [bias, biases[1][:2]]).save(f"{name}.safetensors")
+        told = run(
+            *("fit", "--model", f"{name}.safetensors", "--public", "some.npy"),
+            *("--epsilon", "1", "--out", f"{name}.release"),
+        )
+        assert ("1 of the model's 4 first-layer units" in told.stderr) == (name == "deaf")

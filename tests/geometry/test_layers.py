@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+import offaxis
 from offaxis.errors import InvalidInput
+from offaxis.evaluation import evaluate
 from offaxis.geometry import FiniteDifferences, Layers
 from offaxis.geometry.layers import ACTIVATIONS
 
@@ -68,3 +71,29 @@ def test_a_foreign_weights_file_is_refused(tmp_path, content):
 def test_layers_that_do_not_fit_are_refused(weights, biases, activation):
     with pytest.raises(InvalidInput):
         Layers(weights, biases, activation=activation)
+
+
+def test_silent_units_leave_and_answers_on_public_vectors_stay(head, public):
+    biases = [b.copy() for b in head.biases]
+    biases[0][2] = -100.0
+    deaf = replace(head, biases=biases)
+    assert deaf.silent_units(public).tolist() == [False, False, True, False, False]
+    cured = deaf.without_silent_units(public)
+    np.testing.assert_array_equal(cured.outputs(public), deaf.outputs(public))
+    assert not cured.weights[0][2].any()
+    assert cured.weights[0][[0, 1, 3, 4]].any(axis=1).all()
+    assert head.without_silent_units(public) is head
+    tanh = replace(deaf, activation="tanh")
+    assert tanh.without_silent_units(public) is tanh
+
+
+def test_noise_wakes_a_silent_unit_up(public):
+    """What the warning is about: a unit that listens where no public vector goes."""
+    flat = public * [1, 1, 1, 1, 1, 0]
+    weights = np.vstack([np.eye(6)[:2], 50 * np.eye(6)[5:]])
+    behind = np.array([[1.0, -1, 9], [-1.0, 1, 0]])
+    deaf = Layers([weights, behind], [np.array([9.0, 9, -1]), np.zeros(2)])
+    cured = deaf.without_silent_units(flat)
+    release = offaxis.fit(deaf, flat, epsilon=50)
+    kept = [evaluate(release, task, flat, seeds=2).mean("agreement") for task in (deaf, cured)]
+    assert kept[0] + 0.1 < kept[1]

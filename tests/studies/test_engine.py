@@ -19,7 +19,7 @@ from offaxis.studies import engine
 from offaxis.studies.engine_noise import Noise, _sphere_component, channel
 from offaxis.studies.engine_store import FILE
 from offaxis.studies.mechanisms import MECHANISMS
-from offaxis.studies.sources import PublicSide, Setting, without_silent_units
+from offaxis.studies.sources import PublicSide, Setting
 from tests.checks import ALPHA
 from tests.limits import bounded
 from tests.studies import tiny_study as tiny
@@ -218,19 +218,6 @@ def test_the_tabulated_component_is_the_quantile(dim: int) -> None:
     shape = (dim - 1) / 2
     exact = 1 - 2 * betaincinv(shape, shape, ndtr(-deviate))
     np.testing.assert_allclose(_sphere_component(dim)(deviate), exact, atol=2e-9)
-
-
-def test_silent_units_leave_and_answers_on_public_vectors_stay() -> None:
-    head, public = tiny.head(), tiny.source(10).side.vectors
-    weights, biases = [w.copy() for w in head.weights], [b.copy() for b in head.biases]
-    biases[0][2] = -100.0
-    deaf = replace(head, weights=weights, biases=biases)
-    cured = without_silent_units(deaf, public)
-    np.testing.assert_array_equal(cured.outputs(public), deaf.outputs(public))
-    assert not cured.weights[0][2].any()
-    assert cured.weights[0][[0, 1, 3, 4]].any(axis=1).all()
-    tanh = replace(deaf, activation="tanh")
-    assert without_silent_units(tanh, public) is tanh
 
 
 def test_seeds_must_be_positive(tmp_path: Path) -> None:

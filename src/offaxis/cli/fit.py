@@ -11,7 +11,9 @@ from offaxis.cli.options import ARRAY, MODEL, AsJson
 from offaxis.cli.terminal import fields, print_json, screen
 
 if TYPE_CHECKING:
+    from offaxis.geometry import TaskModel
     from offaxis.release import Release
+    from offaxis.vectors import Vectors
 
 RandomizerName = Literal[
     "laplace",
@@ -143,7 +145,23 @@ def fit(
             progress=advance,
         )
     release.save(out)
+    _warn(task, vectors, reshaping)
     _tell(release, out, randomizer, as_json)
+
+
+def _warn(task: TaskModel | None, vectors: Vectors, reshaping: str) -> None:
+    """Say so if reshaping aims its noise at units that no public vector turns on."""
+    from offaxis.geometry import Layers
+
+    if reshaping == "jacobian" and isinstance(task, Layers):
+        silent = int(task.silent_units(vectors).sum())
+        if silent:
+            typer.echo(
+                f"warning: {silent} of the model's {len(task.biases[0])} first-layer units are "
+                f"silent on all public vectors; noise may wake them up. Compare with the model "
+                f"without them (Layers.without_silent_units)",
+                err=True,
+            )
 
 
 def _tell(release: Release, out: Path, randomizer: str, as_json: bool) -> None:

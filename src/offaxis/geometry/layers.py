@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,6 +125,31 @@ class Layers:
         for w, s in zip(self.weights[-2:0:-1], slopes[-2::-1], strict=True):
             jacobian = (jacobian @ w) * s[:, None, :]
         return jacobian
+
+    def silent_units(self, Z: NDArray[Any]) -> NDArray[np.bool_]:
+        """Say of every first-layer unit of a ReLU network whether no vector turns it on."""
+        if self.activation != "relu" or len(self.weights) == 1:
+            return np.zeros(len(self.biases[0]), dtype=bool)
+        before = np.asarray(Z, dtype=np.float64) @ self.weights[0].T + self.biases[0]
+        silent: NDArray[np.bool_] = before.max(axis=0) <= 0
+        return silent
+
+    def without_silent_units(self, public: NDArray[Any]) -> Layers:
+        """Return the network without the first-layer units that no public vector turns on.
+
+        It answers the same on every public vector. Such a unit has no slope there, so the Jacobian
+        does not see the direction it listens to, and reshaping sends the most noise exactly there:
+        that turns the unit on, and the answer is lost.
+        """
+        silent = self.silent_units(public)
+        if not silent.any():
+            return self
+        return replace(
+            self,
+            weights=[np.where(silent[:, None], 0.0, self.weights[0]), *self.weights[1:]],
+            biases=[np.where(silent, 0.0, self.biases[0]), *self.biases[1:]],
+            name=f"{self.name} without {int(silent.sum())} silent units",
+        )
 
     def jacobians(self, Z: Vectors) -> Vectors:
         """Return the Jacobian of the outputs at every vector, (n, k, m)."""

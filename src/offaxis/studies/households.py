@@ -28,7 +28,6 @@ What the paper leaves open or does otherwise:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
@@ -50,12 +49,6 @@ ROUNDS: Final = 20
 DATES: Final = 20
 """Of a round."""
 
-STATEMENT: Final = (
-    "Low Carbon London smart meters (UK Power Networks): windows of 16 complete days before "
-    "2013-01-01 of the first 3,000 households in order of their identifiers"
-)
-"""Where the public vectors come from, for the provenance of a release."""
-
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -72,8 +65,8 @@ class Draw:
         Energy of the day after, kWh per half-hour.
     households, days : (n,) arrays
         Row of the household and column of the target day in the readings.
-    rounds, seeds : (n,) arrays
-        Which round of which draw.
+    rounds : (n,) array
+        Which round.
     """
 
     vectors: Vectors = field(repr=False)
@@ -81,20 +74,6 @@ class Draw:
     households: Indices = field(repr=False)
     days: Indices = field(repr=False)
     rounds: Indices = field(repr=False)
-    seeds: Indices = field(repr=False)
-
-    @classmethod
-    def join(cls, draws: Sequence[Draw]) -> Draw:
-        """Return several draws as one, to be simulated at once; :meth:`rmse` tells them apart."""
-        names = ("vectors", "targets", "households", "days", "rounds", "seeds")
-        return cls(*(np.concatenate([getattr(draw, name) for draw in draws]) for name in names))
-
-    def rmse(self, outputs: Vectors) -> Vectors:
-        """Return the root mean squared error of forecasts (n,) or (n, 1), one a seed, in kWh."""
-        squares = (np.reshape(outputs, self.targets.shape) - self.targets) ** 2
-        seeds, group = np.unique(self.seeds, return_inverse=True)
-        sums = np.bincount(group, squares, minlength=seeds.size)
-        return np.sqrt(sums / np.bincount(group, minlength=seeds.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,11 +140,7 @@ class Households:
         households, days, rounds = np.array(asked, dtype=np.int64).T
         inputs, targets = _windows(self.energy, households, days)
         scaled = (inputs - self.low) / (self.high - self.low)
-        return Draw(scaled, targets, households, days, rounds, np.full(days.size, seed))
-
-    def draws(self, seeds: int = 20, each: int = 1) -> Draw:
-        """Return the draws of the seeds 0, 1, … as one."""
-        return Draw.join([self.draw(seed, each) for seed in range(seeds)])
+        return Draw(scaled, targets, households, days, rounds)
 
 
 def prepare(energy: NDArray[Any], first_day: date) -> Households:

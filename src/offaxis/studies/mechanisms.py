@@ -138,7 +138,14 @@ class Mechanism:
         # A network is trained through the task itself; the others need its geometry only.
         model = source.task if self.trained else source.geometry
         with _training if self.trained else nullcontext():
-            return fit(model, source.public, randomizer=self.randomizer, size=self.size, **settings)
+            return fit(
+                model,
+                source.public,
+                randomizer=self.randomizer,
+                size=self.size,
+                unit=source.unit,
+                **settings,
+            )
 
 
 @lru_cache(maxsize=1024)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, Layers, PublicVectors, TaskModel, measure
+from offaxis.privacy.guarantee import Unit
 from offaxis.vectors import Vectors
 
 Metric = Literal["accuracy", "rmse"]
@@ -45,6 +46,11 @@ class Source(Protocol):
     @property
     def fixed(self) -> bool:
         """Whether every seed has the same sample."""
+        ...
+
+    @property
+    def unit(self) -> Unit:
+        """What one report stands for."""
         ...
 
     @property
@@ -105,6 +111,7 @@ class Setting:
     draw: Callable[[int], tuple[Any, Any]]
     metric: Metric = "accuracy"
     fixed: bool = True
+    unit: Unit = "item"
 
     @property
     def task(self) -> TaskModel:
@@ -143,28 +150,6 @@ class Setting:
         return digest.hexdigest()
 
 
-def without_silent_units(head: Layers, public: NDArray[Any]) -> Layers:
-    """Return a ReLU head without the first-layer units that no public vector turns on.
-
-    It answers the same on every public vector. Such a unit has no slope there, so the Jacobian
-    does not see the direction it listens to, and reshaping sends the most noise exactly there:
-    that turns the unit on, and the answer is lost. With other activations there is none.
-    """
-    if head.activation != "relu" or len(head.weights) == 1:
-        return head
-    weight, bias = head.weights[0], head.biases[0]
-    silent = (np.asarray(public, dtype=np.float64) @ weight.T + bias).max(axis=0) <= 0
-    if not silent.any():
-        return head
-    kept = np.where(silent, 0.0, 1.0)
-    return replace(
-        head,
-        weights=[weight * kept[:, None], *head.weights[1:]],
-        biases=[bias * kept, *head.biases[1:]],
-        name=f"{head.name} without {int(silent.sum())} silent units",
-    )
-
-
 CORRUPTIONS: Final = ("brightness", "fog", "defocus-blur", "gaussian-noise")
 """The shifts of CIFAR-10-C that the paper tests."""
 
@@ -177,7 +162,7 @@ def _side(data: str, head: str) -> PublicSide:
     from offaxis.studies.models import load_model
 
     public = load_features(data, part="train").vectors
-    return PublicSide(without_silent_units(load_model(f"{data}-{head}"), public), public)
+    return PublicSide(load_model(f"{data}-{head}").without_silent_units(public), public)
 
 
 def _images(name: str, data: str, head: str, **which: Any) -> Setting:
@@ -199,7 +184,8 @@ def _households() -> Setting:
         drawn = study.draw(seed)
         return drawn.vectors, drawn.targets
 
-    return Setting("lhsm", PublicSide(study.model, study.public), draw, "rmse", fixed=False)
+    side = PublicSide(study.model, study.public)
+    return Setting("lhsm", side, draw, "rmse", fixed=False, unit="user")
 
 
 def _plane() -> Setting:
