@@ -8,8 +8,8 @@ from offaxis.geometry.public import survey
 
 def test_the_hash_does_not_depend_on_how_vectors_are_cut():
     data = np.random.default_rng(0).standard_normal((100, 3))
-    whole, mean = survey(PublicVectors(data))
-    cut, _ = survey(PublicVectors(lambda: iter([data[:1], data[1:40], data[40:]])))
+    whole, mean, _ = survey(PublicVectors(data))
+    cut, _, _ = survey(PublicVectors(lambda: iter([data[:1], data[1:40], data[40:]])))
     assert whole == cut
     assert np.allclose(mean, data.mean(axis=0))
     assert whole.count == 100

@@ -23,6 +23,9 @@ _MANTISSA: Final = 53
 _SIZES: Final = 64
 """Powers of two of the observation's size that are told apart."""
 
+_ZERO: Final = 2 * _SIZES
+"""The class of zero, after the sizes on the lattice and those beside it."""
+
 _LOW_BITS: Final = 6
 _CLEARANCE: Final = 6
 """Bits between the last bits looked at and the noise: below, the law of the noise is even."""
@@ -37,17 +40,6 @@ def lowest_set_bit(values: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64
     lowest = mantissa & -mantissa
     zeros = np.where(mantissa > 0, np.frexp(lowest.astype(np.float64))[1] - 1, _MANTISSA)
     return exponent.astype(np.int64), zeros.astype(np.int64)
-
-
-def _in_steps(values: Vectors, step: float) -> Vectors:
-    """Return lattice points as their integers, and what lies beside the lattice as it is.
-
-    Which last bits ``integer · step`` has as a float depends on the integer alone, and tells where
-    in a power of two it lies. Noise in floating point does not lie on the lattice: it is shifted by
-    a power of two, to about its size in steps, which keeps its digits.
-    """
-    whole = np.rint(values / step)
-    return np.where(whole * step == values, whole, np.ldexp(values, 1 - math.frexp(step)[1]))
 
 
 class Precision:
@@ -72,17 +64,23 @@ class Precision:
         self._randomizer = randomizer
         self._coordinate = coordinate
         self._given_size = given_size
-        self._counts = np.zeros((2, _SIZES + 1, _MANTISSA + 1))
-        self._table = np.zeros((_SIZES + 1, _MANTISSA + 1))
+        self._counts = np.zeros((2, _ZERO + 1, _MANTISSA + 1))
+        self._table = np.zeros((_ZERO + 1, _MANTISSA + 1))
 
     def _cells(self, payloads: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         observed = np.asarray(self._randomizer.read(payloads), dtype=np.float64)
         values = observed.reshape(len(payloads), -1)[:, self._coordinate]
+        size: Any = 0
         if is_lattice(self._randomizer):
-            values = _in_steps(values, self._randomizer.step)
+            # Which last bits integer · step has as a float depends on the integer alone, and tells
+            # where in a power of two it lies: a lattice point is looked at as its integer. What
+            # lies beside the lattice has no excuse, and sizes of its own.
+            whole = np.rint(values / self._randomizer.step)
+            beside = whole * self._randomizer.step != values
+            values, size = np.where(beside, values, whole), np.where(beside, _SIZES, 0)
         exponent, zeros = lowest_set_bit(values)
         # Zero has no size: it is a class of its own.
-        return np.where(values == 0, _SIZES, exponent % _SIZES), zeros
+        return np.where(values == 0, _ZERO, size + exponent % _SIZES), zeros
 
     def learn(self, side: int, payloads: list[bytes]) -> None:
         """Count sizes and precisions."""
@@ -93,15 +91,15 @@ class Precision:
         first, second = self._counts
         self._table = np.log(first + 0.5) - np.log(second + 0.5)
         if self._given_size:
-            gaps = np.array([_chi2(first[i], second[i]) for i in range(_SIZES)])
+            gaps = np.array([_chi2(first[i], second[i]) for i in range(_ZERO)])
             size = int(np.argmax(np.where(self._comparable(), gaps, -math.inf)))
-            self._table[np.arange(_SIZES + 1) != size] = math.nan
+            self._table[np.arange(_ZERO + 1) != size] = math.nan
 
     def _comparable(self) -> NDArray[np.bool_]:
         """Whether a size is as large as the noise: then it holds very many lattice points."""
         if not is_lattice(self._randomizer):
-            return np.ones(_SIZES, dtype=bool)
-        return np.arange(_SIZES) >= self._randomizer.log2_scale
+            return np.ones(_ZERO, dtype=bool)
+        return np.arange(_ZERO) >= self._randomizer.log2_scale
 
     def scores(self, payloads: list[bytes]) -> Scores:
         """Return the log odds of the first vector; NaN for sizes that are not compared."""
