@@ -1,0 +1,173 @@
+"""What ε allows at all for a task that answers with one of several labels.
+
+Three different things, in descending strength:
+
+- :func:`agreement_ceiling`: nobody guesses the *model's answer* from an ε-LDP report more often;
+- :func:`label_accuracy_bound`: nobody guesses the *label* more often, for known label posteriors;
+- :func:`reference_line`: what one good channel gives. It bounds nothing.
+
+All hold for any report, of any form and size, and for whoever reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
+
+from offaxis.errors import InvalidInput
+from offaxis.geometry import PublicVectors, as_task_model
+from offaxis.privacy.guarantee import exact_epsilon
+from offaxis.vectors import Vectors, as_array, as_number, check_finite
+
+_ROWS: Final = 8192
+_MOST_POSTERIORS: Final = 100_000
+
+
+@dataclass(frozen=True)
+class AgreementCeiling:
+    """How often the model's answer can be guessed from a report, at most.
+
+    Attributes
+    ----------
+    probability : float
+    answers : int
+        s: randomized response over the s likeliest answers reaches the ceiling.
+    """
+
+    probability: float
+    answers: int
+
+
+def agreement_ceiling(prior: Any, epsilon: Any) -> AgreementCeiling:
+    """Return the best probability of guessing the model's answer from any ε-LDP report.
+
+    With the prior π sorted descending and Π_s the sum of its s largest shares,
+
+        max_s e^ε Π_s / (e^ε + s − 1).
+
+    Randomized response over the s likeliest answers reaches the s-th term; whoever has another
+    answer reports as if it were the first.
+
+    *Why nothing does better.* Guessing is post-processing, so let the report be the guess: T(i|j).
+    With m_i = min_j T(i|j), T(i|i) ≤ e^ε m_i by privacy, and T(i|i) ≤ 1 − Σ_{l≠i} m_l because
+    probabilities sum to one. Mixing the two with weights that make the m_i drop out gives
+    Σ π_i T(i|i) ≤ A, where A solves Σ_i max(0, e^ε π_i − A) = (e^ε − 1) A; and that A is one of the
+    terms above. In full: docs/proofs.md §15.
+
+    Parameters
+    ----------
+    prior : (n,) array
+        How likely each answer is; shares or counts.
+    """
+    shares = _shares(prior, "prior")
+    # In units of e^ε, so that nothing overflows.
+    far = math.exp(-float(exact_epsilon(epsilon)))
+    largest = np.cumsum(np.sort(shares)[::-1])
+    terms = largest / (1 + np.arange(shares.size) * far)
+    best = int(terms.argmax())
+    return AgreementCeiling(float(min(terms[best], 1.0)), best + 1)
+
+
+def reference_line(accuracy: Any, classes: int, epsilon: Any) -> float:
+    """Return the label accuracy of k-ary response on the answer of a model with this accuracy.
+
+    a q + (1 − a)(1 − q)/(k − 1), q = e^ε/(e^ε + k − 1): the truth is told and the model is right,
+    or both are wrong and chance brings the label back. **A line to compare with, not a bound**: a
+    better model on the device, or a reader who corrects for what the model confuses, passes it.
+    """
+    a = as_number(accuracy, "accuracy")
+    if not 0 <= a <= 1:
+        raise InvalidInput(f"accuracy must lie between 0 and 1, got accuracy={accuracy!r}")
+    if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < 2:
+        raise InvalidInput(f"classes must be an integer from 2 on, got classes={classes!r}")
+    others = int(classes) - 1
+    far = math.exp(-float(exact_epsilon(epsilon)))
+    q = 1 / (1 + others * far)
+    return a * q + (1 - a) * far * q
+
+
+def label_accuracy_bound(posteriors: Any, weights: Any, epsilon: Any) -> float:
+    """Return the best probability of guessing the label from any ε-LDP report of the vector.
+
+    A true upper bound where the label's posteriors η(z) are the true ones; with estimated ones it
+    is an estimate of it. It is the linear program
+
+        max Σ_z w(z) Σ_j η_j(z) Q(j|z),   m_j ≤ Q(j|z) ≤ e^ε m_j,   Σ_j Q(j|z) = 1,
+
+    solved by HiGHS to 1e-6. It has nk + k unknowns: 1,000 vectors of 10 classes take about two
+    seconds, 2,000 about eight, 10,000 are the most. Beyond that, average posteriors over clusters;
+    that bounds reports of the cluster, and is a little too low for reports of the vector.
+
+    Parameters
+    ----------
+    posteriors : (n, k) array
+        η_j(z), one row a vector z; the rows sum to one.
+    weights : (n,) array
+        How likely each vector is; shares or counts.
+    """
+    eta = as_array(posteriors, "posteriors")
+    check_finite(eta, "posteriors")
+    w = _shares(weights, "weights")
+    if eta.ndim != 2 or not eta.size or len(eta) != w.size:
+        raise InvalidInput(
+            f"posteriors must be (n, k) and weights (n,), got {eta.shape} and {w.shape}"
+        )
+    if (eta < 0).any() or not np.allclose(eta.sum(axis=1), 1, atol=1e-6):
+        raise InvalidInput("posteriors must not be negative, and each row must sum to one")
+    if eta.size > _MOST_POSTERIORS:
+        raise InvalidInput(
+            f"the linear program takes up to {_MOST_POSTERIORS:,} posteriors, got {eta.size:,}; "
+            f"use fewer vectors"
+        )
+    far = math.exp(-float(exact_epsilon(epsilon)))
+    n, k = eta.shape
+    # Unknowns: Q row by row, then M_j = e^ε m_j, so that no coefficient is above one.
+    own, shared = eye_array(n * k), kron(np.ones((n, 1)), eye_array(k))
+    limits = vstack([hstack([own, -shared]), hstack([-own, far * shared])]).tocsr()
+    sums = hstack([kron(eye_array(n), np.ones((1, k))), csr_array((n, k))]).tocsr()
+    solved = linprog(
+        -np.append((w[:, None] * eta).ravel(), np.zeros(k)),
+        A_ub=limits,
+        b_ub=np.zeros(2 * n * k),
+        A_eq=sums,
+        b_eq=np.ones(n),
+        method="highs",
+    )
+    if not solved.success:
+        raise InvalidInput(f"the linear program was not solved: {solved.message}")
+    return float(min(-solved.fun, 1.0))
+
+
+def answer_prior(task: Any, public: Any) -> Vectors:
+    """Return how often the task gives each answer on public vectors, (k,); the largest output wins.
+
+    Parameters
+    ----------
+    task : model
+        Anything :func:`offaxis.fit` takes as a model, with two outputs or more.
+    public : array (n, m), or callable returning an iterator of batches
+    """
+    model, counts = as_task_model(task), np.zeros(1)
+    for batch in PublicVectors(public).batches(_ROWS):
+        outputs = model.outputs(batch)
+        if outputs.shape[1] < 2:
+            raise InvalidInput(
+                "the task has one output and so no answers to count; for a number see "
+                "offaxis.theory.scalar_channel"
+            )
+        counts = counts + np.bincount(outputs.argmax(axis=1), minlength=outputs.shape[1])
+    return _shares(counts, "answers")
+
+
+def _shares(value: Any, name: str) -> Vectors:
+    shares = as_array(value, name)
+    check_finite(shares, name)
+    if shares.ndim != 1 or not shares.size or (shares < 0).any() or not shares.sum() > 0:
+        raise InvalidInput(f"{name} must be a vector without negative entries, not all zero")
+    normalised: Vectors = shares / shares.sum()
+    return normalised
