@@ -22,6 +22,8 @@ from offaxis.decoding import (
     Decoder,
     LinearDecoder,
     NetworkDecoder,
+    PosteriorCodewordDecoder,
+    PosteriorDecoder,
     ShiftDecoder,
     ShrinkageDecoder,
 )
@@ -33,7 +35,7 @@ from offaxis.encoding import (
     NetworkEncoder,
     ShiftEncoder,
 )
-from offaxis.encoding.network import NetworkMap
+from offaxis.encoding.network import ANSWERS, NetworkMap
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
 from offaxis.geometry.models import ModelIdentity
@@ -199,11 +201,26 @@ def _take(tensors: Tensors, prefix: str, *names: str) -> list[Vectors]:
 
 _ENCODERS: dict[str, Any] = {
     cls.kind: cls
-    for cls in (AffineEncoder, ShiftEncoder, BoxEncoder, ArgmaxEncoder, NetworkEncoder)
+    for cls in (
+        AffineEncoder,
+        ShiftEncoder,
+        BoxEncoder,
+        ArgmaxEncoder,
+        NetworkEncoder,
+        *ANSWERS.values(),
+    )
 }
 _DECODERS: dict[str, Any] = {
     cls.kind: cls
-    for cls in (LinearDecoder, ShrinkageDecoder, ShiftDecoder, CodewordDecoder, NetworkDecoder)
+    for cls in (
+        LinearDecoder,
+        ShrinkageDecoder,
+        ShiftDecoder,
+        CodewordDecoder,
+        PosteriorCodewordDecoder,
+        PosteriorDecoder,
+        NetworkDecoder,
+    )
 }
 
 
@@ -219,7 +236,9 @@ def _map(known: dict[str, Any], part: MapPart, tensors: Tensors, prefix: str) ->
             for kind in ("weight", "bias")
         ]
         return cls(*layers)
-    return cls(*_take(tensors, prefix, *(field.name for field in fields(cls))))
+    # What is not given to a map but bound to it later is never read from a file.
+    names = (field.name for field in fields(cls) if field.init)
+    return cls(*_take(tensors, prefix, *names))
 
 
 def _build(manifest: Manifest, tensors: Tensors) -> Release:

@@ -1,16 +1,18 @@
-"""A small trained network as a public map, for encoders and decoders alike."""
+"""A small network as a public map: trained, for encoders and decoders alike, or the task's own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offaxis.encoding.encoder import LARGEST_ENTRY, frozen_map
 from offaxis.errors import InvalidInput
+from offaxis.geometry.layers import ACTIVATIONS
 from offaxis.vectors import Vectors
 
 DEEPEST: Final = 8
@@ -19,7 +21,7 @@ DEEPEST: Final = 8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkMap:
-    """Affine layers with max(0, x) between them.
+    """Affine layers with an activation between them, max(0, x) unless the kind names another.
 
     Total: every layer's values are kept within ±1e100, so that no sum overflows and every finite
     vector has a finite image.
@@ -29,6 +31,7 @@ class NetworkMap:
     biases: Sequence[Vectors]
 
     kind: ClassVar[str] = "network"
+    activation: ClassVar[str] = "relu"
 
     def __post_init__(self) -> None:
         """Check that the layers fit each other, and freeze the arrays."""
@@ -56,11 +59,14 @@ class NetworkMap:
 
     def apply(self, X: Vectors) -> Vectors:
         """Map (n, in) to (n, out)."""
+        function, _ = ACTIVATIONS[self.activation]
         last = len(self.weights) - 1
-        for depth, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
-            X = np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY) @ w.T + b
-            if depth < last:
-                X = np.maximum(X, 0.0)
+        # No setting of NumPy's may make a tiny number or the tail of an activation fail.
+        with np.errstate(under="ignore"):
+            for depth, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+                X = np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY) @ w.T + b
+                if depth < last:
+                    X = function(X)
         return np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY)
 
     def tensors(self) -> dict[str, Vectors]:
@@ -75,3 +81,54 @@ class NetworkEncoder(NetworkMap):
     def encode(self, Z: Vectors) -> Vectors:
         """Map (n, m) to (n, r)."""
         return self.apply(Z)
+
+
+class _AnswerEncoder(NetworkMap):
+    """x = argmax_j network(z)_j, the first of equals: the answer of a classifier, one of k symbols.
+
+    The activation is part of the kind, so that a release file says it in a word from a fixed list.
+    """
+
+    def encode(self, Z: Vectors) -> NDArray[Any]:
+        """Map (n, m) to (n,) symbols."""
+        symbols: NDArray[Any] = np.argmax(self.apply(Z), axis=1)
+        return symbols
+
+
+class IdentityAnswer(_AnswerEncoder):
+    """The answer of layers with nothing between them."""
+
+    kind, activation = "network-identity-argmax", "identity"
+
+
+class ReluAnswer(_AnswerEncoder):
+    """The answer of a network with max(0, x) between its layers."""
+
+    kind, activation = "network-relu-argmax", "relu"
+
+
+class TanhAnswer(_AnswerEncoder):
+    """The answer of a network with tanh x between its layers."""
+
+    kind, activation = "network-tanh-argmax", "tanh"
+
+
+class LogisticAnswer(_AnswerEncoder):
+    """The answer of a network with 1 / (1 + e^{−x}) between its layers."""
+
+    kind, activation = "network-logistic-argmax", "logistic"
+
+
+class GeluAnswer(_AnswerEncoder):
+    """The answer of a network with x Φ(x) between its layers."""
+
+    kind, activation = "network-gelu-argmax", "gelu"
+
+
+AnswerEncoder = IdentityAnswer | ReluAnswer | TanhAnswer | LogisticAnswer | GeluAnswer
+
+ANSWERS: Final[dict[str, type[AnswerEncoder]]] = {
+    cls.activation: cls
+    for cls in (IdentityAnswer, ReluAnswer, TanhAnswer, LogisticAnswer, GeluAnswer)
+}
+"""Activation → encoder."""

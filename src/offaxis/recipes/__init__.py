@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from offaxis import randomizers
 from offaxis.errors import InvalidInput
+from offaxis.recipes.classes import CLASS_RESPONSE
 from offaxis.recipes.codebook import RESPONSE, SUBSET
 from offaxis.recipes.coordinatewise import coordinatewise
 from offaxis.recipes.direct import direct
@@ -29,6 +30,7 @@ _RECIPES: dict[str, Recipe] = {
     **{name: direct(name) for name in randomizers.NAMES},
     "response": RESPONSE,
     "subset": SUBSET,
+    "class-response": CLASS_RESPONSE,
     "coordinatewise-laplace": coordinatewise("laplace"),
     "coordinatewise-gaussian": coordinatewise("gaussian"),
     "instance-optimal": INSTANCE_OPTIMAL,

@@ -1,9 +1,16 @@
-"""A codebook of public vectors: a report tells, noisily, which codeword is nearest.
+"""A codebook of public vectors: a report tells, noisily, in which of k cells a vector lies.
 
-Codewords are the means of clusters of public vectors. With a task the clusters are formed in its
-metric, ‖Ω̂^{1/2}(z − z')‖: vectors that the task answers alike share a codeword. The symbol goes
-through a randomizer of symbols; a single report decodes to a codeword, and a mean of reports is an
-unbiased estimate of the mean of the codewords.
+Cells are those of ``partition.py``: they lose least under k-ary response, in the task's metric
+‖Ω̂^{1/2}(z − z')‖ where there is a task, so that vectors which the task answers alike share one.
+Codewords are the means of the public vectors of a cell. The symbol goes through a randomizer of
+symbols; a single report decodes to a codeword, and a mean of reports is an unbiased estimate of the
+mean of the codewords.
+
+Without a size, the number of cells is the one whose reports keep most of the vector at this budget.
+Subset selection takes the same cells: with equal masses and sets of d it keeps
+d (k − d) k E² / ((k − 1)(d E + k)²) Σ_j ‖s_j‖², E = e^ε − 1, which for a k that suits response is
+as a rule largest at d = 1, where both are the same. It is for histograms over many symbols: give a
+size.
 """
 
 from __future__ import annotations
@@ -13,7 +20,6 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
 
 from offaxis.decoding import CodewordDecoder, LinearDecoder
 from offaxis.encoding import ArgmaxEncoder, Frame
@@ -24,14 +30,10 @@ from offaxis.randomizers import Randomizer
 from offaxis.randomizers.response import KaryResponse
 from offaxis.randomizers.subset import SubsetSelection
 from offaxis.recipes.ingredients import Ingredients, Parts, Recipe, whole_size
+from offaxis.recipes.partition import partition
 from offaxis.vectors import Vectors
 
-_USUAL: Final = 16
 _MOST: Final = 4096
-_LEARNT_FROM: Final = 20_000
-"""Clusters are formed on so many public vectors; their means are those of all."""
-
-_ROUNDS: Final = 50
 
 
 def task_metric(gram: Vectors, covariance: Vectors, centre: Vectors) -> Frame:
@@ -43,26 +45,19 @@ def task_metric(gram: Vectors, covariance: Vectors, centre: Vectors) -> Frame:
     return Frame(centre, (basis * root).T, basis / root)
 
 
-def _clusters(given: Ingredients, count: int) -> Vectors:
-    """Return the centres of clusters of encoded public vectors, without empty ones."""
-    rng = np.random.default_rng(given.seed)
-    sample = given.sample
-    if len(sample) > _LEARNT_FROM:
-        sample = sample[rng.choice(len(sample), _LEARNT_FROM, replace=False)]
-    encoded = np.unique(given.frame.encoder.encode(sample), axis=0)
-    if len(encoded) < 2:
+def _points(given: Ingredients, size: int | None) -> Vectors:
+    """Return a point a cell, in the coordinates of the frame."""
+    encoded = given.frame.encoder.encode(given.sample)
+    if (encoded == encoded[0]).all():
         raise InvalidInput("a codebook needs public vectors that the task tells apart")
-    wanted = min(count, len(encoded))
-    centres, labels = kmeans2(encoded, wanted, iter=_ROUNDS, minit="++", rng=rng, missing="warn")
-    found: Vectors = centres[np.unique(labels)]
-    return found
+    return partition(encoded, float(given.epsilon), size, given.seed)
 
 
-def _book(given: Ingredients, centres: Vectors) -> tuple[ArgmaxEncoder, Vectors, Vectors]:
+def _book(given: Ingredients, points: Vectors) -> tuple[ArgmaxEncoder, Vectors, Vectors]:
     """Return the encoder, and the mean and the share of all public vectors with each symbol."""
     while True:
-        encoder = ArgmaxEncoder.nearest(given.frame, centres)
-        sums, counts = np.zeros(encoder.matrix.shape), np.zeros(len(centres))
+        encoder = ArgmaxEncoder.nearest(given.frame, points)
+        sums, counts = np.zeros(encoder.matrix.shape), np.zeros(len(points))
         for batch in walk(given.public, given.identity):
             symbols = encoder.encode(batch)
             np.add.at(sums, symbols, batch)
@@ -70,16 +65,17 @@ def _book(given: Ingredients, centres: Vectors) -> tuple[ArgmaxEncoder, Vectors,
         used = counts > 0
         if used.all():
             return encoder, sums / counts[:, None], counts / counts.sum()
-        centres = centres[used]  # nobody is nearest to the others, whose cells vanish with them
+        points = points[used]  # nobody is nearest to the others, whose cells vanish with them
 
 
 def codebook(make: Callable[[int, Fraction], Randomizer]) -> Recipe:
     """Return the recipe with the given randomizer of symbols."""
 
     def prepare(given: Ingredients) -> Parts:
-        usual = given.outputs if given.outputs > 1 else _USUAL
-        count = whole_size(given.size, usual, _MOST, "number of codewords")
-        encoder, codewords, shares = _book(given, _clusters(given, max(count, 2)))
+        size = given.size
+        if size is not None:
+            size = max(2, whole_size(size, 2, _MOST, "number of codewords"))
+        encoder, codewords, shares = _book(given, _points(given, size))
         randomizer = make(encoder.output_dim, given.epsilon)
         return Parts(
             encoder,

@@ -20,6 +20,7 @@ TITLES: Final = {
     "hybrid": "Hybrid",
     "response": "Codebook, k-ary response",
     "subset": "Codebook, subset selection",
+    "class-response": "Class codebook, k-ary response",
     "coordinatewise-laplace": "Coordinate-wise Laplace",
     "coordinatewise-gaussian": "Coordinate-wise Gaussian",
     "instance-optimal": "Instance-optimal",

@@ -1,0 +1,166 @@
+"""Cells of public vectors that lose least under k-ary randomized response.
+
+Contract: :func:`partition` returns k points; a vector's symbol is the nearest of them. For given
+points nobody's expected squared error falls by naming another symbol, and for given cells no
+decoder of a symbol does better than its point: each half of a round can only lower the risk.
+
+Write q = e^{−ε}, m_j for the mass of cell j and s_j for the sum over it of π(x)(x − E x). Symbol j
+is reported with probability (q + (1 − q) m_j) / (1 + (k − 1) q), and given that, the mean of the
+vectors is a_j = (1 − q) s_j / (q + (1 − q) m_j) from the centre: a response that may be a lie is
+worth less than its cell's mean, the more so the smaller the cell. Of the vectors' variance
+
+    Σ_j ‖(1 − q) s_j‖² / (q + (1 − q) m_j) / (1 + (k − 1) q)
+
+is kept. For a vector x the expected squared error under fixed points is
+(q Σ_j ‖x − a_j‖² + (1 − q) ‖x − a_c‖²) / (1 + (k − 1) q), smallest where a_c is nearest. k-means is
+the case q = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from offaxis.vectors import Vectors, row_dots
+
+SIZES: Final = (2, 3, 4, 6, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Numbers of cells that are tried."""
+
+_LEAST_A_CELL: Final = 20
+"""So many public vectors a cell there should be."""
+
+_PATIENCE: Final = 3
+"""So many sizes in a row may be worse before larger ones are left out."""
+
+_SEEDED_FROM: Final = 4_000
+_NUMBERS: Final = 1 << 21
+"""Numbers of the encoded public vectors that are worked on, 20,000 vectors at most."""
+
+_VECTORS: Final = 20_000
+_FIRST_ROUNDS: Final = 10
+_ROUNDS: Final = 60
+_SETTLED: Final = 1e-5
+"""A relative gain below which the rounds end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Masses (k,) and centred sums (k, r) of the cells of a partition."""
+
+    masses: Vectors
+    sums: Vectors
+
+    def decoded(self, epsilon: float) -> Vectors:
+        """Return a_j, what a report of each symbol stands for, from the centre."""
+        q = math.exp(-epsilon)
+        shares: Vectors = (1 - q) / (q + (1 - q) * self.masses)
+        return shares[:, None] * self.sums
+
+    def kept(self, epsilon: float) -> float:
+        """Return how much of the variance a report keeps."""
+        q = math.exp(-epsilon)
+        weights = (1 - q) ** 2 / (q + (1 - q) * self.masses) / (1 + (len(self.masses) - 1) * q)
+        return float(weights @ row_dots(self.sums, self.sums))
+
+
+def _scores(X: Vectors, points: Vectors) -> Vectors:
+    """Return ‖x − a_j‖² − ‖x‖², (n, k)."""
+    scores = X @ (-2 * points.T)
+    scores += row_dots(points, points)
+    return scores
+
+
+def nearest(X: Vectors, points: Vectors) -> NDArray[Any]:
+    """Return the number of the nearest point of every row, the first of equals."""
+    found: NDArray[Any] = np.argmin(_scores(X, points), axis=1)
+    return found
+
+
+def cells(X: Vectors, symbols: NDArray[Any]) -> Cells:
+    """Measure the cells of centred vectors, without empty ones."""
+    n = len(X)
+    used, symbols = np.unique(symbols, return_inverse=True)
+    member = csr_array((np.full(n, 1 / n), (symbols, np.arange(n))), shape=(len(used), n))
+    return Cells(np.bincount(symbols) / n, np.asarray(member @ X))
+
+
+def risk(X: Vectors, points: Vectors, epsilon: float) -> float:
+    """Return the mean squared error for centred vectors, whatever the points were made from."""
+    q, scores = math.exp(-epsilon), _scores(X, points)
+    errors = q * scores.sum(axis=1) + (1 - q) * scores.min(axis=1)
+    return float(row_dots(X, X).mean() + errors.mean() / (1 + (len(points) - 1) * q))
+
+
+def improve(X: Vectors, points: Vectors, epsilon: float, rounds: int) -> tuple[Vectors, float]:
+    """Alternate nearest points and decoded points; return the points and the variance kept."""
+    kept = -math.inf
+    for _ in range(rounds):
+        found = cells(X, nearest(X, points))
+        points, before, kept = found.decoded(epsilon), kept, found.kept(epsilon)
+        if kept <= before * (1 + _SETTLED):
+            break
+    return points, kept
+
+
+def spread_out(X: Vectors, count: int, rng: np.random.Generator) -> Vectors:
+    """Draw rows, each in proportion to its squared distance from those before (k-means++)."""
+    if len(X) > _SEEDED_FROM:
+        X = X[rng.choice(len(X), _SEEDED_FROM, replace=False)]
+    chosen = [int(rng.integers(len(X)))]
+    distance = np.full(len(X), math.inf)
+    while len(chosen) < count:
+        moved = X - X[chosen[-1]]
+        distance = np.minimum(distance, row_dots(moved, moved))
+        total = np.cumsum(distance)
+        if total[-1] <= 0:
+            break  # every row stands where one was drawn
+        chosen.append(int(np.searchsorted(total, rng.random() * total[-1], side="right")))
+    return X[np.minimum(chosen, len(X) - 1)]
+
+
+def _best(X: Vectors, count: int, epsilon: float, starts: int, rng: np.random.Generator) -> Vectors:
+    """Return the points that keep most after a few rounds from several starts."""
+    tried = (
+        improve(X, spread_out(X, count, rng), epsilon, _FIRST_ROUNDS) for _ in range(max(1, starts))
+    )
+    return max(tried, key=lambda found: found[1])[0]
+
+
+def _choose_size(X: Vectors, epsilon: float, rng: np.random.Generator) -> int:
+    """Return the size of least risk on vectors that the points were not made from."""
+    half = -(-len(X) // 2)
+    learn, judge = X[:half], X[half:]
+    most = max(SIZES[0], len(X) // _LEAST_A_CELL)
+    best, least, worse = SIZES[0], math.inf, 0
+    for size in SIZES:
+        if size > most or worse >= _PATIENCE:
+            break
+        found = risk(judge, _best(learn, size, epsilon, 24 // size, rng), epsilon)
+        worse = 0 if found < least else worse + 1
+        if found < least:
+            best, least = size, found
+    return best
+
+
+def partition(X: Vectors, epsilon: float, size: int | None, seed: int) -> Vectors:
+    """Return the points of the cells of vectors (n, r), at most ``size`` of them.
+
+    Without a size it is the one of :data:`SIZES` whose risk is least on held-out vectors. A local
+    optimum, the best of several starts, which the seed decides.
+    """
+    rng = np.random.default_rng(seed)
+    most = max(2, min(_VECTORS, _NUMBERS // X.shape[1]))
+    X = X[rng.permutation(len(X))[:most]]
+    centre = X.mean(axis=0)
+    X = X - centre
+    if size is None:
+        size = _choose_size(X, epsilon, rng)
+    points = _best(X, size, epsilon, min(12, 1 + 96 // size), rng)
+    points, _ = improve(X, points, epsilon, _ROUNDS)
+    found: Vectors = points + centre
+    return found

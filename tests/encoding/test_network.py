@@ -1,0 +1,65 @@
+"""Networks as public maps: every activation, total, and exactly what the model computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from offaxis.encoding.network import ANSWERS, NetworkEncoder
+from offaxis.errors import InvalidInput
+from offaxis.geometry import Layers
+from offaxis.geometry.layers import ACTIVATIONS
+
+RNG = np.random.default_rng(0)
+WEIGHTS = [RNG.standard_normal((5, 4)), RNG.standard_normal((6, 5)), RNG.standard_normal((3, 6))]
+BIASES = [RNG.standard_normal(len(w)) for w in WEIGHTS]
+HUGE = np.vstack([np.full(4, s) for s in (1.7e308, -1.7e308, 1e150, -40.0, 5e-324, 0.0)])
+
+
+def test_every_activation_has_its_own_kind():
+    assert set(ANSWERS) == set(ACTIVATIONS)
+    for activation, encoder in ANSWERS.items():
+        assert encoder.kind == f"network-{activation}-argmax"
+    assert len({encoder.kind for encoder in ANSWERS.values()} | {NetworkEncoder.kind}) == 6
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_the_answer_is_the_models(activation):
+    Z = RNG.standard_normal((500, 4)) * 3
+    encoder = ANSWERS[activation](WEIGHTS, BIASES)
+    outputs = Layers(WEIGHTS, BIASES, activation=activation).outputs(Z)
+    np.testing.assert_array_equal(encoder.encode(Z), outputs.argmax(axis=1))
+    assert (encoder.input_dim, encoder.output_dim) == (4, 3)
+    assert set(encoder.tensors()) == {f"{p}.{i}" for p in ("weight", "bias") for i in range(3)}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("scale", [1.0, 1e100])
+def test_every_finite_vector_has_an_answer(activation, scale):
+    weights = [np.clip(w * scale, -1e100, 1e100) for w in WEIGHTS]
+    encoder = ANSWERS[activation](weights, BIASES)
+    with np.errstate(all="raise"):
+        symbols = encoder.encode(HUGE)
+        assert np.isfinite(encoder.apply(HUGE)).all()
+    assert symbols.dtype.kind == "i"
+    assert ((symbols >= 0) & (symbols < 3)).all()
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_no_row_of_a_batch_decides_over_another(activation):
+    encoder = ANSWERS[activation](WEIGHTS, BIASES)
+    Z = np.vstack([HUGE, RNG.standard_normal((20, 4))])
+    alone = [int(encoder.encode(z[None])[0]) for z in Z]
+    assert encoder.encode(Z).tolist() == alone
+
+
+def test_equal_scores_give_the_first_symbol():
+    encoder = ANSWERS["relu"]([np.ones((2, 2)), np.zeros((3, 2))], [np.zeros(2), np.zeros(3)])
+    assert encoder.encode(np.ones((2, 2))).tolist() == [0, 0]
+
+
+def test_layers_that_do_not_fit_are_refused():
+    with pytest.raises(InvalidInput, match="do not fit each other"):
+        ANSWERS["gelu"](WEIGHTS[::-1], BIASES[::-1])
+    with pytest.raises(InvalidInput, match="1 to 8 layers"):
+        ANSWERS["gelu"]([np.eye(2)] * 9, [np.zeros(2)] * 9)
