@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from offaxis.encoding import Frame, reshape
+from offaxis.encoding import Frame, optimal_frame, reshape
 from offaxis.encoding.reshaping import Rank
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
@@ -19,7 +19,7 @@ from offaxis.recipes.codebook import task_metric
 from offaxis.release import Release
 from offaxis.vectors import Order, as_number
 
-Shape = Literal["jacobian", "centre", "none"]
+Shape = Literal["jacobian", "optimal", "centre", "none"]
 
 
 def fit(
@@ -35,6 +35,7 @@ def fit(
     lambda_max: float = 1000.0,
     gauge: float | None = None,
     rank: Rank = "capped",
+    active: int | None = None,
     size: int | None = None,
     statement: str = "",
     progress: Progress | None = None,
@@ -49,7 +50,7 @@ def fit(
     model : torch module, scikit-learn estimator, weight matrix, Layers, TaskModel, or Geometry
         The public task. A :class:`~offaxis.geometry.Geometry` measured before on the same public
         vectors saves measuring it again for another budget. May be None where nothing looks at a
-        task: without ``reshaping="jacobian"``, and for other randomizers than the task-aware ones.
+        task: with ``reshaping`` "centre" or "none", and a randomizer that is not task-aware.
     public : array (n, m), or callable returning an iterator of batches
         Public vectors.
     epsilon : number
@@ -67,18 +68,23 @@ def fit(
         For those with a δ, and only for them.
     unit : {"item", "user"}
         What one report stands for.
-    reshaping : {"jacobian", "centre", "none"}
-        Shape the space to the task; only subtract the public mean; or use the randomizer plainly.
-        The last two need no model.
+    reshaping : {"jacobian", "optimal", "centre", "none"}
+        Shape the space to the task; to the task and the public covariance at once, which also
+        leaves out what the task does not see; only subtract the public mean; or use the
+        randomizer plainly. The last two need no model. For a task whose answer is its largest
+        output pass :class:`~offaxis.geometry.CentredOutputs` of the model.
     percentile : float
         Public percentile of the encoded norms that becomes the radius ρ.
     lambda_max : float
-        Largest stretch of a direction the task ignores.
+        Largest stretch of a direction the task ignores ("jacobian").
     gauge : float, optional
         p of the volume constraint; by default the randomizer's own norm, 2 for the box. The
         published tables use 1 throughout.
     rank : {"capped", "gap"}
         Water-filling under the cap, or the threshold rule of the paper's public code.
+    active : int, optional
+        How many directions a report tells of ("optimal"); by default all that the task sees.
+        Fewer mean less noise on each: :func:`offaxis.evaluation.tune` chooses.
     size : int, optional
         Number of codewords ("response", "subset"), of numbers a report carries
         ("task-aware-network"), or of projected coordinates ("projunit").
@@ -105,6 +111,7 @@ def fit(
         lambda_max=lambda_max,
         gauge=gauge,
         rank=rank,
+        active=active,
         size=size,
         progress=progress,
     )
@@ -126,6 +133,7 @@ def gather(
     lambda_max: float = 1000.0,
     gauge: float | None = None,
     rank: Rank = "capped",
+    active: int | None = None,
     size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Ingredients, dict[str, str | float]]:
@@ -136,20 +144,32 @@ def gather(
     if size is not None and not chosen.size:
         raise InvalidInput(f"this randomizer takes no size, got size={size!r}")
     if reshaping not in get_args(Shape):
-        raise InvalidInput(f"reshaping must be 'jacobian', 'centre' or 'none', got {reshaping!r}")
+        names = ", ".join(repr(shape) for shape in get_args(Shape))
+        raise InvalidInput(f"reshaping must be one of {names}, got {reshaping!r}")
+    if active is not None and (reshaping != "optimal" or chosen.order is None):
+        raise InvalidInput(
+            f"active={active!r} is for reshaping='optimal' and randomizers of numbers; "
+            f"leave it out with reshaping={reshaping!r} or a codebook"
+        )
     budget, vectors = exact_epsilon(epsilon), PublicVectors(public)
     geometry, task = None, None
-    if reshaping == "jacobian" or chosen.needs_task:
+    if reshaping in ("jacobian", "optimal") or chosen.needs_task:
         geometry = model if isinstance(model, Geometry) else None
         if geometry is None:
             task = as_task_model(model)
             geometry = measure(task, vectors, progress)
     known = geometry.survey if geometry else survey(vectors)
     settings: dict[str, str | float] = {"reshaping": reshaping}
-    if reshaping == "jacobian":
+    if reshaping in ("jacobian", "optimal"):
         assert geometry is not None
-        frame, shaped = _shaped(geometry, chosen.order, gauge, lambda_max, rank)
-        settings |= shaped
+        if chosen.order is None:
+            frame = task_metric(geometry.gram, geometry.covariance, geometry.mean)
+        elif reshaping == "optimal":
+            frame = optimal_frame(geometry, vectors, order=chosen.order, active=active)
+            settings["active"] = float(frame.dim)
+        else:
+            frame, shaped = _shaped(geometry, chosen.order, gauge, lambda_max, rank)
+            settings |= shaped
     else:
         frame = Frame(known.mean if reshaping == "centre" else np.zeros(known.identity.dim))
     given = Ingredients(
@@ -176,11 +196,9 @@ def _check_statement(statement: str) -> None:
 
 
 def _shaped(
-    geometry: Geometry, order: Order | None, gauge: float | None, lambda_max: float, rank: Rank
+    geometry: Geometry, order: Order, gauge: float | None, lambda_max: float, rank: Rank
 ) -> tuple[Frame, dict[str, str | float]]:
     """Return the coordinates shaped to the task for a randomizer of the given norm."""
-    if order is None:
-        return task_metric(geometry.gram, geometry.covariance, geometry.mean), {}
     # A box has no volume constraint of its own; the round one serves it well.
     p = as_number((2 if order == "inf" else order) if gauge is None else gauge, "gauge")
     cap = as_number(lambda_max, "lambda_max")

@@ -52,6 +52,16 @@ def test_every_option_reaches_the_release(desk: Path, run: Run) -> None:
     }
 
 
+def test_the_optimal_reshaping_and_its_rank_reach_the_release(desk: Path, run: Run) -> None:
+    options = ("--epsilon", "2", "--randomizer", "privunit2", "--reshaping", "optimal")
+    result = run("fit", *BASICS, *options, "--active", "1")
+    assert result.exit_code == 0, result.output
+    release = offaxis.load("my.release")
+    assert release.encoder.output_dim == 1
+    assert release.provenance.settings["active"] == 1.0
+    assert run("fit", *BASICS[2:], *options).exit_code == 2  # it needs the model
+
+
 def test_a_plain_release_needs_no_model(desk: Path, run: Run) -> None:
     result = run("fit", *BASICS[2:], "--epsilon", "2", "--reshaping", "none")
     assert result.exit_code == 0, result.output
@@ -77,6 +87,7 @@ def test_an_old_release_is_replaced(desk: Path, run: Run) -> None:
         (("--epsilon", "1", "--delta", "1e-5"), "it takes no delta"),
         (("--epsilon", "1", "--randomizer", "gaussian"), "needs delta"),
         (("--epsilon", "1", "--randomizer", "gaussian", "--delta", "2"), "delta must lie"),
+        (("--epsilon", "1", "--active", "2"), "reshaping='optimal'"),
         (("--epsilon", "1", "--lambda-max", "0.5"), "lambda_max must be"),
         (("--epsilon", "1", "--public", "missing.npy"), "there is no file missing.npy"),
         (("--epsilon", "1", "--public", "labels.npy"), "must be an array (n, m)"),

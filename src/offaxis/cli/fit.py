@@ -31,6 +31,7 @@ RandomizerName = Literal[
     "hybrid",
     "response",
     "subset",
+    "class-response",
     "coordinatewise-laplace",
     "coordinatewise-gaussian",
     "instance-optimal",
@@ -57,7 +58,8 @@ def fit(
             help="laplace, gaussian, spherical-laplace: the vector; privunit2, privunitg, "
             "privunitg-sphere, projunit: its direction; privunit2-mean, privunitg-mean, "
             "projunit-mean: for means over people; duchi, piecewise, hybrid: a box; response, "
-            "subset: the nearest of some codewords; coordinatewise-laplace, "
+            "subset: the nearest of some codewords; class-response: the model's answer; "
+            "coordinatewise-laplace, "
             "coordinatewise-gaussian, instance-optimal, plan, task-aware, task-aware-network: "
             "as in the literature.",
         ),
@@ -70,10 +72,10 @@ def fit(
         typer.Option(help="What one report stands for: one vector, or all of a person's."),
     ] = "item",
     reshaping: Annotated[
-        Literal["jacobian", "centre", "none"],
+        Literal["jacobian", "optimal", "centre", "none"],
         typer.Option(
-            help="Shape the noise to the model; only subtract the public mean; or plain noise. "
-            "The last two need no model."
+            help="Shape the noise to the model; to the model and the public vectors' spread at "
+            "once; only subtract the public mean; or plain noise. The last two need no model."
         ),
     ] = "jacobian",
     percentile: Annotated[
@@ -90,6 +92,13 @@ def fit(
         Literal["capped", "gap"],
         typer.Option(help="How directions share the noise: under a cap, or by threshold."),
     ] = "capped",
+    active: Annotated[
+        int | None,
+        typer.Option(
+            metavar="R",
+            help="How many directions a report tells of (optimal); all the model sees if not told.",
+        ),
+    ] = None,
     size: Annotated[
         int | None,
         typer.Option(
@@ -109,11 +118,13 @@ def fit(
 
     Everything is learnt from public data. The release file can be published.
     """
-    looks_at_task = reshaping == "jacobian" or randomizer.startswith("task-aware")
+    looks_at_task = reshaping in ("jacobian", "optimal") or randomizer.startswith(
+        ("task-aware", "class-")
+    )
     if model is None and looks_at_task:
         raise typer.BadParameter(
-            "is needed to shape the noise to it; use --reshaping none, and no task-aware "
-            "randomizer, to go without one",
+            "is needed to shape the noise to it; use --reshaping none, and a randomizer that "
+            "looks at no task, to go without one",
             param_hint="'--model'",
         )
     from offaxis.cli.arrays import locate, read_array
@@ -140,6 +151,7 @@ def fit(
             lambda_max=lambda_max,
             gauge=gauge,
             rank=rank,
+            active=active,
             size=size,
             statement=statement,
             progress=advance,

@@ -5,10 +5,12 @@ from offaxis.encoding.box import BoxEncoder
 from offaxis.encoding.encoder import AffineEncoder, Encoder, ShiftEncoder
 from offaxis.encoding.frame import Frame
 from offaxis.encoding.network import NetworkEncoder
+from offaxis.encoding.optimal import ActiveDirections, active_directions, optimal_frame
 from offaxis.encoding.radius import public_radius
 from offaxis.encoding.reshaping import Reshaping, reshape
 
 __all__ = [
+    "ActiveDirections",
     "AffineEncoder",
     "ArgmaxEncoder",
     "BoxEncoder",
@@ -17,6 +19,8 @@ __all__ = [
     "NetworkEncoder",
     "Reshaping",
     "ShiftEncoder",
+    "active_directions",
+    "optimal_frame",
     "public_radius",
     "reshape",
 ]

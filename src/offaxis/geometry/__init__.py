@@ -1,6 +1,7 @@
 """What does the public task look at? Jacobians of the public model over public vectors."""
 
 from offaxis.geometry.allocation import gap_rank, water_filling
+from offaxis.geometry.centred import CentredOutputs
 from offaxis.geometry.finite_differences import FiniteDifferences
 from offaxis.geometry.jacobian import Geometry, PartialGram, measure
 from offaxis.geometry.layers import Layers
@@ -9,6 +10,7 @@ from offaxis.geometry.public import PublicVectors
 from offaxis.geometry.spectrum import Spectrum, spectrum
 
 __all__ = [
+    "CentredOutputs",
     "FiniteDifferences",
     "Geometry",
     "Layers",

@@ -1,0 +1,75 @@
+"""A task whose answer is its largest output: a shift common to all outputs changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from offaxis.geometry.models import (
+    LONGEST_NAME,
+    ModelIdentity,
+    TaskModel,
+    as_task_model,
+    gram_of,
+)
+from offaxis.vectors import Vectors
+
+
+@dataclass(frozen=True, eq=False)
+class CentredOutputs:
+    """The outputs less their mean: T(z) − (1/k) Σ_j T_j(z), and J ← (I − 11ᵀ/k) J.
+
+    For classifiers: it has the same largest output as the model everywhere, and its geometry does
+    not look at what moves all logits alike, so no budget is spent there. Not for regression, where
+    a common shift is an error like any other; with a single output nothing would be left.
+
+    Parameters
+    ----------
+    model : anything :func:`~offaxis.geometry.as_task_model` takes
+    """
+
+    model: Any
+
+    def __post_init__(self) -> None:
+        """Find the model's adapter."""
+        object.__setattr__(self, "model", as_task_model(self.model))
+
+    @property
+    def _task(self) -> TaskModel:
+        task: TaskModel = self.model
+        return task
+
+    @property
+    def input_dim(self) -> int | None:
+        """Dimension m of the vectors, where the model knows it."""
+        return self._task.input_dim
+
+    def identity(self) -> ModelIdentity:
+        """Name the model behind, its hash, and what was done to its outputs."""
+        behind = self._task.identity()
+        words = " (outputs centred)"
+        return replace(
+            behind,
+            kind=f"centred-{behind.kind}",
+            name=behind.name[: LONGEST_NAME - len(words)] + words,
+        )
+
+    def outputs(self, Z: Vectors) -> Vectors:
+        """Return the outputs less their mean, (n, k)."""
+        outputs = self._task.outputs(Z)
+        centred: Vectors = outputs - outputs.mean(axis=1, keepdims=True)
+        return centred
+
+    def jacobians(self, Z: Vectors) -> Vectors:
+        """Return the Jacobians less their mean over the outputs, (n, k, m)."""
+        jacobians = self._task.jacobians(Z)
+        centred: Vectors = jacobians - jacobians.mean(axis=1, keepdims=True)
+        return centred
+
+    def gram(self, Z: Vectors) -> Vectors:
+        """Return Σ JᵀJ of the centred outputs."""
+        return gram_of(self.jacobians(Z))
+
+    def numbers_per_vector(self, dim: int, outputs: int) -> int:
+        """Return what the model holds a vector, and at least the k·m of a Jacobian."""
+        return max(dim * outputs, self._task.numbers_per_vector(dim, outputs))
