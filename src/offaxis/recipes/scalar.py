@@ -12,8 +12,8 @@ posterior mean of the answer: the decoded number of the optimal channel. A task 
 answer otherwise there, which is why it is refused.
 
 Intervals by affine scores: with edges e_1 < … < e_{k−1} the score j t − (e_1 + … + e_j) exceeds the
-one before it exactly where t > e_j, so the largest score names the interval. No slope is repeated,
-and the reshaping changes nothing.
+one before it exactly where t > e_j, so the largest score names the interval. The reshaping
+changes nothing here.
 """
 
 from __future__ import annotations
