@@ -14,6 +14,10 @@ answer otherwise there, which is why it is refused.
 Intervals by affine scores: with edges e_1 < … < e_{k−1} the score j t − (e_1 + … + e_j) exceeds the
 one before it exactly where t > e_j, so the largest score names the interval. The reshaping
 changes nothing here.
+
+The public answers stand for everybody's. At large budgets cells with a share of about e^{−ε} count,
+so the law of rare answers matters: it takes many times e^ε public vectors, of many people, to know
+it, and where it is not known the error is larger than the least one.
 """
 
 from __future__ import annotations
