@@ -3,13 +3,17 @@
 from offaxis.evaluation.clipping import ClippingBias, clipping_bias
 from offaxis.evaluation.metrics import Evaluation, evaluate
 from offaxis.evaluation.sweep import BUDGETS, Row, sweep
+from offaxis.evaluation.tuning import Trial, Tuned, tune
 
 __all__ = [
     "BUDGETS",
     "ClippingBias",
     "Evaluation",
     "Row",
+    "Trial",
+    "Tuned",
     "clipping_bias",
     "evaluate",
     "sweep",
+    "tune",
 ]

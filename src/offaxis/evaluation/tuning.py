@@ -1,0 +1,240 @@
+"""How many directions to send, and how large a ball: chosen and judged on public vectors alone.
+
+Contract: the public vectors are split at random in three. Releases are fitted to the first part and
+compared on the second; the third, which had no say in the choice, tells what the chosen one is
+worth. The estimate is therefore not too good, unlike the best score of the comparison. The release
+that is returned is fitted to all public vectors with the chosen settings. No private vector is
+looked at, so nothing here costs budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.encoding import active_directions
+from offaxis.errors import InvalidInput
+from offaxis.fitting import fit
+from offaxis.geometry import Geometry, PublicVectors, TaskModel, as_task_model, measure
+from offaxis.geometry.public import MINIMUM
+from offaxis.privacy.guarantee import Unit
+from offaxis.recipes import recipe
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+TuningMetric = Literal["agreement", "output_rmse"]
+
+_ROWS: Final = 8192
+_SIMULATED: Final = 3000
+"""So many vectors compare the candidates, and so many others judge the chosen one, at most."""
+
+_SHARE: Final = 0.2
+"""Of the public vectors, for each of the two; the others are fitted to."""
+
+_EVERY_RANK: Final = 10
+"""Up to here every number of directions is tried, and above only 12, 16, 24, 32, 48 …"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate, and its score on the vectors that compare.
+
+    ``error`` is the standard error of ``score`` over vectors.
+    """
+
+    active: int
+    percentile: float
+    score: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """A release with chosen settings, and what it is worth.
+
+    Attributes
+    ----------
+    release : Release
+        Fitted to all public vectors.
+    active, percentile
+        What was chosen.
+    metric : {"agreement", "output_rmse"}
+        The share of unchanged answers, or the root mean squared change of the outputs.
+    estimate, error : float
+        The metric on public vectors that were neither fitted to nor chosen by, and its standard
+        error over vectors.
+    trials : tuple of Trial
+        Everything that was tried, in order.
+    """
+
+    release: Release
+    active: int
+    percentile: float
+    metric: TuningMetric
+    estimate: float
+    error: float
+    trials: tuple[Trial, ...]
+
+
+def tune(
+    model: Any,
+    public: Any,
+    *,
+    epsilon: Any,
+    randomizer: str = "privunit2",
+    delta: Any = None,
+    unit: Unit = "item",
+    ranks: Sequence[int] | None = None,
+    percentiles: Sequence[float] = (50.0, 70.0, 90.0),
+    metric: TuningMetric | None = None,
+    seeds: int = 3,
+    seed: int = 0,
+    statement: str = "",
+    progress: Callable[[int, int], None] | None = None,
+) -> Tuned:
+    """Fit the optimal reshaping with the number of directions and the radius that serve best.
+
+    Deterministic: the same public vectors and seed give the same release.
+
+    Parameters
+    ----------
+    model : as in :func:`offaxis.fit`, but not a Geometry
+        For a task whose answer is its largest output, ``CentredOutputs(model)``.
+    public, epsilon, randomizer, delta, unit, statement
+        As in :func:`offaxis.fit`; at least 50 vectors, and no codebook.
+    ranks : sequence of int, optional
+        Numbers of directions to try; by default all up to 10, and fewer and fewer above.
+    percentiles : sequence of float
+        Percentiles of the encoded norms to try as the radius.
+    metric : {"agreement", "output_rmse"}, optional
+        What to choose by; by default agreement, and the error of the output if there is one only.
+    seeds : int
+        Simulated reports a vector.
+    seed : int
+        Of the split and of the simulation; public.
+    progress : callable, optional
+        Called after every candidate with the number done and the number of all.
+    """
+    chosen = recipe(randomizer)
+    if chosen.order is None:
+        raise InvalidInput(f"{randomizer!r} sends a symbol, so it has no directions to choose")
+    if isinstance(model, Geometry):
+        raise InvalidInput("tuning simulates the model: pass the model itself, not its geometry")
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
+        raise InvalidInput(f"seeds must be an integer of at least 1, got seeds={seeds!r}")
+    task, source = as_task_model(model), PublicVectors(public)
+    parts = _Parts(source, seed)
+    first, compare, judge = PublicVectors(parts.fitted), parts.held(1), parts.held(2)
+    geometry = measure(task, first)
+    metric = _metric(metric, geometry.outputs)
+    grid = _grid(ranks, percentiles, active_directions(geometry).effects.size)
+    settings: dict[str, Any] = {"epsilon": epsilon, "randomizer": randomizer, "delta": delta}
+    settings |= {"reshaping": "optimal", "unit": unit, "statement": statement}
+
+    def release_of(where: Geometry, vectors: PublicVectors, trial: tuple[int, float]) -> Release:
+        active, percentile = trial
+        return fit(where, vectors, **settings, active=active, percentile=percentile)
+
+    trials = []
+    for index, pair in enumerate(grid):
+        # The same simulated noise for all: candidates differ by their settings, less by luck.
+        candidate = release_of(geometry, first, pair)
+        scored = _score(candidate, task, compare, metric, seeds, [seed, 1])
+        trials.append(Trial(*pair, *scored))
+        if progress:
+            progress(index + 1, len(grid))
+    sign = -1 if metric == "agreement" else 1
+    best = min(trials, key=lambda trial: (sign * trial.score, trial.active, trial.percentile))
+    pair = (best.active, best.percentile)
+    estimate = _score(release_of(geometry, first, pair), task, judge, metric, seeds, [seed, 2])
+    whole = measure(task, source)
+    # Rounding may hide a faint direction in all vectors together; then there is one less to send.
+    pair = (min(best.active, active_directions(whole).effects.size), best.percentile)
+    return Tuned(release_of(whole, source, pair), *pair, metric, *estimate, tuple(trials))
+
+
+class _Parts:
+    """Public vectors, split at random in three by their place in the order they come in."""
+
+    def __init__(self, source: PublicVectors, seed: int) -> None:
+        self._source = source
+        count = sum(len(batch) for batch in source.batches(_ROWS))
+        held = min(_SIMULATED, int(_SHARE * count))
+        if held < MINIMUM:
+            raise InvalidInput(
+                f"tuning splits the public vectors in three and needs at least "
+                f"{int(MINIMUM / _SHARE)} of them, got {count}"
+            )
+        part = np.zeros(count, dtype=np.int8)
+        order = np.random.default_rng([seed, 0]).permutation(count)
+        part[order[:held]], part[order[held : 2 * held]] = 1, 2
+        self._part: NDArray[np.int8] = part
+
+    def _walk(self, which: int) -> Iterator[Vectors]:
+        seen = 0
+        for batch in self._source.batches(_ROWS):
+            yield batch[self._part[seen : seen + len(batch)] == which]
+            seen += len(batch)
+
+    def fitted(self) -> Iterator[Vectors]:
+        """Return a walk through the part that releases are fitted to."""
+        return (batch for batch in self._walk(0) if len(batch))
+
+    def held(self, which: int) -> Vectors:
+        """Return one of the two other parts, (n, m)."""
+        return np.concatenate(list(self._walk(which)))
+
+
+def _metric(metric: TuningMetric | None, outputs: int) -> TuningMetric:
+    if metric is None:
+        return "agreement" if outputs > 1 else "output_rmse"
+    if metric not in get_args(TuningMetric):
+        raise InvalidInput(f"metric must be 'agreement' or 'output_rmse', got {metric!r}")
+    if metric == "agreement" and outputs < 2:
+        raise InvalidInput("agreement needs a model with several outputs; use 'output_rmse'")
+    return metric
+
+
+def _grid(
+    ranks: Sequence[int] | None, percentiles: Sequence[float], most: int
+) -> list[tuple[int, float]]:
+    """Return the candidates: numbers of directions that there are, and percentiles."""
+    if ranks is None:
+        steps = [2**e * b // 2 for e in range(3, 40) for b in (3, 4)]
+        ladder = [*range(1, _EVERY_RANK + 1), *steps, most]
+        ranks = sorted({rank for rank in ladder if rank <= most})
+    grid = list(product(ranks, percentiles))
+    if not grid:
+        raise InvalidInput("ranks and percentiles must each name at least one value to try")
+    return grid
+
+
+def _score(
+    release: Release,
+    task: TaskModel,
+    vectors: Vectors,
+    metric: TuningMetric,
+    seeds: int,
+    seed: list[int],
+) -> tuple[float, float]:
+    """Return the metric over vectors and simulated reports, and its standard error over vectors."""
+    clean = task.outputs(vectors)
+    total = np.zeros(len(vectors))
+    for index in range(seeds):
+        simulated = release.simulate(vectors, np.random.default_rng([*seed, index]))
+        outputs = task.outputs(simulated)
+        if metric == "agreement":
+            total += outputs.argmax(axis=1) == clean.argmax(axis=1)
+        else:
+            total += ((outputs - clean) ** 2).mean(axis=1)
+    each = total / seeds
+    mean, error = float(each.mean()), float(each.std(ddof=1) / np.sqrt(each.size))
+    if metric == "agreement":
+        return mean, error
+    root = float(np.sqrt(mean))
+    return root, error / (2 * root) if root else 0.0
