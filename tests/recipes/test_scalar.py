@@ -15,8 +15,8 @@ from offaxis.geometry.public import survey
 from offaxis.provenance import Provenance
 from offaxis.recipes.ingredients import Ingredients
 from offaxis.recipes.scalar import SCALAR_RESPONSE, affine_answer, interval_encoder
+from offaxis.recipes.scalar_channel import refined_channel
 from offaxis.release import Release
-from offaxis.theory.scalar_channel import refined_channel
 
 RNG = np.random.default_rng(11)
 PUBLIC = RNG.lognormal(0, 0.6, (4000, 6)) @ RNG.standard_normal((6, 6)) + 3

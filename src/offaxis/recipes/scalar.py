@@ -1,7 +1,7 @@
 """A number as the answer: a report tells, noisily, in which interval the task's answer lies.
 
 For tasks with one output that is affine in the vector, t = wᵀz + b. The intervals are those of the
-least mean squared error under the public answers (``theory/scalar_channel.py``), and the interval
+least mean squared error under the public answers (``recipes/scalar_channel.py``), and the interval
 goes through k-ary response. With E = e^ε − 1, cell masses m_j, cell means z̄_j of the public vectors
 and their mean μ, symbol y decodes to the posterior mean
 
@@ -33,6 +33,7 @@ from offaxis.geometry import Layers, TaskModel
 from offaxis.geometry.public import walk
 from offaxis.randomizers.response import KaryResponse
 from offaxis.recipes.ingredients import Ingredients, Parts, Recipe
+from offaxis.recipes.scalar_channel import refined_channel
 from offaxis.vectors import Vectors
 
 _INSTEAD = "for other tasks use 'response', a codebook in the task's metric"
@@ -99,9 +100,6 @@ def _cells(given: Ingredients, weight: Vectors, edges: Vectors) -> tuple[Vectors
 
 
 def _prepare(given: Ingredients) -> Parts:
-    # Theory stands to the right of recipes; imported here, it costs nobody else its start-up time.
-    from offaxis.theory.scalar_channel import refined_channel
-
     weight, _ = affine_answer(given.task)
     answers = [(batch - given.mean) @ weight for batch in walk(given.public, given.identity)]
     channel = refined_channel(np.concatenate(answers), given.epsilon)

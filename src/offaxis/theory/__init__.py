@@ -1,5 +1,12 @@
 """What can be said about a release without trying it: risks and bounds, with their conditions."""
 
+from offaxis.theory.ceiling import (
+    AgreementCeiling,
+    agreement_ceiling,
+    answer_prior,
+    label_accuracy_bound,
+    reference_line,
+)
 from offaxis.theory.disagreement import DisagreementBound, disagreement_bound, flipping_tails
 from offaxis.theory.discrepancy import Discrepancy, discrepancy, sampling_rate
 from offaxis.theory.draws import Estimate
@@ -14,21 +21,26 @@ from offaxis.theory.risk import (
 from offaxis.theory.sensitivity import Amplification, amplification
 
 __all__ = [
+    "AgreementCeiling",
     "Amplification",
     "DisagreementBound",
     "Discrepancy",
     "Estimate",
     "FirstOrderRisk",
     "RemainderBound",
+    "agreement_ceiling",
     "amplification",
+    "answer_prior",
     "disagreement_bound",
     "discrepancy",
     "first_order_risk",
     "flipping_tails",
     "fourth_moments",
+    "label_accuracy_bound",
     "mean_gram",
     "noise_risk",
     "nonlinear_risk",
+    "reference_line",
     "remainder_bound",
     "sampling_rate",
 ]

@@ -158,7 +158,7 @@ def answer_prior(task: Any, public: Any) -> Vectors:
         if outputs.shape[1] < 2:
             raise InvalidInput(
                 "the task has one output and so no answers to count; for a number see "
-                "offaxis.theory.scalar_channel"
+                "offaxis.recipes.scalar_channel"
             )
         counts = counts + np.bincount(outputs.argmax(axis=1), minlength=outputs.shape[1])
     return _shares(counts, "answers")

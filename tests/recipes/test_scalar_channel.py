@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from offaxis.errors import InvalidInput
-from offaxis.theory.scalar_channel import (
+from offaxis.recipes.scalar_channel import (
     AnswerPrior,
     certify,
     least_rmse,
