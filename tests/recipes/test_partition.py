@@ -128,6 +128,17 @@ def test_the_chosen_size_is_about_the_best():
         assert risk(X, partition(X, epsilon, None, seed=0), epsilon) <= 1.02 * min(left)
 
 
+@pytest.mark.parametrize("size", [2, 5, None])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 90.0])
+def test_one_vector_that_differs_has_a_cell_of_its_own(size, epsilon):
+    lonely = np.zeros((400, 2))
+    lonely[7] = [3.0, 4.0]
+    points = partition(lonely, epsilon, size, seed=0)
+    assert len(points) == 2
+    assert np.bincount(nearest(lonely, points)).tolist() in ([399, 1], [1, 399])
+    assert len(partition(np.ones((30, 2)), epsilon, size, seed=0)) == 1
+
+
 def test_an_offset_moves_the_points_and_nothing_else():
     moved = partition(X + 100.0, 2.0, 5, seed=9)
     np.testing.assert_allclose(moved - 100.0, partition(X, 2.0, 5, seed=9), atol=1e-6)

@@ -48,9 +48,10 @@ def task_metric(gram: Vectors, covariance: Vectors, centre: Vectors) -> Frame:
 def _points(given: Ingredients, size: int | None) -> Vectors:
     """Return a point a cell, in the coordinates of the frame."""
     encoded = given.frame.encoder.encode(given.sample)
-    if (encoded == encoded[0]).all():
+    points = partition(encoded, float(given.epsilon), size, given.seed)
+    if len(points) < 2:
         raise InvalidInput("a codebook needs public vectors that the task tells apart")
-    return partition(encoded, float(given.epsilon), size, given.seed)
+    return points
 
 
 def _book(given: Ingredients, points: Vectors) -> tuple[ArgmaxEncoder, Vectors, Vectors]:

@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits
 
 from offaxis.vectors import Vectors, row_dots
 
@@ -42,6 +43,9 @@ _NUMBERS: Final = 1 << 21
 """Numbers of the encoded public vectors that are worked on, 20,000 vectors at most."""
 
 _VECTORS: Final = 20_000
+_CACHED: Final = 1 << 16
+"""Distances at a time, so few that they stay near the processor."""
+
 _FIRST_ROUNDS: Final = 10
 _ROUNDS: Final = 60
 _SETTLED: Final = 1e-5
@@ -77,16 +81,18 @@ def _scores(X: Vectors, points: Vectors) -> Vectors:
 
 def nearest(X: Vectors, points: Vectors) -> NDArray[Any]:
     """Return the number of the nearest point of every row, the first of equals."""
-    found: NDArray[Any] = np.argmin(_scores(X, points), axis=1)
-    return found
+    step = max(1, _CACHED // len(points))
+    parts = [np.argmin(_scores(X[i : i + step], points), axis=1) for i in range(0, len(X), step)]
+    return np.concatenate(parts)
 
 
 def cells(X: Vectors, symbols: NDArray[Any]) -> Cells:
     """Measure the cells of centred vectors, without empty ones."""
-    n = len(X)
-    used, symbols = np.unique(symbols, return_inverse=True)
-    member = csr_array((np.full(n, 1 / n), (symbols, np.arange(n))), shape=(len(used), n))
-    return Cells(np.bincount(symbols) / n, np.asarray(member @ X))
+    n, counts = len(X), np.bincount(symbols)
+    used = counts > 0
+    # One entry a vector, in columns: their sums need no sorting.
+    member = csr_array((np.ones(n), symbols, np.arange(n + 1)), shape=(n, counts.size))
+    return Cells(counts[used] / n, np.asarray(member.T @ X)[used] / n)
 
 
 def risk(X: Vectors, points: Vectors, epsilon: float) -> float:
@@ -123,10 +129,11 @@ def spread_out(X: Vectors, count: int, rng: np.random.Generator) -> Vectors:
     return X[np.minimum(chosen, len(X) - 1)]
 
 
-def _best(X: Vectors, count: int, epsilon: float, starts: int, rng: np.random.Generator) -> Vectors:
-    """Return the points that keep most after a few rounds from several starts."""
+def _best(X: Vectors, size: int, epsilon: float, rng: np.random.Generator) -> Vectors:
+    """Return the points that keep most after a few rounds; few cells are worth many starts."""
     tried = (
-        improve(X, spread_out(X, count, rng), epsilon, _FIRST_ROUNDS) for _ in range(max(1, starts))
+        improve(X, spread_out(X, size, rng), epsilon, _FIRST_ROUNDS)
+        for _ in range(min(16, 1 + 128 // size))
     )
     return max(tried, key=lambda found: found[1])[0]
 
@@ -140,7 +147,7 @@ def _choose_size(X: Vectors, epsilon: float, rng: np.random.Generator) -> int:
     for size in SIZES:
         if size > most or worse >= _PATIENCE:
             break
-        found = risk(judge, _best(learn, size, epsilon, 24 // size, rng), epsilon)
+        found = risk(judge, _best(learn, size, epsilon, rng), epsilon)
         worse = 0 if found < least else worse + 1
         if found < least:
             best, least = size, found
@@ -153,14 +160,18 @@ def partition(X: Vectors, epsilon: float, size: int | None, seed: int) -> Vector
     Without a size it is the one of :data:`SIZES` whose risk is least on held-out vectors. A local
     optimum, the best of several starts, which the seed decides.
     """
-    rng = np.random.default_rng(seed)
+    # Many small products: threads would wait for each other longer than they work.
+    with threadpool_limits(1, user_api="blas"):
+        return _partition(X, epsilon, size, np.random.default_rng(seed))
+
+
+def _partition(X: Vectors, epsilon: float, size: int | None, rng: np.random.Generator) -> Vectors:
     most = max(2, min(_VECTORS, _NUMBERS // X.shape[1]))
     X = X[rng.permutation(len(X))[:most]]
     centre = X.mean(axis=0)
     X = X - centre
     if size is None:
         size = _choose_size(X, epsilon, rng)
-    points = _best(X, size, epsilon, min(12, 1 + 96 // size), rng)
-    points, _ = improve(X, points, epsilon, _ROUNDS)
+    points, _ = improve(X, _best(X, size, epsilon, rng), epsilon, _ROUNDS)
     found: Vectors = points + centre
     return found
