@@ -11,6 +11,7 @@ from offaxis.recipes.direct import direct
 from offaxis.recipes.ingredients import Ingredients, Parts, Recipe
 from offaxis.recipes.instance_optimal import INSTANCE_OPTIMAL
 from offaxis.recipes.plan import PLAN
+from offaxis.recipes.scalar import SCALAR_RESPONSE
 from offaxis.recipes.task_aware import TASK_AWARE
 
 __all__ = ["NAMES", "Ingredients", "Parts", "Recipe", "recipe"]
@@ -31,6 +32,7 @@ _RECIPES: dict[str, Recipe] = {
     "response": RESPONSE,
     "subset": SUBSET,
     "class-response": CLASS_RESPONSE,
+    "scalar-response": SCALAR_RESPONSE,
     "coordinatewise-laplace": coordinatewise("laplace"),
     "coordinatewise-gaussian": coordinatewise("gaussian"),
     "instance-optimal": INSTANCE_OPTIMAL,

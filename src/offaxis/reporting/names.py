@@ -21,6 +21,7 @@ TITLES: Final = {
     "response": "Codebook, k-ary response",
     "subset": "Codebook, subset selection",
     "class-response": "Class codebook, k-ary response",
+    "scalar-response": "Intervals of the answer, k-ary response",
     "coordinatewise-laplace": "Coordinate-wise Laplace",
     "coordinatewise-gaussian": "Coordinate-wise Gaussian",
     "instance-optimal": "Instance-optimal",
