@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis import reports as wire
-from offaxis.decoding import Aggregate, Decoder, aggregate
+from offaxis.decoding import Aggregate, Decoder, NeedsLaw, aggregate
 from offaxis.encoding import Encoder
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, Unit
@@ -62,7 +62,7 @@ class Release:
     mean_decoder: Decoder | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit each other."""
+        """Check that the parts fit each other, and tell decoders that need it the law."""
         domain = self.randomizer.domain
         inner = domain.size if isinstance(domain, FiniteSet) else domain.dim
         sizes = [self.encoder.output_dim, self.decoder.input_dim]
@@ -73,6 +73,10 @@ class Release:
                 f"the parts do not fit: the encoder gives {sizes[0]} numbers, the randomizer takes "
                 f"{inner}, the decoder {sizes[1]}"
             )
+        for name in ("decoder", "mean_decoder"):
+            part = getattr(self, name)
+            if isinstance(part, NeedsLaw):
+                object.__setattr__(self, name, part.bind(self.randomizer))
         _ = self.guarantee
 
     @cached_property

@@ -9,17 +9,18 @@ import numpy as np
 
 import offaxis
 from offaxis.artifact import to_bytes
-from offaxis.decoding import ShiftDecoder
+from offaxis.decoding import ShiftDecoder, posterior
 from offaxis.recipes import NAMES
 from tests.checks import delta_for
 
 DIM = 3
-COUNT = 2 * len(NAMES) + 2
+POSTERIOR = ("laplace", "privunit2", "response")
+COUNT = 2 * len(NAMES) + 2 + len(POSTERIOR)
 
 
 @cache
 def releases() -> tuple[offaxis.Release, ...]:
-    """Return every randomizer, with and without a map, and one release with a mean decoder."""
+    """Return every randomizer, with and without a map, a mean decoder, and posterior decoders."""
     rng = np.random.default_rng(0)
     public, weights = rng.standard_normal((20, DIM)), rng.standard_normal((2, DIM))
     made = [
@@ -38,6 +39,10 @@ def releases() -> tuple[offaxis.Release, ...]:
     ]
     narrow = offaxis.fit(None, public[:, :1], epsilon=1, reshaping="none")
     made += [narrow, replace(made[0], mean_decoder=ShiftDecoder(np.zeros(DIM)))]
+    known = {name: made[2 * place] for place, name in enumerate(NAMES)}
+    made += [
+        replace(known[name], decoder=posterior(known[name], public, size=5)) for name in POSTERIOR
+    ]
     assert len(made) == COUNT
     return tuple(made)
 

@@ -10,15 +10,27 @@ from offaxis.decoding.decoder import (
     back_from,
 )
 from offaxis.decoding.network import NetworkDecoder
+from offaxis.decoding.posterior import (
+    NeedsLaw,
+    PosteriorCodewordDecoder,
+    PosteriorDecoder,
+    posterior,
+)
+from offaxis.decoding.shrinkage import shrink
 
 __all__ = [
     "Aggregate",
     "CodewordDecoder",
     "Decoder",
     "LinearDecoder",
+    "NeedsLaw",
     "NetworkDecoder",
+    "PosteriorCodewordDecoder",
+    "PosteriorDecoder",
     "ShiftDecoder",
     "ShrinkageDecoder",
     "aggregate",
     "back_from",
+    "posterior",
+    "shrink",
 ]

@@ -1,0 +1,152 @@
+"""Which decoder serves a task best, found on public vectors.
+
+Contract: a release keeps its encoder, its randomizer and so its guarantee; the decoder returned has
+the least simulated risk among those tried, on public vectors that none was fitted to. Answering
+the public mean is among them, so it is never worse there than knowing nothing. Means over people
+stay what they were: an unbiased decoder becomes the mean decoder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from offaxis.decoding.channel import evenly
+from offaxis.decoding.codeword import CodewordDecoder
+from offaxis.decoding.decoder import Decoder, ShrinkageDecoder
+from offaxis.decoding.posterior import (
+    MOST_POINTS,
+    NeedsLaw,
+    PosteriorCodewordDecoder,
+    posterior,
+)
+from offaxis.decoding.shrinkage import shrink
+from offaxis.errors import InvalidInput
+from offaxis.geometry import as_task_model
+from offaxis.randomizers.domain import FiniteSet
+from offaxis.randomizers.projunit import ProjUnit
+from offaxis.vectors import Vectors
+
+if TYPE_CHECKING:
+    from offaxis.release import Release
+
+Risk = Literal["outputs", "answers"]
+
+SIZES: Final = (256, 1024, MOST_POINTS)
+"""Numbers of points that are tried in a posterior."""
+
+_HELD_OUT: Final = 4
+"""Every fourth public vector scores the decoders, the others fit them."""
+
+_SCORED: Final = 2000
+_SAMPLE_NUMBERS: Final = 1 << 24
+
+
+def decoders(release: Release, public: Any) -> dict[str, Decoder]:
+    """Return every decoder that fits the release, by name; fitted to public vectors alone."""
+    inner, mean = release.decoder.input_dim, evenly(public, _SAMPLE_NUMBERS).mean(axis=0)
+    found: dict[str, Decoder] = {
+        "own": release.decoder,
+        "constant": ShrinkageDecoder(np.zeros((mean.size, inner)), mean),
+    }
+    if isinstance(release.randomizer.domain, FiniteSet):
+        over = posterior(release, public)
+        assert isinstance(over, PosteriorCodewordDecoder)
+        if not isinstance(release.decoder, CodewordDecoder):
+            found["codeword"] = CodewordDecoder(over.codewords, over.prior)
+        return found | {"posterior": over}
+    found["shrinkage"] = shrink(release, public)
+    if not isinstance(release.randomizer, ProjUnit):
+        found |= {f"posterior-{size}": posterior(release, public, size=size) for size in SIZES}
+    return found
+
+
+def risks(
+    release: Release,
+    task: Any,
+    tried: dict[str, Decoder],
+    public: Any,
+    metric: Risk = "outputs",
+    *,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Return the simulated risk of every decoder on public vectors, all on the same noise.
+
+    Parameters
+    ----------
+    release, task
+        As in :func:`best_decoder`.
+    tried : dict
+        Decoders by name.
+    public : array (n, m), or callable returning an iterator of batches
+        Not those that the decoders were fitted to.
+    metric : {"outputs", "answers"}
+        Mean of ‖T(ẑ) − T(z)‖², or the share of vectors whose largest output is another.
+    """
+    model, Z = as_task_model(task), evenly(public, _SCORED)
+    clean = np.asarray(model.outputs(Z))
+    if metric not in ("outputs", "answers") or (metric == "answers" and clean.shape[1] < 2):
+        raise InvalidInput(
+            f"metric must be 'outputs', or 'answers' for a task of several outputs, got {metric!r}"
+        )
+    rng = np.random.default_rng(seed)
+    observed = release.randomizer.simulate(release.encoder.encode(Z), rng)
+    found = {}
+    for name, decoder in tried.items():
+        bound: Decoder = (
+            decoder.bind(release.randomizer) if isinstance(decoder, NeedsLaw) else decoder
+        )
+        outputs = np.asarray(model.outputs(bound.decode(observed)))
+        found[name] = _risk(outputs, clean, metric)
+    return found
+
+
+def _risk(outputs: Vectors, clean: Vectors, metric: Risk) -> float:
+    if metric == "outputs":
+        return float(((outputs - clean) ** 2).sum(axis=1).mean())
+    return float((outputs.argmax(axis=1) != clean.argmax(axis=1)).mean())
+
+
+def best_decoder(
+    release: Release, task: Any, public: Any, metric: Risk = "outputs", *, seed: int = 0
+) -> Release:
+    """Return the release with the decoder of least simulated risk.
+
+    Parameters
+    ----------
+    release : Release
+    task : model
+        The public task, as in :func:`offaxis.fit`.
+    public : array (n, m), or callable returning an iterator of batches
+        Public vectors; three in four fit the decoders, the others choose.
+    metric : {"outputs", "answers"}
+        As in :func:`risks`.
+    seed : int
+        Of the simulation.
+    """
+    sample = evenly(public, max(_HELD_OUT, _SAMPLE_NUMBERS // release.input_dim))
+    if len(sample) < _HELD_OUT:
+        raise InvalidInput(f"choosing needs at least {_HELD_OUT} public vectors, got {len(sample)}")
+    held_out = np.arange(len(sample)) % _HELD_OUT == _HELD_OUT - 1
+    tried = decoders(release, sample[~held_out])
+    scored = risks(release, task, tried, sample[held_out], metric, seed=seed)
+    best = min(scored, key=lambda name: scored[name])
+    return release if best == "own" else with_decoder(release, tried[best])
+
+
+def with_decoder(release: Release, decoder: Decoder) -> Release:
+    """Return the release with another decoder, which its provenance names.
+
+    Means are decoded as before: by the mean decoder, or by the old decoder if it was unbiased.
+    """
+    kept = release.decoder_of_means if release.gives_means else release.mean_decoder
+    origin = release.provenance
+    settings = {**origin.settings, "decoder": decoder.kind}
+    return replace(
+        release,
+        decoder=decoder,
+        mean_decoder=kept,
+        provenance=replace(origin, settings=settings),
+    )
