@@ -50,7 +50,7 @@ def fit(
     model : torch module, scikit-learn estimator, weight matrix, Layers, TaskModel, or Geometry
         The public task. A :class:`~offaxis.geometry.Geometry` measured before on the same public
         vectors saves measuring it again for another budget. May be None where nothing looks at a
-        task: with ``reshaping`` "centre" or "none", and a randomizer that is not task-aware.
+        task: with ``reshaping`` "centre" or "none", and a randomizer that asks no task either.
     public : array (n, m), or callable returning an iterator of batches
         Public vectors.
     epsilon : number
@@ -61,7 +61,8 @@ def fit(
         "projunit" (pure) its direction only, more accurately; with "-mean" (not the sphere) they
         serve means over people. "duchi", "piecewise" and "hybrid" (pure) report coordinates in a
         box, unbiased, in few bytes. "response" and "subset" (pure) report which of a few public
-        codewords is nearest. "coordinatewise-laplace" (pure), "task-aware" (pure),
+        codewords is nearest, "class-response" (pure) the model's answer, and "scalar-response"
+        (pure) its number. "coordinatewise-laplace" (pure), "task-aware" (pure),
         "task-aware-network" (pure), "coordinatewise-gaussian", "instance-optimal" and "plan"
         (ε, δ) are mechanisms of the literature, bounded and fitted on public vectors.
     delta : number, optional
@@ -144,8 +145,9 @@ def gather(
     if size is not None and not chosen.size:
         raise InvalidInput(f"this randomizer takes no size, got size={size!r}")
     if reshaping not in get_args(Shape):
-        names = ", ".join(repr(shape) for shape in get_args(Shape))
-        raise InvalidInput(f"reshaping must be one of {names}, got {reshaping!r}")
+        raise InvalidInput(
+            f"reshaping must be 'optimal', 'jacobian', 'centre' or 'none', got {reshaping!r}"
+        )
     if active is not None and (reshaping != "optimal" or chosen.order is None):
         raise InvalidInput(
             f"active={active!r} is for reshaping='optimal' and randomizers of numbers; "

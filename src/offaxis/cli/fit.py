@@ -32,6 +32,7 @@ RandomizerName = Literal[
     "response",
     "subset",
     "class-response",
+    "scalar-response",
     "coordinatewise-laplace",
     "coordinatewise-gaussian",
     "instance-optimal",
@@ -58,10 +59,9 @@ def fit(
             help="laplace, gaussian, spherical-laplace: the vector; privunit2, privunitg, "
             "privunitg-sphere, projunit: its direction; privunit2-mean, privunitg-mean, "
             "projunit-mean: for means over people; duchi, piecewise, hybrid: a box; response, "
-            "subset: the nearest of some codewords; class-response: the model's answer; "
-            "coordinatewise-laplace, "
-            "coordinatewise-gaussian, instance-optimal, plan, task-aware, task-aware-network: "
-            "as in the literature.",
+            "subset: the nearest of some codewords; class-response, scalar-response: the model's "
+            "answer; coordinatewise-laplace, coordinatewise-gaussian, instance-optimal, plan, "
+            "task-aware, task-aware-network: as in the literature.",
         ),
     ] = "laplace",
     delta: Annotated[
@@ -118,9 +118,9 @@ def fit(
 
     Everything is learnt from public data. The release file can be published.
     """
-    looks_at_task = reshaping in ("jacobian", "optimal") or randomizer.startswith(
-        ("task-aware", "class-")
-    )
+    from offaxis.recipes import recipe
+
+    looks_at_task = reshaping in ("jacobian", "optimal") or recipe(randomizer).needs_task
     if model is None and looks_at_task:
         raise typer.BadParameter(
             "is needed to shape the noise to it; use --reshaping none, and a randomizer that "
