@@ -10,8 +10,9 @@ import numpy as np
 import offaxis
 from offaxis.artifact import to_bytes
 from offaxis.decoding import ShiftDecoder, posterior
+from offaxis.geometry import Layers
 from offaxis.recipes import NAMES
-from tests.checks import delta_for
+from tests.checks import delta_for, task_for
 
 DIM = 3
 POSTERIOR = ("laplace", "privunit2", "response")
@@ -22,10 +23,10 @@ COUNT = 2 * len(NAMES) + 2 + len(POSTERIOR)
 def releases() -> tuple[offaxis.Release, ...]:
     """Return every randomizer, with and without a map, a mean decoder, and posterior decoders."""
     rng = np.random.default_rng(0)
-    public, weights = rng.standard_normal((20, DIM)), rng.standard_normal((2, DIM))
+    public, task = rng.standard_normal((20, DIM)), Layers.linear(rng.standard_normal((2, DIM)))
     made = [
         offaxis.fit(
-            weights,
+            task_for(name, task),
             public,
             epsilon=epsilon,
             randomizer=name,
