@@ -16,8 +16,9 @@ from offaxis.decoding import (
     posterior,
 )
 from offaxis.decoding.likelihood import likelihood
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, InvalidRelease
 from tests.checks import delta_for
+from tests.fuzz.forgery import contents, fill, put_together, take_apart
 
 QUICK = ("laplace", "gaussian", "spherical-laplace", "privunit2", "privunitg", "duchi", "piecewise")
 MEANS = ("privunit2-mean", "privunitg-mean")
@@ -137,3 +138,23 @@ def test_what_does_not_fit_is_refused(head, public):
     for size in (0, 4097, 2.0, True):
         with pytest.raises(InvalidInput, match="size"):
             posterior(vectors, public, size=size)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"decoder.prior": np.zeros(40)}, "positive prior"),
+        ({"decoder.prior": np.full(40, np.nan)}, "finite"),
+        ({"decoder.encoded": np.full((40, 6), np.inf)}, "finite"),
+        ({"decoder.encoded": np.ones((40, 5))}, "other sizes"),
+        ({"decoder.points": np.ones((39, 6))}, "do not fit"),
+        ({"decoder.randomizer": np.ones(1)}, "unknown tensors"),
+    ],
+)
+def test_a_hostile_file_is_refused(head, public, tensors, message):
+    release = made(head, public, "privunit2")
+    draft = take_apart(to_bytes(replace(release, decoder=posterior(release, public, size=40))))
+    forged = {name: (list(array.shape), array.tobytes()) for name, array in tensors.items()}
+    fill(draft, contents(draft) | forged)
+    with pytest.raises(InvalidRelease, match=message):
+        from_bytes(put_together(draft))
