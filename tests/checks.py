@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
+from offaxis.geometry import Layers
 from offaxis.recipes import recipe
 
 ALPHA = 1e-6
@@ -19,6 +20,13 @@ ALPHA = 1e-6
 def delta_for(name: str) -> str | None:
     """Return a δ for the randomizers that need one."""
     return "1e-5" if recipe(name).needs_delta else None
+
+
+def task_for(name: str, model: Layers) -> Layers:
+    """Return a task that the recipe takes: the model, or one affine output for a scalar channel."""
+    if name != "scalar-response":
+        return model
+    return Layers.linear(model.weights[0].sum(axis=0))
 
 
 def mean_p_value(samples: np.ndarray, expected: np.ndarray | float) -> float:

@@ -21,7 +21,7 @@ from offaxis.provenance import Provenance
 from offaxis.randomizers import Laplace
 from offaxis.recipes import NAMES
 from offaxis.strict_json import canonical_json
-from tests.checks import delta_for
+from tests.checks import delta_for, task_for
 from tests.limits import bounded
 
 
@@ -48,7 +48,13 @@ def forge(release, change=None, tensors=None, rehash=True, text=None):
 def test_every_release_survives_its_file(head, public, tmp_path, name, shape):
     delta = delta_for(name)
     release = offaxis.fit(
-        head, public, epsilon=0.1, randomizer=name, delta=delta, reshaping=shape, unit="user"
+        task_for(name, head),
+        public,
+        epsilon=0.1,
+        randomizer=name,
+        delta=delta,
+        reshaping=shape,
+        unit="user",
     )
     release.save(tmp_path / "a.release")
     again = offaxis.load(tmp_path / "a.release")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offaxis.errors import OffaxisError
+    from offaxis.evaluation.recommend import recommend
     from offaxis.fitting import fit
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Guarantee", "OffaxisError", "Release", "__version__", "fit", "load"]
+__all__ = ["Guarantee", "OffaxisError", "Release", "__version__", "fit", "load", "recommend"]
 
 _HOMES = {
     "Guarantee": "offaxis.privacy.guarantee",
     "OffaxisError": "offaxis.errors",
     "Release": "offaxis.release",
     "fit": "offaxis.fitting",
+    "recommend": "offaxis.evaluation.recommend",
 }
 
 

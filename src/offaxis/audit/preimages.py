@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.encoding import AffineEncoder, ArgmaxEncoder, Encoder, NetworkEncoder, ShiftEncoder
+from offaxis.encoding.network import AnswerEncoder
 from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors, row_norms
 
@@ -33,6 +34,8 @@ def preimages(encoder: Encoder, W: NDArray[Any]) -> Vectors:
         return np.stack([_inside(encoder, int(symbol)) for symbol in W])
     if isinstance(encoder, NetworkEncoder):
         return _closest(encoder, W)
+    if isinstance(encoder, AnswerEncoder):
+        return np.stack([_answered(encoder, int(symbol)) for symbol in W])
     raise InvalidInput(f"an encoder of kind {encoder.kind!r} cannot be audited yet")
 
 
@@ -57,6 +60,18 @@ def _inside(encoder: ArgmaxEncoder, symbol: int) -> Vectors:
         across = encoder.matrix[symbol] - encoder.matrix[best]
         # A little beyond the border, so that the steps end.
         z = z + 1.1 * (scores[best] - scores[symbol]) / max(across @ across, 1e-300) * across
+    raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
+
+
+def _answered(encoder: AnswerEncoder, symbol: int) -> Vectors:
+    """Return a random vector that the network answers with the given symbol."""
+    rng = np.random.default_rng(0)
+    for size in np.tile(10.0 ** np.arange(-2, 5), 20):
+        tried = size * rng.standard_normal((_TRIED, encoder.input_dim))
+        found = np.flatnonzero(encoder.encode(tried) == symbol)
+        if found.size:
+            chosen: Vectors = tried[found[0]]
+            return chosen
     raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
 
 

@@ -135,7 +135,9 @@ class ShiftDecoder:
 
 
 def back_from(frame: Frame) -> LinearDecoder | ShiftDecoder:
-    """Return the way back from public coordinates."""
+    """Return the way back from public coordinates; a biased one where they leave something out."""
     if frame.back is None:
         return ShiftDecoder(frame.centre)
+    if frame.dim < frame.centre.size:
+        return ShrinkageDecoder(frame.back, frame.centre)
     return LinearDecoder(frame.back, frame.centre)
