@@ -17,7 +17,7 @@ from torch import nn
 from offaxis.decoding import NetworkDecoder
 from offaxis.decoding.channel import Channel, evenly
 from offaxis.geometry import TaskModel, as_task_model
-from offaxis.recipes.trained import _layers, _Outputs
+from offaxis.recipes.trained import TaskOutputs, plain_layers
 from offaxis.vectors import Vectors
 
 _HIDDEN: Final = 128
@@ -74,13 +74,13 @@ def _train(channel: Channel, task: TaskModel, Z: Vectors, steps: int, seed: int)
             chosen = rng.integers(0, len(Z), _BATCH)
             observed = (channel.randomizer.simulate(encoded[chosen], rng) - centre) / spread
             decoded = network(torch.as_tensor(observed, dtype=torch.float32)) * back + shift
-            outputs: torch.Tensor = _Outputs.apply(decoded, task)  # type: ignore[no-untyped-call]
+            outputs: torch.Tensor = TaskOutputs.apply(decoded, task)  # type: ignore[no-untyped-call]
             loss = (outputs - answers[chosen]).square().sum(dim=1).mean() / scale
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
-    weights, biases = _layers(network)
+    weights, biases = plain_layers(network)
     # The ways into the network's units and out of them are folded into its first and last layer.
     weights[0] = weights[0] / spread
     biases[0] = biases[0] - weights[0] @ centre

@@ -35,17 +35,19 @@ _RATE: Final = 3e-3
 _RADIUS: Final = 1.0
 
 
-class _Outputs(torch.autograd.Function):
+class TaskOutputs(torch.autograd.Function):
     """The task's outputs, with the gradient that its own Jacobians give."""
 
     @staticmethod
     def forward(ctx: Any, z: torch.Tensor, task: TaskModel) -> torch.Tensor:
+        """Return the outputs and keep the Jacobians."""
         vectors = z.detach().double().numpy()
         ctx.jacobians = torch.as_tensor(np.array(task.jacobians(vectors)), dtype=z.dtype)
         return torch.as_tensor(np.array(task.outputs(vectors)), dtype=z.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Pull a gradient back through the Jacobians."""
         return torch.einsum("nk,nkm->nm", gradient, ctx.jacobians), None
 
 
@@ -103,7 +105,7 @@ def _train(given: Ingredients, frame: Frame, latent: int) -> tuple[nn.Sequential
             code = encoder(inputs[chosen])
             code = code / code.abs().sum(dim=1, keepdim=True).clamp_min(_RADIUS) * _RADIUS
             decoded = decoder(code + noise.sample(code.shape)) @ back.T + centre
-            outputs: torch.Tensor = _Outputs.apply(decoded, given.task)  # type: ignore[no-untyped-call]
+            outputs: torch.Tensor = TaskOutputs.apply(decoded, given.task)  # type: ignore[no-untyped-call]
             error = outputs - answers[chosen]
             loss = error.square().sum(dim=1).mean() / spread
             optimizer.zero_grad()
@@ -113,7 +115,8 @@ def _train(given: Ingredients, frame: Frame, latent: int) -> tuple[nn.Sequential
     return encoder, decoder
 
 
-def _layers(network: nn.Sequential) -> tuple[list[Vectors], list[Vectors]]:
+def plain_layers(network: nn.Sequential) -> tuple[list[Vectors], list[Vectors]]:
+    """Return weights and biases of the affine layers, as arrays."""
     linear = [part for part in network if isinstance(part, nn.Linear)]
     weights = [part.weight.detach().double().numpy() for part in linear]
     return weights, [part.bias.detach().double().numpy() for part in linear]
@@ -121,7 +124,7 @@ def _layers(network: nn.Sequential) -> tuple[list[Vectors], list[Vectors]]:
 
 def _encoder(network: nn.Sequential, frame: Frame) -> NetworkEncoder:
     """Return the network with the way into its coordinates folded into its first layer."""
-    weights, biases = _layers(network)
+    weights, biases = plain_layers(network)
     assert frame.forward is not None
     weights[0] = weights[0] @ frame.forward
     biases[0] = biases[0] - weights[0] @ frame.centre
@@ -130,7 +133,7 @@ def _encoder(network: nn.Sequential, frame: Frame) -> NetworkEncoder:
 
 def _decoder(network: nn.Sequential, frame: Frame) -> NetworkDecoder:
     """Return the network with the way back folded into its last layer."""
-    weights, biases = _layers(network)
+    weights, biases = plain_layers(network)
     weights[-1] = frame.lift(weights[-1])
     biases[-1] = frame.lift(biases[-1][:, None])[:, 0] + frame.centre
     return NetworkDecoder(weights, biases)
