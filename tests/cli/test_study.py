@@ -36,7 +36,7 @@ def test_list_names_every_study(run: Run) -> None:
     assert told.exit_code == 0, told.output
     assert "shift-defocus-blur" in told.stdout
     facts = json.loads(run("study", "list", "--json").stdout)
-    assert len(facts["studies"]) == 19
+    assert len(facts["studies"]) == 21
 
 
 def test_run_writes_tables_figures_and_a_page(desk: Path, run: Run) -> None:

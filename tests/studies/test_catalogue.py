@@ -15,7 +15,8 @@ from offaxis.studies.without_guarantee import LABEL
 def test_every_table_and_figure_of_the_paper_is_a_study() -> None:
     found = studies()
     assert set(tables()) <= set(found)
-    assert set(found) - set(tables()) == {"clipping", "recovery", "mnist-curve", "ellipse"}
+    others = {"clipping", "recovery", "mnist-curve", "ellipse", "beyond-mlp", "beyond-lr"}
+    assert set(found) - set(tables()) == others
 
 
 @pytest.mark.parametrize("name", tables())
@@ -87,3 +88,12 @@ def test_every_setting_is_one_that_can_be_opened(monkeypatch: pytest.MonkeyPatch
     for name in names - {"plane"}:
         sources.open_source.__wrapped__(name)
     assert len(asked) == len(names) - 1 == 26
+
+
+@pytest.mark.parametrize("name", ["beyond-mlp", "beyond-lr"])
+def test_beyond_the_paper_every_row_is_valid(name: str) -> None:
+    rows = study(name).rows
+    assert all(not row.mechanism.mark for row in rows)
+    assert len({row.setting for row in rows}) == 1
+    base = study(name.replace("beyond", "main"))
+    assert {row.label for row in rows} > {r.label for r in base.rows if not r.mechanism.mark}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from offaxis.decoding import shrink
 from offaxis.decoding.posterior import posterior
 from offaxis.errors import InvalidInput
+from offaxis.evaluation.choosing import with_decoder
 from offaxis.evaluation.utility import Goal
 from offaxis.fitting import fit
 from offaxis.geometry import Geometry, TaskModel
@@ -60,16 +61,10 @@ class Candidate:
         except InvalidInput:
             return None
         if self.decoding == "shrinkage":
-            return _with(release, shrink(release, public))
+            return with_decoder(release, shrink(release, public))
         if self.decoding == "posterior":
-            return _with(release, posterior(release, public))
+            return with_decoder(release, posterior(release, public))
         return release
-
-
-def _with(release: Release, decoder: Any) -> Release:
-    """Return the release with another decoder; means over people stay what they were."""
-    usual = release.mean_decoder or (release.decoder if release.gives_means else None)
-    return replace(release, decoder=decoder, mean_decoder=usual)
 
 
 def candidates(task: TaskModel, geometry: Geometry, goal: Goal) -> list[Candidate]:

@@ -83,11 +83,17 @@ def _table(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
                 _series(rows[bounded], "valid"),
             ]
             made.append(_budget_panel(label.split(" ")[0], series, lines))
-    done = {CLEAN, *COUNTERPARTS, *COUNTERPARTS.values(), *sum(PAIRS.values(), ())}
-    others = [label for label in rows if label not in done]
-    for label in others:
+    shown = {bounded for label, bounded in COUNTERPARTS.items() if label in rows}
+    done = {CLEAN, *COUNTERPARTS, *shown, *sum(PAIRS.values(), ())}
+    for label, found in rows.items():
+        if label in done:
+            continue
+        if found[0].paper is None:  # a row of our own
+            series = [_series(found, "", colour="reshaped")]
+            made.append(_budget_panel(found[0].outcome.row.mechanism.title, series, lines))
+            continue
         name = "δ = 1e-5" if "delta" in label else ""
-        series = [_series(rows[label], name, colour="plain")]
+        series = [_series(found, name, colour="plain")]
         made.append(_budget_panel(label.split(" ")[0], series, lines))
     return made, _columns(len(made))
 

@@ -1,4 +1,4 @@
-"""The studies by name: the paper's fifteen tables, and its figures.
+"""The studies by name: the paper's fifteen tables, its figures, and what goes beyond them.
 
 A study is a list of rows for the engine and a way to show them. Tables take their rows from the
 published ones, and put beside a row without a valid guarantee the one that has it.
@@ -14,7 +14,15 @@ from offaxis.errors import InvalidInput
 from offaxis.evaluation import BUDGETS
 from offaxis.studies.ablations import PERCENTILES
 from offaxis.studies.engine import Row
-from offaxis.studies.mechanisms import CLEAN, COUNTERPARTS, MECHANISMS, Mechanism, ablated
+from offaxis.studies.mechanisms import (
+    BEYOND,
+    BEYOND_NUMBER,
+    CLEAN,
+    COUNTERPARTS,
+    MECHANISMS,
+    Mechanism,
+    ablated,
+)
 from offaxis.studies.published import PublishedRow, published
 from offaxis.studies.sources import CORRUPTIONS
 
@@ -237,11 +245,35 @@ def _ellipse() -> Study:
     )
 
 
+def _beyond(tables: dict[str, Study]) -> list[Study]:
+    """Return the paper's valid rows of both main tables with ours behind them."""
+    made = []
+    for name, ours, title in (
+        ("main-mlp", BEYOND, "Beyond the paper: images"),
+        ("main-lr", BEYOND_NUMBER, "Beyond the paper: households"),
+    ):
+        base = tables[name]
+        valid = tuple(row for row in base.rows if not row.mechanism.mark)
+        where = base.rows[0].setting
+        rows = tuple(Row(label, "", where, each, BUDGETS) for label, each in ours.items())
+        made.append(
+            replace(
+                base,
+                name=name.replace("main", "beyond"),
+                title=title,
+                about=f"{base.about} The paper's rows that have a guarantee, and releases of the "
+                f"same pure ε that go further.",
+                rows=(*valid, *rows),
+            )
+        )
+    return made
+
+
 @cache
 def studies() -> dict[str, Study]:
     """Return all studies by name, tables first."""
     tables = {study.name: study for study in _tables()}
-    figures = [_clipping(), _recovery(tables), _curve(tables), _ellipse()]
+    figures = [_clipping(), _recovery(tables), _curve(tables), _ellipse(), *_beyond(tables)]
     return tables | {study.name: study for study in figures}
 
 

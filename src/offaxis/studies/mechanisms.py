@@ -56,7 +56,7 @@ class Mechanism:
     way : {"clean", "fit", "ablation", "unbounded", "classical"}
         No privacy; :func:`offaxis.fit`; a part of the method taken away; or one of the two
         published mechanisms without a guarantee.
-    randomizer, reshaping, percentile, lambda_max, size
+    randomizer, reshaping, percentile, lambda_max, size, active
         As in :func:`offaxis.fit`.
     ablation : str
         Which part is taken away.
@@ -70,6 +70,7 @@ class Mechanism:
     lambda_max: float = 1000.0
     size: int | None = None
     ablation: str = ""
+    active: int | None = None
 
     @property
     def mark(self) -> str:
@@ -78,13 +79,21 @@ class Mechanism:
 
     @property
     def key(self) -> str:
-        """What identifies its figures: everything but the title."""
-        return " ".join(f"{k}={v}" for k, v in asdict(self).items() if k != "title")
+        """What identifies its figures: everything but the title, and what is left open."""
+        known = {k: v for k, v in asdict(self).items() if k != "title"}
+        if self.active is None:
+            del known["active"]
+        return " ".join(f"{k}={v}" for k, v in known.items())
 
     @property
     def trained(self) -> bool:
         """Whether fitting it means training a network, at every budget anew."""
         return self.size is not None
+
+    @property
+    def runs_model(self) -> bool:
+        """Whether fitting needs the model itself and not only its geometry."""
+        return self.trained or self.randomizer in ("class-response", "scalar-response")
 
     @property
     def stream(self) -> str:
@@ -135,8 +144,9 @@ class Mechanism:
             return unbounded_coordinatewise(source.geometry, source.public, **settings)
         if self.way == "classical":
             return classical_plan(source.geometry, source.public, **settings)
-        # A network is trained through the task itself; the others need its geometry only.
-        model = source.task if self.trained else source.geometry
+        if self.reshaping == "optimal":
+            settings["active"] = self.active
+        model = source.task if self.runs_model else source.geometry
         with _training if self.trained else nullcontext():
             return fit(
                 model,
@@ -201,6 +211,36 @@ MECHANISMS: Final[dict[str, Mechanism]] = {
     EXACT_PLAN: Mechanism("PLAN, exact calibration", randomizer="plan"),
 }
 """The paper's label → mechanism; the two of our own are the valid counterparts."""
+
+BEYOND: Final[dict[str, Mechanism]] = {
+    "answer": Mechanism("the model's answer by response", randomizer="class-response"),
+    "codebook": Mechanism(
+        "codebook in the task's metric", randomizer="response", reshaping="jacobian"
+    ),
+    "optimal PrivUnit2": Mechanism(
+        "PrivUnit2, 6 active directions",
+        randomizer="privunit2",
+        reshaping="optimal",
+        percentile=50.0,
+        active=6,
+    ),
+    "optimal Laplace": Mechanism(
+        "Laplace, 3 active directions",
+        randomizer="laplace",
+        reshaping="optimal",
+        percentile=50.0,
+        active=3,
+    ),
+}
+"""Beyond the paper, for answers; ranks as held-out public vectors chose them around ε = 5."""
+
+BEYOND_NUMBER: Final[dict[str, Mechanism]] = {
+    "number": Mechanism("the optimal channel for the answer", randomizer="scalar-response"),
+    "one Laplace": Mechanism(
+        "Laplace, 1 active direction", randomizer="laplace", reshaping="optimal", active=1
+    ),
+}
+"""The same for one number."""
 
 COUNTERPARTS: Final = {"CW+PA w/o bounding": BOUNDED, "PLAN (delta=10^-5)": EXACT_PLAN}
 """A published row without a valid guarantee → the row that has one."""

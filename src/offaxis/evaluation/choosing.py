@@ -9,7 +9,7 @@ stay what they were: an unbiased decoder becomes the mean decoder.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -27,10 +27,8 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import as_task_model
 from offaxis.randomizers.domain import FiniteSet
 from offaxis.randomizers.projunit import ProjUnit
+from offaxis.release import Release
 from offaxis.vectors import Vectors
-
-if TYPE_CHECKING:
-    from offaxis.release import Release
 
 Risk = Literal["outputs", "answers"]
 

@@ -7,7 +7,7 @@ import pytest
 
 import offaxis
 from offaxis.artifact import from_bytes, to_bytes
-from offaxis.decoding.choosing import decoders, risks, with_decoder
+from offaxis.evaluation.choosing import decoders, risks, with_decoder
 
 
 @pytest.mark.parametrize("name", ["laplace", "response"])
