@@ -55,6 +55,8 @@ def main() -> None:
     print("| mechanism | shape | fit s | accuracy | loss | simulated/s | exact/s | bytes | audit |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for name in NAMES:
+        if name == "scalar-response":  # for tasks of one output
+            continue
         delta = 1e-5 if recipe(name).needs_delta else None
         for shape in ("none", "jacobian"):
             settings = {"randomizer": name, "delta": delta, "reshaping": shape}
