@@ -205,9 +205,11 @@ class Release:
         """Estimate the mean of the reporting people's vectors, (m,).
 
         Uses the release's mean decoder, or its decoder if that is unbiased; refuses otherwise.
-        What clipping and the lattice take away is not given back. A reshaped release is made for
-        its task: the mean is accurate along the task's directions and very noisy across them. For
-        means of the vectors themselves fit with ``reshaping="none"``.
+        What clipping and the lattice take away is not given back, and a codebook gives the mean of
+        the codewords (:func:`offaxis.evaluation.clipping_bias` estimates both on public vectors).
+        A reshaped release is made for its task: the mean is accurate along the task's directions
+        and very noisy across them. For means of the vectors themselves fit with
+        ``reshaping="none"``.
         """
         decoder = self.decoder_of_means
         mean, seen = np.zeros(decoder.output_dim), 0

@@ -296,14 +296,6 @@ def test_more_reports_than_can_be_composed_have_their_sum(desk: Path, run: Run) 
     assert facts["by_loss_distribution"]["why_not"] == "no figure: more than 100,000 reports"
 
 
-def test_numbers_are_rounded_against_the_person() -> None:
-    odd = Fraction(1000, 3001)
-    assert odd < Fraction(ledger_facts.rounded(odd, up=True)) < odd * (1 + Fraction(1, 10**5))
-    assert odd > Fraction(ledger_facts.rounded(odd, up=False)) > odd * (1 - Fraction(1, 10**5))
-    assert ledger_facts.rounded(Fraction(1, 3), up=True) == "1/3"
-    assert ledger_facts.rounded(Fraction(7, 2), up=True) == "3.5"
-
-
 @pytest.mark.parametrize("options", [("show",), ("create", "x"), ("forecast", "laplace.release")])
 def test_wrong_usage_exits_with_2(desk: Path, run: Run, options: tuple[str, ...]) -> None:
     assert run("ledger", *options).exit_code == 2

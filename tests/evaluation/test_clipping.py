@@ -67,3 +67,14 @@ def test_a_release_that_gives_no_means_has_no_such_bias():
 def test_vectors_of_another_dimension_are_refused():
     with pytest.raises(InvalidInput, match="dimension"):
         clipping_bias(plain(reshaping="none"), PUBLIC[:, :2])
+
+
+def test_what_a_codebook_leaves_out_is_told_too(head, public):
+    """On its own public vectors a codebook of cell means moves no mean, though every vector."""
+    release = offaxis.fit(head, public, epsilon=2, randomizer="response", size=6)
+    found = clipping_bias(release, public)
+    spread = public.std(axis=0)
+    assert found.share > 0.9
+    assert (found.standard_error > 0).all()
+    others = clipping_bias(release, public[public[:, 0] > np.median(public[:, 0])])
+    assert np.abs(others.bias).max() > 0.05 * spread.max()

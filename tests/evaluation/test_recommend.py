@@ -97,6 +97,6 @@ def test_few_public_vectors_are_said_to_be_few():
 
 
 @pytest.mark.parametrize("change", [{"goal": "speed"}, {"people": 0}, {"epsilon": -1}])
-def test_bad_settings_are_refused(change):
-    with pytest.raises(InvalidInput):
+def test_bad_settings_are_refused_by_their_name(change):
+    with pytest.raises(InvalidInput, match=next(iter(change))):
         recommend(HEAD, PUBLIC, **{"epsilon": 1} | change)

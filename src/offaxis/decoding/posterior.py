@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, runtime_checka
 import numpy as np
 
 from offaxis.decoding.channel import Channel, evenly
+from offaxis.decoding.codeword import CodewordDecoder
 from offaxis.decoding.likelihood import Likelihood, likelihood
 from offaxis.encoding.encoder import frozen_map
 from offaxis.errors import InvalidInput
@@ -44,11 +45,6 @@ class NeedsLaw(Protocol):
     def bind(self, randomizer: Randomizer) -> Any:
         """Return this decoder for observations of the randomizer, or refuse it."""
         ...
-
-
-def _refuse_prior(prior: Vectors) -> None:
-    if not (prior > 0).all():
-        raise InvalidInput("every point of a posterior must have a positive prior")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +73,8 @@ class PosteriorDecoder:
         encoded, _ = frozen_map(self.encoded, prior, axis=0)
         if len(points) > MOST_POINTS:
             raise InvalidInput(f"a posterior has at most {MOST_POINTS} points, got {len(points)}")
-        _refuse_prior(prior)
+        if not (prior > 0).all():
+            raise InvalidInput("every point of a posterior must have a positive prior")
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "encoded", encoded)
         object.__setattr__(self, "prior", prior)
@@ -130,43 +127,12 @@ class PosteriorDecoder:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PosteriorCodewordDecoder:
-    """The posterior mean over codewords: a named symbol weighs e^ε times its share, others once.
-
-    Attributes
-    ----------
-    codewords : (k, m) array
-    prior : (k,) array
-        Positive; only ratios count.
-    """
+class PosteriorCodewordDecoder(CodewordDecoder):
+    """The posterior mean over codewords: a named symbol weighs e^ε times its share, others once."""
 
     kind: ClassVar[str] = "posterior-codeword"
 
-    codewords: Vectors
-    prior: Vectors
     randomizer: SymbolForm | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        """Check shapes and signs, and freeze the arrays."""
-        codewords, prior = frozen_map(self.codewords, self.prior, axis=0)
-        _refuse_prior(prior)
-        object.__setattr__(self, "codewords", codewords)
-        object.__setattr__(self, "prior", prior)
-
-    @property
-    def unbiased(self) -> bool:
-        """False: it pulls towards what is common."""
-        return False
-
-    @property
-    def input_dim(self) -> int:
-        """Number k of symbols."""
-        return int(self.codewords.shape[0])
-
-    @property
-    def output_dim(self) -> int:
-        """Dimension m of a decoded vector."""
-        return int(self.codewords.shape[1])
 
     def bind(self, randomizer: Randomizer) -> Self:
         """Return this decoder with the budget of the randomizer."""
@@ -186,10 +152,6 @@ class PosteriorCodewordDecoder:
         decoded: Vectors = background * weighted.sum(axis=0) + gain * (named @ weighted)
         decoded /= mass[:, None]
         return decoded
-
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the codewords and their shares."""
-        return {"codewords": self.codewords, "prior": self.prior}
 
 
 _R = TypeVar("_R")

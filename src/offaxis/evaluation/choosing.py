@@ -52,7 +52,7 @@ def decoders(release: Release, public: Any) -> dict[str, Decoder]:
     if isinstance(release.randomizer.domain, FiniteSet):
         over = posterior(release, public)
         assert isinstance(over, PosteriorCodewordDecoder)
-        if not isinstance(release.decoder, CodewordDecoder):
+        if release.decoder.kind != CodewordDecoder.kind:
             found["codeword"] = CodewordDecoder(over.codewords, over.prior)
         return found | {"posterior": over}
     found["shrinkage"] = shrink(release, public)

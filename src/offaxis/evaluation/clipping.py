@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from offaxis.decoding import aggregate
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.domain import Ball, Box
+from offaxis.randomizers.domain import Ball, Box, FiniteSet
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_batch
 
@@ -17,7 +19,7 @@ _NUMBERS: Final = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class ClippingBias:
-    """How far clipping moves the mean of vectors.
+    """How far clipping, or a codebook, moves the mean of vectors.
 
     Parameters
     ----------
@@ -26,7 +28,7 @@ class ClippingBias:
     standard_error : array (m,)
         Of the bias, for vectors that are a sample of a larger public whole.
     share : float
-        Share of the vectors that are clipped.
+        Share of the vectors that are clipped, or that are no codeword.
     count : int
         Number of vectors.
     """
@@ -59,7 +61,7 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
         If the release gives no means at all.
     """
     decoder, domain = release.decoder_of_means, release.randomizer.domain
-    if not isinstance(domain, Ball | Box):
+    if not isinstance(domain, Ball | Box | FiniteSet):
         raise InvalidInput(
             f"a {release.randomizer.kind} randomizer does not clip, so it has no such bias"
         )
@@ -72,9 +74,15 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
         for start in range(0, len(batch), rows):
             part = batch[start : start + rows]
             encoded = release.encoder.encode(part)
-            kept = domain.project(encoded)
-            clipped += int((kept != encoded).any(axis=1).sum())
-            yield decoder.decode(kept) - part
+            if isinstance(domain, FiniteSet):
+                # A symbol that is told truly: what is left out is all that its cell does not say.
+                move = decoder.decode(np.eye(domain.size)[encoded]) - part
+                clipped += int(move.any(axis=1).sum())
+            else:
+                kept = domain.project(encoded)
+                move = decoder.decode(kept) - part
+                clipped += int((kept != encoded).any(axis=1).sum())
+            yield move
 
     found = aggregate(moves())
     return ClippingBias(

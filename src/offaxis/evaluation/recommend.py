@@ -19,6 +19,7 @@ from offaxis.evaluation.candidates import Candidate, candidates
 from offaxis.evaluation.sweep import BUDGETS
 from offaxis.evaluation.utility import Goal, Judge, Utility
 from offaxis.geometry import Geometry, PublicVectors, TaskModel, as_task_model, measure
+from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.release import Release
 from offaxis.theory.ceiling import agreement_ceiling, answer_prior
 from offaxis.vectors import Vectors
@@ -106,6 +107,7 @@ def recommend(
         raise InvalidInput(f"goal must be 'answers', 'fidelity' or 'mean', got {goal!r}")
     if people < 1:
         raise InvalidInput(f"people must be at least 1, got people={people}")
+    epsilon = exact_epsilon(epsilon)
     task, vectors = as_task_model(model), _collected(public)
     rng = np.random.default_rng(seed)
     first, second, third = _parts(vectors[rng.permutation(len(vectors))])

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from offaxis.reporting.names import TITLES
-from offaxis.reporting.svg import MUTED, PLAIN, RESHAPED, canvas, inline
+from offaxis.reporting.svg import MUTED, PLAIN, RESHAPED, budget_axis, canvas, inline
 from offaxis.studies import engine
 from offaxis.studies.mechanisms import CLEAN, MECHANISMS
 from offaxis.studies.sources import open_source
@@ -144,10 +144,7 @@ def error_curves(result: HouseholdResult, randomizer: str) -> str:
         axes.set(ylim=(0.045, 30), xlabel="budget ε", ylabel="error, kWh")
         axes.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
         axes.minorticks_off()
-        axes.set_xticks([tick for tick in (1, 2.5, 5, 7.5, 10) if tick <= max(epsilons)])
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.spines["left"].set_visible(False)
-        axes.tick_params(length=0)
+        budget_axis(axes, max(epsilons))
         label = (
             f"{TITLES[randomizer]}: error against the budget. At ε = {epsilons[0]:g}, "
             f"{curves['none'][0]:.3g} kWh plain and {curves['jacobian'][0]:.3g} reshaped; at "

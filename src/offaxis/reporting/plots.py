@@ -18,6 +18,7 @@ from offaxis.reporting.svg import (
     POINT,
     RESHAPED,
     SAME,
+    budget_axis,
     canvas,
     inline,
 )
@@ -71,10 +72,7 @@ def accuracy_curves(
         axes.set(ylim=(0, 95), xlabel="budget ε", ylabel="right answers, %")
         axes.set_xlim(0, 1.26 * max(epsilons))
         axes.set_yticks([0, 20, 40, 60, 80])
-        axes.set_xticks([tick for tick in (1, 2.5, 5, 7.5, 10) if tick <= max(epsilons)])
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.spines["left"].set_visible(False)
-        axes.tick_params(length=0)
+        budget_axis(axes, max(epsilons))
         label = (
             f"{title}: share of right answers against the budget. At ε = {epsilons[-1]:g}, "
             f"{ends['none']:.1f} % plain and {ends['jacobian']:.1f} % reshaped; "
