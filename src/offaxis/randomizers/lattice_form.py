@@ -8,6 +8,7 @@ apart.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,28 +28,28 @@ class LatticeForm(VectorParameters):
     """Additive noise on the lattice of a ball; see the subclasses for the parameters."""
 
     @property
+    @abstractmethod
     def bound(self) -> int:
         """R: the radius of the encoded ball, in lattice steps."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def noise_steps(self) -> int:
         """The scale of the noise, in lattice steps."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def width(self) -> Width:
         """Bytes a coordinate: three, or four where three would make the lattice too coarse."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def domain(self) -> Ball:
         """The ball whose points are encoded."""
-        raise NotImplementedError
 
+    @abstractmethod
     def noise(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         """Draw the noise of ``count`` coordinates, exactly."""
-        raise NotImplementedError
 
     @property
     def step(self) -> float:

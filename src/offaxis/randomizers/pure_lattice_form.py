@@ -13,6 +13,7 @@ sensitivity is the diameter of the encoded set.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -63,9 +64,9 @@ class PureLatticeForm(LatticeForm):
             raise InvalidInput(f"the lattice gives ε={self.realised_epsilon} > {self.epsilon}")
 
     @property
+    @abstractmethod
     def tail(self) -> int:
         """Noise scales to keep free above the bound: clamping a coordinate is rarer than e**-43."""
-        raise NotImplementedError
 
     def widest_log2_scale(self, width: Width) -> int:
         """Return the largest b with bound and tails inside the payload, and a bound to be checked.

@@ -14,6 +14,7 @@ With the target "vector" the client ranks by ±w, the sign by a coin that tells 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import ClassVar, Final, Literal
@@ -108,22 +109,22 @@ class RankForm(VectorParameters):
         return self.dim
 
     @property
+    @abstractmethod
     def _cap_mass(self) -> float:
         """The share of near directions in the ideal law."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def ideal_mean(self) -> float:
         """The component along the input that infinitely many directions would give."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _mean(self, ranks: Ranks) -> float:
         """Return the expected component of the reported vector along the input."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
         """Turn public vectors, in their integers, into observations of mean ``self.mean``."""
-        raise NotImplementedError
 
     @cached_property
     def ranks(self) -> Ranks:
@@ -266,9 +267,9 @@ class RankForm(VectorParameters):
             W = W * simulate_signs(W, self._ball, rng)[:, None]
         return self._sphere.project(W, rng)
 
+    @abstractmethod
     def _log_density(self, V: Vectors, U: Vectors) -> NDArray[np.float64]:
         """Return the log density of observations given unit directions, up to a constant."""
-        raise NotImplementedError
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return the log density of the observation given w, up to a constant.

@@ -12,6 +12,7 @@ has the one-hot vector of the own symbol as its mean, so means of observations a
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
@@ -44,7 +45,7 @@ def check_count(value: Any, name: str, low: int, high: int) -> int:
 
 
 @dataclass(frozen=True)
-class SymbolForm:
+class SymbolForm(ABC):
     """A pure randomizer on the symbols 0 … size − 1.
 
     Parameters
@@ -68,14 +69,14 @@ class SymbolForm:
         base.check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
 
     @property
+    @abstractmethod
     def named(self) -> int:
         """d: how many symbols a payload names."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def payload_size(self) -> int:
         """Bytes of one payload."""
-        raise NotImplementedError
 
     @property
     def domain(self) -> FiniteSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ from offaxis.randomizers.domain import check_dim, check_radius
 
 
 @dataclass(frozen=True)
-class VectorParameters:
+class VectorParameters(ABC):
     """Dimension, radius and budget.
 
     Parameters
