@@ -86,6 +86,8 @@ class Households:
         Public vectors, scaled to [0, 1].
     public_targets : (n,) array
         What followed, kWh per half-hour.
+    public_households : (n,) array
+        Row of the household in the readings.
     low, high : (16,) arrays
         Public minimum and maximum of every coordinate, kWh per half-hour.
     model : Layers
@@ -98,6 +100,7 @@ class Households:
 
     public: Vectors = field(repr=False)
     public_targets: Vectors = field(repr=False)
+    public_households: Indices = field(repr=False)
     low: Vectors = field(repr=False)
     high: Vectors = field(repr=False)
     model: Layers
@@ -162,13 +165,15 @@ def prepare(energy: NDArray[Any], first_day: date) -> Households:
             f"after {PRIVATE_FROM}; got {households} households and {days} days from {first_day}"
         )
     usable = _complete(energy)
-    inputs, targets = _windows(energy, *np.nonzero(usable[:PUBLIC_HOUSEHOLDS, :split]))
+    known, then = np.nonzero(usable[:PUBLIC_HOUSEHOLDS, :split])
+    inputs, targets = _windows(energy, known, then)
     low, high = inputs.min(axis=0), inputs.max(axis=0)
     public = (inputs - low) / (high - low)
     private = usable.copy()
     private[:PUBLIC_HOUSEHOLDS] = False
     private[:, : split + DAYS] = False  # the window's first day must not lie before the split
-    return Households(public, targets, low, high, _least_squares(public, targets), energy, private)
+    model = _least_squares(public, targets)
+    return Households(public, targets, known, low, high, model, energy, private)
 
 
 def _complete(energy: NDArray[Any]) -> Mask:
