@@ -195,12 +195,6 @@ def test_memory_does_not_grow_with_seeds_budgets_or_vectors() -> None:
         engine.measure_row(source, mechanism, epsilons, seeds=3)
 
 
-def test_ties_go_to_the_first_as_argmax_has_it() -> None:
-    outputs = np.array([[1.0, 0.0, 2.0], [1.0, 3.0, 0.0]])
-    labels = np.array([1, 1, 0])
-    assert engine.score(outputs, labels, "accuracy") == (outputs.argmax(0) == labels).sum() == 2
-
-
 @pytest.mark.parametrize("label", [key for key in MECHANISMS if key != "No randomization"])
 def test_a_mechanism_at_another_budget_is_the_one_fitted_there(label: str) -> None:
     source, fresh = tiny.source(10), tiny.source(10)

@@ -14,17 +14,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from offaxis.errors import InvalidInput
 from offaxis.studies.engine_noise import Channel, Noise, channel
 from offaxis.studies.engine_store import Cell, Store
 from offaxis.studies.mechanisms import Mechanism
-from offaxis.studies.sources import Metric, Sample, Source, open_source
+from offaxis.studies.scores import Metric, Score
+from offaxis.studies.sources import Sample, Source, open_source
 from offaxis.vectors import Vectors
 
 BLOCK: Final = 2500
@@ -201,24 +201,26 @@ def measure_row(
         scores = tuple(_clean(source, seed) for seed in range(1 if source.fixed else seeds))
         return dict.fromkeys(epsilons, scores * (seeds if source.fixed else 1))
     channels = {
-        epsilon: channel(made, source.task, epsilon, fused=fused)
+        epsilon: channel(made, source.scoring, epsilon, fused=fused, means=source.score.of_means)
         for epsilon, made in mechanism.make(source, epsilons).items()
     }
-    total = np.zeros((len(epsilons), seeds))
-    count = np.zeros(seeds)
+    score = source.score
+    total = np.zeros((len(epsilons), seeds, score.size))
+    count = [0] * seeds
     groups = [list(range(seeds))] if source.fixed else [[seed] for seed in range(seeds)]
     for group in groups:
         sample = source.sample(group[0])
-        count[group] = len(sample.vectors)
+        for seed in group:
+            count[seed] = len(sample.vectors)
         for block, start in enumerate(range(0, len(sample.vectors), BLOCK)):
             if stop is not None and stop.is_set():
                 return None
             part = Sample(*(array[start : start + BLOCK] for array in sample))
-            _add_block(total, list(channels.values()), part, mechanism.stream, group, block, source)
-    means = total / count
-    if source.metric == "rmse":
-        means = np.sqrt(means)
-    return {e: tuple(map(float, line)) for e, line in zip(epsilons, means, strict=True)}
+            _add_block(total, list(channels.values()), part, mechanism.stream, group, block, score)
+    return {
+        epsilon: tuple(map(score.finish, line, count))
+        for epsilon, line in zip(epsilons, total, strict=True)
+    }
 
 
 def _add_block(
@@ -228,31 +230,18 @@ def _add_block(
     stream: str,
     seeds: Sequence[int],
     block: int,
-    source: Source,
+    score: Score,
 ) -> None:
-    """Add a block's right answers or squared errors to the totals, (budgets, seeds)."""
+    """Add a block's part of the scores to the totals, (budgets, seeds, size)."""
     prepared = [one.prepare(part.vectors) for one in channels]
     for seed in seeds:
         noise = Noise(stream, seed, block, len(part.vectors))
         for index, one in enumerate(channels):
             outputs = one.outputs(prepared[index], noise)
-            total[index, seed] += score(outputs, part.answers, source.metric)
+            total[index, seed] += score.add(outputs, part.answers)
 
 
 def _clean(source: Source, seed: int) -> float:
     sample = source.sample(seed)
-    outputs = source.task.outputs(sample.vectors).T
-    mean = score(outputs, sample.answers, source.metric) / len(sample.vectors)
-    return float(np.sqrt(mean)) if source.metric == "rmse" else mean
-
-
-def score(outputs: Vectors, answers: NDArray[Any], metric: Metric) -> float:
-    """Return the number of right answers, or the sum of squared errors, of outputs (k, n)."""
-    if metric == "rmse":
-        gaps = outputs[0] - answers
-        return float(gaps @ gaps)
-    top = outputs.max(axis=0)
-    if np.count_nonzero(outputs == top) > top.size:  # a tie: the first of the largest counts
-        return float(np.count_nonzero(outputs.argmax(axis=0) == answers))
-    picked = outputs[answers, np.arange(top.size)]
-    return float(np.count_nonzero(picked == top))
+    outputs = source.scoring.outputs(sample.vectors).T
+    return source.score.finish(source.score.add(outputs, sample.answers), len(sample.vectors))

@@ -216,9 +216,17 @@ class Anything:
 
 
 def channel(
-    made: Release | Unprotected, task: TaskModel, epsilon: float, *, fused: bool = True
+    made: Release | Unprotected,
+    task: TaskModel,
+    epsilon: float,
+    *,
+    fused: bool = True,
+    means: bool = False,
 ) -> Channel:
-    """Return the quick form of a release, or of a published mechanism without a guarantee."""
+    """Return the quick form of a release, or of a published mechanism without a guarantee.
+
+    With ``means``, observations are decoded for a mean over people and not one by one.
+    """
     if isinstance(made, Unprotected):
         read = reader(back_from(made.frame), task, fused=fused)
         law: Law = "laplace" if made.noise == "laplace" else "normal"
@@ -226,7 +234,7 @@ def channel(
         if made.radius is not None:
             encode = _clipped(encode, Ball(made.frame.dim, made.radius, 2))
         return Additive(encode, law, made.scales, read)
-    read = reader(made.decoder, task, fused=fused)
+    read = reader(made.decoder_of_means if means else made.decoder, task, fused=fused)
     encode, randomizer = made.encoder.encode, made.randomizer
     if isinstance(randomizer, Laplace | Gaussian):
         law = "laplace" if isinstance(randomizer, Laplace) else "normal"

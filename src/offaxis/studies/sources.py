@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, Layers, PublicVectors, TaskModel, measure
 from offaxis.privacy.guarantee import Unit
+from offaxis.studies.scores import Metric, Score, score_for
 from offaxis.vectors import Vectors
-
-Metric = Literal["accuracy", "rmse"]
 
 
 class Sample(NamedTuple):
-    """Vectors (n, m) and their answers (n,), labels or numbers."""
+    """Vectors (n, m) and their answers: labels or numbers (n,), or outputs (n, k)."""
 
     vectors: Vectors
     answers: NDArray[Any]
@@ -41,6 +40,16 @@ class Source(Protocol):
     @property
     def metric(self) -> Metric:
         """What is measured."""
+        ...
+
+    @property
+    def scoring(self) -> TaskModel:
+        """Whose outputs are scored: the public task, or its metric."""
+        ...
+
+    @property
+    def score(self) -> Score:
+        """How they are scored."""
         ...
 
     @property
@@ -112,11 +121,22 @@ class Setting:
     metric: Metric = "accuracy"
     fixed: bool = True
     unit: Unit = "item"
+    scored_by: TaskModel | None = None
 
     @property
     def task(self) -> TaskModel:
         """The public task."""
         return self.side.task
+
+    @property
+    def scoring(self) -> TaskModel:
+        """Whose outputs are scored: the public task, unless another one was given."""
+        return self.scored_by or self.task
+
+    @cached_property
+    def score(self) -> Score:
+        """How they are scored."""
+        return score_for(self.metric, self.scoring.outputs(self.geometry.mean[None])[0])
 
     @property
     def public(self) -> PublicVectors:
@@ -144,6 +164,8 @@ class Setting:
         digest = hashlib.sha256(f"{self.metric} {self.fixed}".encode())
         digest.update(self.geometry.model.sha256.encode())
         digest.update(self.geometry.public.sha256.encode())
+        if self.scored_by is not None:
+            digest.update(self.scored_by.identity().sha256.encode())
         for array in self.sample(0):
             digest.update(repr((array.shape, array.dtype.str)).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -201,12 +223,21 @@ def _plane() -> Setting:
 
 
 @lru_cache(maxsize=64)
-def open_source(name: str) -> Source:
+def open_source(name: str) -> Setting:
     """Return a source by name.
 
-    "plane", "lhsm", "mnist HEAD", "cifar10 HEAD" or "cifar10-c CORRUPTION SEVERITY HEAD".
+    "plane", "lhsm", "mnist HEAD", "cifar10 HEAD" or "cifar10-c CORRUPTION SEVERITY HEAD"; before
+    any of them "agreement", "fidelity" or "means PEOPLE", which ask for something else.
     """
+    from offaxis.studies import derived
+
     match name.split():
+        case ["agreement", *base]:
+            return derived.agreement(open_source(" ".join(base)))
+        case ["fidelity", *base]:
+            return derived.fidelity(open_source(" ".join(base)))
+        case ["means", people, *base] if people.isdecimal():
+            return derived.means(open_source(" ".join(base)), int(people))
         case ["plane"]:
             return _plane()
         case ["lhsm"]:
