@@ -9,6 +9,8 @@ import pytest
 import offaxis
 from offaxis.evaluation import evaluate
 from offaxis.geometry import Layers
+from offaxis.recipes.scalar_channel import least_rmse
+from offaxis.theory.ceiling import agreement_ceiling, answer_prior, reference_line
 from tests.cli.conftest import CLASSES, Run, assert_fails
 
 COMMAND = ("evaluate", "laplace.release", "--model", "head.safetensors", "--vectors", "private.npy")
@@ -35,6 +37,50 @@ def test_the_table_for_people(desk: Path, run: Run) -> None:
     for word in ("accuracy", "agreement", "output_rmse", "without privacy", "with the release"):
         assert word in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+def test_every_share_stands_beside_its_bound_or_line(
+    desk: Path, run: Run, small_head: Layers
+) -> None:
+    arguments = (*COMMAND, "--targets", "labels.npy", "--seeds", "2")
+    metrics = json.loads(run(*arguments, "--json").stdout)["metrics"]
+    ceiling = agreement_ceiling(answer_prior(small_head, np.load("private.npy")), 5).probability
+    line = reference_line(metrics["accuracy"]["without_privacy"], CLASSES, 5)
+    assert abs(ceiling - line) > 0.05, "a swap would show"
+    found = metrics["agreement"]["limit"]
+    assert (found["kind"], found["value"]) == ("at most", pytest.approx(ceiling))
+    assert found["meaning"].startswith("a bound")
+    found = metrics["accuracy"]["limit"]
+    assert (found["kind"], found["value"]) == ("line", pytest.approx(line))
+    assert found["meaning"].startswith("a line, not a bound")
+    assert metrics["output_rmse"]["limit"] is None
+    rows = {text.split()[0]: text for text in run(*arguments).stdout.splitlines() if text}
+    assert f"≤ {100 * ceiling:.1f} %" in rows["agreement"]
+    assert f"~ {100 * line:.1f} %" in rows["accuracy"]
+    assert "a bound" in rows["≤"]
+    assert "a line, not a bound" in rows["~"]
+
+
+def test_a_promise_that_is_not_pure_has_a_line_but_no_bound(desk: Path, run: Run) -> None:
+    arguments = ("evaluate", "gaussian.release", *COMMAND[2:], "--targets", "labels.npy")
+    metrics = json.loads(run(*arguments, "--seeds", "2", "--json").stdout)["metrics"]
+    assert metrics["accuracy"]["limit"]["kind"] == "line"
+    assert metrics["agreement"]["limit"] is None
+    assert "≤" not in run(*arguments, "--seeds", "2").stdout
+
+
+def test_one_output_stands_beside_its_least_error(desk: Path, run: Run) -> None:
+    public, private = np.load("public.npy"), np.load("private.npy")
+    weights = np.arange(1.0, 6.0)[None]
+    model = Layers.linear(weights, np.zeros(1))
+    model.save("one.safetensors")
+    offaxis.fit(model, public, epsilon=2).save("one.release")
+    arguments = ("evaluate", "one.release", "--model", "one.safetensors", *COMMAND[4:])
+    scores = json.loads(run(*arguments, "--seeds", "2", "--json").stdout)["metrics"]["output_rmse"]
+    least = least_rmse(private @ weights[0], np.ones(len(private)), 2)
+    assert 0 < scores["limit"]["value"] == pytest.approx(least)
+    assert scores["limit"]["kind"] == "at least"
+    assert f"≥ {least:.4g}" in run(*arguments, "--seeds", "2").stdout
 
 
 def test_exact_draws_real_reports(desk: Path, run: Run) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 import offaxis
 from offaxis.errors import InvalidInput
+from offaxis.geometry import Layers
+from offaxis.theory.ceiling import agreement_ceiling, answer_prior
 from tests.cli.conftest import Run, assert_fails
 
 
@@ -101,6 +103,36 @@ def test_the_card_says_what_finitely_many_directions_cost(desk: Path, run: Run) 
     plain = json.loads(run("inspect", "laplace.release", "--json").stdout)["randomizer"]
     assert plain["directions"] is None
     assert "correlation" not in run("inspect", "laplace.release").stdout
+
+
+def test_the_card_says_what_one_report_allows_and_that_answers_are_taken_as_equally_likely(
+    desk: Path, run: Run
+) -> None:
+    q = {k: math.exp(5) / (math.exp(5) + k - 1) for k in (2, 10, 100)}
+    facts = json.loads(run("inspect", "laplace.release", "--json").stdout)
+    assert facts["allowed_if_equally_likely"] == pytest.approx({str(k): q[k] for k in q})
+    card = run("inspect", "laplace.release").stdout
+    assert "equally likely answers" in words(card)
+    rows = {row[0]: row[3] for row in map(str.split, card.splitlines()) if len(row) == 5}
+    for k, share in q.items():
+        assert share <= float(rows[str(k)]) / 100 < share + 0.01, "rounded up, and not by much"
+    gaussian = json.loads(run("inspect", "gaussian.release", "--json").stdout)
+    assert gaussian["allowed_if_equally_likely"] is None
+    assert "WHAT ONE REPORT ALLOWS" not in run("inspect", "gaussian.release").stdout
+
+
+def test_with_a_model_the_ceiling_is_that_of_its_answers(
+    desk: Path, run: Run, small_head: Layers
+) -> None:
+    given = ("--model", "head.safetensors", "--vectors", "private.npy", "--seeds", "2")
+    prior = answer_prior(small_head, np.load("private.npy"))
+    ceiling = agreement_ceiling(prior, "7/2").probability
+    assert abs(ceiling - agreement_ceiling(np.ones(3), "7/2").probability) > 0.01
+    facts = json.loads(run("inspect", "privunit2.release", *given, "--json").stdout)
+    assert facts["limits"]["agreement"]["value"] == pytest.approx(ceiling)
+    assert facts["limits"]["agreement"]["kind"] == "at most"
+    text = run("inspect", "privunit2.release", *given).stdout
+    assert f"≤ {100 * ceiling:.1f} %" in text
 
 
 def test_a_plain_release_names_no_model(desk: Path, run: Run) -> None:

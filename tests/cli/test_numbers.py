@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.cli.numbers import at_most, belief_after, guess_rate, kept, large, odds_factor, one_in
+from offaxis.cli.numbers import (
+    answer_rate,
+    at_most,
+    belief_after,
+    guess_rate,
+    kept,
+    large,
+    odds_factor,
+    one_in,
+)
 
 EPSILONS = st.fractions(Fraction(1, 10**9), 10_000, max_denominator=10**9)
 SHARES = st.fractions(Fraction(1, 10**4), 1 - Fraction(1, 10**4), max_denominator=10**4)
@@ -95,3 +104,17 @@ def test_rates_and_round_numbers() -> None:
     assert one_in(Fraction(1, 100_000)) == "100,000"
     assert one_in(Fraction(3, 10**9)) == "3.33 × 10⁸"
     assert large(Decimal("1000000")) == "1,000,000"
+
+
+@given(st.integers(2, 1000), EPSILONS)
+def test_the_rate_of_answers_is_never_understated(answers: int, epsilon: Fraction) -> None:
+    shown = share(answer_rate(answers, epsilon))
+    with localcontext(prec=50, Emax=999_999_999, Emin=-999_999_999):
+        truth = 1 - (answers - 1) / (exp(epsilon) + answers - 1)
+        assert truth <= shown <= 1
+        assert shown - truth <= Decimal("0.01") * max(truth, 1 - truth)
+
+
+def test_the_rate_of_two_answers_is_that_of_two_vectors() -> None:
+    for epsilon in (Fraction(1, 3), Fraction(5), Fraction(20)):
+        assert answer_rate(2, epsilon) == guess_rate(epsilon, Fraction(0))

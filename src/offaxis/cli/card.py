@@ -28,6 +28,8 @@ def print_card(release: Release, console: Console) -> None:
     """Print the card of a release."""
     _title(release, console)
     _section(console, "What is promised", _promised(release))
+    if rows := wording.allowed(release.guarantee):
+        _section(console, "What one report allows", _allowed(rows))
     _section(console, "To whom", map(Text, wording.protected(release.guarantee)))
     _section(
         console, "Under which assumptions", _bullets(map(_sentence, release.guarantee.assumptions))
@@ -82,16 +84,34 @@ def _promised(release: Release) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(line) for line in wording.promise(release.guarantee)]
     if rows := wording.beliefs(release.guarantee):
         parts.append(Text("How sure somebody can be of a guess, before and after one report:"))
-        table = Table(box=None, pad_edge=False, padding=(0, 4, 0, 0), header_style="dim")
-        for name in ("before", "after, at least", "after, at most"):
-            table.add_column(name, justify="right", no_wrap=True)
-        for row in rows:
-            table.add_row(*row)
-        parts.append(Padding(table, (0, 0, 0, _INDENT)))
+        parts.append(_numbers(("before", "after, at least", "after, at most"), rows))
     verdict = Text(f"In plain words: {word}. ", style=f"bold {_COLOURS[word]}")
     verdict.append(meaning, style="not bold default")
     parts.append(verdict)
     return parts
+
+
+def _allowed(rows: Iterable[tuple[str, ...]]) -> list[RenderableType]:
+    return [
+        Text(
+            "How often one of several equally likely answers about the vector can be guessed, by "
+            "anybody, from any report of this ε:"
+        ),
+        _numbers(("answers", "without a report", "from one report, at most"), rows),
+        Text(
+            "A model's answers are seldom equally likely. With --model and --vectors, offaxis "
+            "inspect says it for the shares they have there."
+        ),
+    ]
+
+
+def _numbers(names: Iterable[str], rows: Iterable[tuple[str, ...]]) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 4, 0, 0), header_style="dim")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return Padding(table, (0, 0, 0, _INDENT))
 
 
 def _report_rows(release: Release) -> list[tuple[str, str]]:

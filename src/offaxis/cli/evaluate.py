@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,17 +11,20 @@ from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import counted, print_json, screen
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from offaxis.evaluation import Evaluation
+    from offaxis.evaluation.limits import Limit
 
 MEANINGS = {
     "accuracy": "right answers",
-    "agreement": "same answer as without",
-    "rmse": "error against targets",
-    "output_rmse": "change of the outputs",
+    "agreement": "unchanged answers",
+    "rmse": "error of targets",
+    "output_rmse": "change of outputs",
 }
 _SHARES = ("accuracy", "agreement")
+_SIGNS = {"at most": "≤", "at least": "≥", "line": "~"}
 
 
 def evaluate(
@@ -54,7 +58,8 @@ def evaluate(
 ) -> None:
     """Measure what a model keeps of its answers when vectors pass through a release.
 
-    Nothing here protects the vectors: use public ones.
+    Beside it stands what ε allows: a bound, or a line to compare with. Nothing here protects the
+    vectors: use public ones.
     """
     from offaxis.cli.arrays import read_array, read_targets
     from offaxis.cli.facts import load_release
@@ -62,6 +67,8 @@ def evaluate(
     from offaxis.cli.progress import counting
     from offaxis.cli.theory import check_options, compute_rows, print_theory, theory_facts
     from offaxis.evaluation import evaluate as measure
+    from offaxis.evaluation.limits import limits
+    from offaxis.vectors import as_batch
 
     check_options(theory, public, seeds)
     loaded = load_release(release, expect)
@@ -72,13 +79,15 @@ def evaluate(
         result = measure(
             loaded, task, batch, wanted, seeds=seeds, seed=seed, exact=exact, progress=advance
         )
+    batch, _ = as_batch(batch, loaded.input_dim)
+    allowed = limits(task, batch, wanted, loaded.guarantee)
     rows = None
     if theory:
         rows = compute_rows(loaded, task, batch, public, draws=seeds, seed=seed)
-    count = len(batch) if batch.ndim == 2 else 1
+    count = len(batch)
     if as_json:
         facts = {"release": loaded.hash, "vectors": count, "seeds": seeds, "exact": exact}
-        facts |= {"seed": None if exact else seed, "metrics": _metrics(result)}
+        facts |= {"seed": None if exact else seed, "metrics": _metrics(result, allowed)}
         print_json(facts if rows is None else facts | {"theory": theory_facts(rows)})
         return
     how = "real reports" if exact else "simulated reports"
@@ -87,37 +96,69 @@ def evaluate(
             f"{loaded.guarantee}, {loaded.randomizer.kind}: {counted(count, 'vector')}, "
             f"{counted(seeds, 'repetition')} with {how}\n"
         )
-        console.print(_table(result))
+        console.print(_table(result, allowed))
+        print_limits(allowed, console)
         if rows is not None:
             print_theory(rows, seeds, console)
 
 
-def _metrics(result: Evaluation) -> dict[str, Any]:
+def _metrics(result: Evaluation, allowed: Mapping[str, Limit]) -> dict[str, Any]:
     return {
         name: {
             "without_privacy": result.clean[name],
             "mean": result.mean(name),
             "std": result.std(name),
+            "limit": limit_facts(allowed.get(name)),
             "runs": runs.tolist(),
         }
         for name, runs in result.runs.items()
     }
 
 
-def _table(result: Evaluation) -> Table:
+def limit_facts(limit: Limit | None) -> dict[str, Any] | None:
+    """Describe what ε allows, for ``--json``."""
+    from offaxis.evaluation.limits import MEANINGS
+
+    if limit is None:
+        return None
+    return {"kind": limit.kind, "value": limit.value, "meaning": MEANINGS[limit.kind]}
+
+
+def print_limits(allowed: Mapping[str, Limit], console: Console) -> None:
+    """Say under a table what the signs before its limits mean."""
+    from rich.text import Text
+
+    from offaxis.evaluation.limits import MEANINGS
+
+    kinds = dict.fromkeys(limit.kind for limit in allowed.values())
+    for kind in kinds:
+        console.print(Text(f"\n{_SIGNS[kind]}  {MEANINGS[kind]}.", style="dim"))
+
+
+def _table(result: Evaluation, allowed: Mapping[str, Limit]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("measure", no_wrap=True)
-    for name in ("without privacy", "with the release"):
+    for name in ("without privacy", "with the release", "bound or line"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", style="dim")
     for name in sorted(result.runs, key=[*MEANINGS, *result.runs].index):
         spread = f"{_score(name, result.mean(name))} ± {_score(name, result.std(name))}"
-        kept = Text(spread, style="bold")
-        table.add_row(name, _score(name, result.clean[name]), kept, MEANINGS.get(name, ""))
+        table.add_row(
+            name,
+            _score(name, result.clean[name]),
+            Text(spread, style="bold"),
+            written_limit(name, allowed.get(name)),
+            MEANINGS.get(name, ""),
+        )
     return table
+
+
+def written_limit(name: str, limit: Limit | None) -> str:
+    """Write what ε allows with its sign: ≤ and ≥ for bounds, ~ for a line."""
+    return "" if limit is None else f"{_SIGNS[limit.kind]} {_score(name, limit.value)}"
 
 
 def _score(name: str, value: float) -> str:

@@ -54,6 +54,20 @@ def spent(release: Release) -> dict[str, str]:
     }
 
 
+def allowed(release: Release) -> dict[str, float] | None:
+    """Return how often one of 2, 10, 100 equally likely answers is guessed at most, by number.
+
+    None where the promise is not pure. The shares that answers really have are not in the file.
+    """
+    from offaxis.cli.wording import ANSWERS
+    from offaxis.theory.ceiling import agreement_ceiling
+
+    if not release.guarantee.pure:
+        return None
+    epsilon = release.guarantee.epsilon
+    return {str(k): agreement_ceiling([1.0] * k, epsilon).probability for k in ANSWERS}
+
+
 def direction_facts(release: Release) -> dict[str, Any] | None:
     """Describe what finitely many directions keep of the ideal report; None if it names none."""
     from offaxis.randomizers.rank_form import RankForm
@@ -91,6 +105,7 @@ def describe(release: Release) -> dict[str, Any]:
         "format_version": VERSION,
         "guarantee": guarantee_facts(release),
         "spent": spent(release),
+        "allowed_if_equally_likely": allowed(release),
         "report_bytes": release.report_size,
         "can_decode_mean": release.gives_means,
         "input_dim": release.input_dim,

@@ -10,6 +10,7 @@ from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import print_json, screen
 
 if TYPE_CHECKING:
+    from offaxis.evaluation.limits import Limit
     from offaxis.release import Release
     from offaxis.theory.table import Row
 
@@ -40,22 +41,29 @@ def inspect(
 ) -> None:
     """Show what a release promises, to whom, on which conditions, and what it does not.
 
-    With a model and vectors also what theory says about it. Nothing here protects the vectors:
+    With a model and vectors also what ε allows for the model's answers, and what theory says about
+    the release. Nothing here protects the vectors:
     use public ones.
     """
     from offaxis.cli import wording
     from offaxis.cli.card import print_card
+    from offaxis.cli.evaluate import limit_facts, print_limits, written_limit
     from offaxis.cli.facts import describe, load_release
     from offaxis.cli.theory import print_theory, theory_facts
 
     _check_options(model, vectors, public)
     loaded = load_release(release, expect)
-    rows = None
+    allowed, rows = None, None
     if model is not None and vectors is not None:
-        rows = _theory(loaded, model, vectors, public, draws=seeds, seed=seed)
+        allowed, rows = _theory(loaded, model, vectors, public, draws=seeds, seed=seed)
     if not as_json:
         with screen() as console:
             print_card(loaded, console)
+            for name, limit in (allowed or {}).items():
+                console.print(
+                    f"\n{name} with this model, of these vectors: {written_limit(name, limit)}"
+                )
+            print_limits(allowed or {}, console)
             if rows is not None:
                 print_theory(rows, seeds, console)
         return
@@ -66,7 +74,10 @@ def inspect(
         "not_promised": wording.not_promised(loaded.guarantee),
     }
     facts = describe(loaded) | {"card": words}
-    print_json(facts if rows is None else facts | {"theory": theory_facts(rows)})
+    if allowed is not None and rows is not None:
+        facts["limits"] = {name: limit_facts(limit) for name, limit in allowed.items()}
+        facts["theory"] = theory_facts(rows)
+    print_json(facts)
 
 
 def _check_options(model: str | None, vectors: str | None, public: str | None) -> None:
@@ -81,10 +92,15 @@ def _check_options(model: str | None, vectors: str | None, public: str | None) -
 
 def _theory(
     release: Release, model: str, vectors: str, public: str | None, *, draws: int, seed: int
-) -> list[Row]:
+) -> tuple[dict[str, Limit], list[Row]]:
+    """Return what ε allows for the model's answers, and what theory says of the release."""
     from offaxis.cli.arrays import read_array
     from offaxis.cli.models import load_model
     from offaxis.cli.theory import compute_rows
+    from offaxis.evaluation.limits import limits
+    from offaxis.vectors import as_batch
 
-    task, batch = load_model(model), read_array(vectors)
-    return compute_rows(release, task, batch, public, draws=draws, seed=seed)
+    task = load_model(model)
+    batch, _ = as_batch(read_array(vectors), release.input_dim)
+    allowed = limits(task, batch, None, release.guarantee)
+    return allowed, compute_rows(release, task, batch, public, draws=draws, seed=seed)

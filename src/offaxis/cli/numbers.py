@@ -75,6 +75,15 @@ def guess_rate(epsilon: Fraction, delta: Fraction) -> str:
     return _percent(1 - _EXACT.divide(1 - _decimal(delta), 1 + factor), up=True)
 
 
+def answer_rate(answers: int, epsilon: Fraction) -> str:
+    """Return how often one of so many equally likely answers can be guessed from a report.
+
+    1 − (k − 1)/(e^ε + k − 1), for a pure guarantee (docs/proofs.md §15).
+    """
+    others = answers - 1
+    return _percent(1 - _EXACT.divide(others, _EXACT.exp(_decimal(epsilon)) + others), up=True)
+
+
 def kept(share: float) -> str:
     """Return a share of what is possible as a percentage, rounded down and never above 100."""
     return f"{_grouped(_significant(100 * Decimal(min(share, 1.0)), 3, ROUND_FLOOR))} %"

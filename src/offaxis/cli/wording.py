@@ -8,11 +8,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from offaxis.cli.numbers import belief_after, guess_rate, odds_factor, one_in
+from offaxis.cli.numbers import answer_rate, belief_after, guess_rate, odds_factor, one_in
 from offaxis.privacy.guarantee import Guarantee, decimal
 
 PRIORS: Final = (Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2))
 """Beliefs before the report, for the table of a pure guarantee."""
+
+ANSWERS: Final = (2, 10, 100)
+"""Numbers of equally likely answers, for the table of what a report allows."""
 
 STRENGTHS: Final = ("strong", "moderate", "weak", "very weak")
 _EPSILON_LIMITS: Final = (1, 2, 5)
@@ -73,6 +76,16 @@ def beliefs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
         return []
     return [
         (f"{decimal(100 * prior)} %", *belief_after(prior, guarantee.epsilon)) for prior in PRIORS
+    ]
+
+
+def allowed(guarantee: Guarantee) -> list[tuple[str, str, str]]:
+    """Return rows (answers, by guessing, from a report at most) for a pure guarantee."""
+    if not guarantee.pure:
+        return []
+    return [
+        (str(k), f"{decimal(Fraction(100, k))} %", answer_rate(k, guarantee.epsilon))
+        for k in ANSWERS
     ]
 
 

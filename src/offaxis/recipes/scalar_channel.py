@@ -27,7 +27,7 @@ from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.vectors import Vectors, as_array, check_finite
 
-_LARGEST_EPSILON: Final = 100.0
+LARGEST_EPSILON: Final = 100.0
 
 _MOST_CELLS: Final = 256
 _PATIENCE: Final = 16
@@ -244,6 +244,6 @@ def certify(values: Any, masses: Any, epsilon: Any) -> float:
 
 def _budget(epsilon: Any) -> float:
     value = float(exact_epsilon(epsilon))
-    if value > _LARGEST_EPSILON:
-        raise InvalidInput(f"epsilon must be at most {_LARGEST_EPSILON:g}, got epsilon={epsilon!r}")
+    if value > LARGEST_EPSILON:
+        raise InvalidInput(f"epsilon must be at most {LARGEST_EPSILON:g}, got epsilon={epsilon!r}")
     return value
