@@ -5,7 +5,7 @@ import pytest
 
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import evaluate, tune
-from offaxis.evaluation.tuning import _grid, _Parts
+from offaxis.evaluation.tuning import _grid
 from offaxis.geometry import CentredOutputs, Layers, PublicVectors, measure
 
 ROTATION = np.linalg.qr(np.random.default_rng(0).standard_normal((12, 12)))[0]
@@ -69,15 +69,6 @@ def test_it_repeats_and_takes_batches_from_a_function():
     assert [t.score for t in streamed.trials] == pytest.approx([t.score for t in whole.trials])
     other = tune(TASK, public, epsilon=3, randomizer="laplace", ranks=(1, 3), seed=1)
     assert other.estimate != whole.estimate
-
-
-def test_the_parts_are_disjoint_and_everything_is_used():
-    public = np.arange(600.0).reshape(200, 3)
-    parts = _Parts(PublicVectors(public), seed=0)
-    fitted = np.concatenate(list(parts.fitted()))
-    together = np.concatenate([fitted, parts.held(1), parts.held(2)])
-    assert (len(fitted), len(parts.held(1))) == (120, 40)
-    assert np.array_equal(together[together[:, 0].argsort()], public)
 
 
 def test_a_number_is_judged_by_its_error():

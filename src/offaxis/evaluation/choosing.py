@@ -24,6 +24,7 @@ from offaxis.decoding.posterior import (
 )
 from offaxis.decoding.shrinkage import shrink
 from offaxis.errors import InvalidInput
+from offaxis.evaluation.splits import Split
 from offaxis.geometry import as_task_model
 from offaxis.randomizers.domain import FiniteSet
 from offaxis.randomizers.projunit import ProjUnit
@@ -35,8 +36,8 @@ Risk = Literal["outputs", "answers"]
 SIZES: Final = (256, 1024, MOST_POINTS)
 """Numbers of points that are tried in a posterior."""
 
-_HELD_OUT: Final = 4
-"""Every fourth public vector scores the decoders, the others fit them."""
+_HELD_OUT: Final = 0.25
+"""Share of the public vectors that scores the decoders; the others fit them."""
 
 _SCORED: Final = 2000
 _SAMPLE_NUMBERS: Final = 1 << 24
@@ -122,14 +123,12 @@ def best_decoder(
     metric : {"outputs", "answers"}
         As in :func:`risks`.
     seed : int
-        Of the simulation.
+        Public; of the split and of the simulation.
     """
-    sample = evenly(public, max(_HELD_OUT, _SAMPLE_NUMBERS // release.input_dim))
-    if len(sample) < _HELD_OUT:
-        raise InvalidInput(f"choosing needs at least {_HELD_OUT} public vectors, got {len(sample)}")
-    held_out = np.arange(len(sample)) % _HELD_OUT == _HELD_OUT - 1
-    tried = decoders(release, sample[~held_out])
-    scored = risks(release, task, tried, sample[held_out], metric, seed=seed)
+    sample = evenly(public, max(1, _SAMPLE_NUMBERS // release.input_dim))
+    split = Split(sample, seed, held_out=1, share=_HELD_OUT)
+    tried = decoders(release, split.part(0))
+    scored = risks(release, task, tried, split.part(1), metric, seed=seed)
     best = min(scored, key=lambda name: scored[name])
     return release if best == "own" else with_decoder(release, tried[best])
 

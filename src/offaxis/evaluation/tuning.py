@@ -9,32 +9,24 @@ looked at, so nothing here costs budget.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from offaxis.encoding import active_directions
 from offaxis.errors import InvalidInput
+from offaxis.evaluation.splits import Split
 from offaxis.fitting import fit
 from offaxis.geometry import Geometry, PublicVectors, TaskModel, as_task_model, measure
-from offaxis.geometry.public import MINIMUM
 from offaxis.privacy.guarantee import Unit
 from offaxis.recipes import recipe
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
 TuningMetric = Literal["agreement", "output_rmse"]
-
-_ROWS: Final = 8192
-_SIMULATED: Final = 3000
-"""So many vectors compare the candidates, and so many others judge the chosen one, at most."""
-
-_SHARE: Final = 0.2
-"""Of the public vectors, for each of the two; the others are fitted to."""
 
 _EVERY_RANK: Final = 10
 """Up to here every number of directions is tried, and above only 12, 16, 24, 32, 48 …"""
@@ -128,8 +120,8 @@ def tune(
     if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
         raise InvalidInput(f"seeds must be an integer of at least 1, got seeds={seeds!r}")
     task, source = as_task_model(model), PublicVectors(public)
-    parts = _Parts(source, seed)
-    first, compare, judge = PublicVectors(parts.fitted), parts.held(1), parts.held(2)
+    split = Split(source, seed)
+    first, compare, judge = split.fitted, split.part(1), split.part(2)
     geometry = measure(task, first)
     metric = _metric(metric, geometry.outputs)
     grid = _grid(ranks, percentiles, active_directions(geometry).effects.size)
@@ -156,38 +148,6 @@ def tune(
     # Rounding may hide a faint direction in all vectors together; then there is one less to send.
     pair = (min(best.active, active_directions(whole).effects.size), best.percentile)
     return Tuned(release_of(whole, source, pair), *pair, metric, *estimate, tuple(trials))
-
-
-class _Parts:
-    """Public vectors, split at random in three by their place in the order they come in."""
-
-    def __init__(self, source: PublicVectors, seed: int) -> None:
-        self._source = source
-        count = sum(len(batch) for batch in source.batches(_ROWS))
-        held = min(_SIMULATED, int(_SHARE * count))
-        if held < MINIMUM:
-            raise InvalidInput(
-                f"tuning splits the public vectors in three and needs at least "
-                f"{int(MINIMUM / _SHARE)} of them, got {count}"
-            )
-        part = np.zeros(count, dtype=np.int8)
-        order = np.random.default_rng([seed, 0]).permutation(count)
-        part[order[:held]], part[order[held : 2 * held]] = 1, 2
-        self._part: NDArray[np.int8] = part
-
-    def _walk(self, which: int) -> Iterator[Vectors]:
-        seen = 0
-        for batch in self._source.batches(_ROWS):
-            yield batch[self._part[seen : seen + len(batch)] == which]
-            seen += len(batch)
-
-    def fitted(self) -> Iterator[Vectors]:
-        """Return a walk through the part that releases are fitted to."""
-        return (batch for batch in self._walk(0) if len(batch))
-
-    def held(self, which: int) -> Vectors:
-        """Return one of the two other parts, (n, m)."""
-        return np.concatenate(list(self._walk(which)))
 
 
 def _metric(metric: TuningMetric | None, outputs: int) -> TuningMetric:
