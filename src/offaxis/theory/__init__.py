@@ -10,6 +10,12 @@ from offaxis.theory.ceiling import (
 from offaxis.theory.disagreement import DisagreementBound, disagreement_bound, flipping_tails
 from offaxis.theory.discrepancy import Discrepancy, discrepancy, sampling_rate
 from offaxis.theory.draws import Estimate
+from offaxis.theory.limits import (
+    fidelity_ceiling,
+    least_mean_error,
+    scalar_ceiling,
+    task_spectrum,
+)
 from offaxis.theory.remainder import RemainderBound, fourth_moments, remainder_bound
 from offaxis.theory.risk import (
     FirstOrderRisk,
@@ -33,14 +39,18 @@ __all__ = [
     "answer_prior",
     "disagreement_bound",
     "discrepancy",
+    "fidelity_ceiling",
     "first_order_risk",
     "flipping_tails",
     "fourth_moments",
     "label_accuracy_bound",
+    "least_mean_error",
     "mean_gram",
     "noise_risk",
     "nonlinear_risk",
     "reference_line",
     "remainder_bound",
     "sampling_rate",
+    "scalar_ceiling",
+    "task_spectrum",
 ]

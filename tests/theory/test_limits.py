@@ -1,0 +1,269 @@
+"""Limits for vectors: passed by no channel, met by some, and by what stands in the docs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog, minimize
+
+from offaxis.encoding.optimal import active_directions
+from offaxis.errors import InvalidInput
+from offaxis.randomizers.privunit_calibration import sphere_cap
+from offaxis.theory.limits import (
+    fidelity_ceiling,
+    least_mean_error,
+    scalar_ceiling,
+    task_spectrum,
+)
+
+EPSILONS = (0.1, 0.5, 1, 2, 4)
+
+
+def columns_of(n, epsilon):
+    """All extremal columns p ∈ {1, e^ε}^n, (2^n, n), in units of e^ε."""
+    raised = (np.arange(1 << n)[:, None] >> np.arange(n)) & 1
+    return np.where(raised, 1.0, math.exp(-epsilon))
+
+
+def laws(count, seed):
+    """Random laws: masses (n,), and vectors (n, d) of mean zero under them."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        n, d = int(rng.integers(2, 7)), int(rng.integers(1, 5))
+        masses = rng.dirichlet(np.full(n, rng.choice([0.5, 1.0, 10.0])))
+        points = rng.standard_normal((n, d)) * rng.gamma(1.0, size=d)
+        yield masses, points - masses @ points
+
+
+def spectrum_of(masses, points):
+    return task_spectrum(np.eye(points.shape[1]), points.T @ (masses[:, None] * points))
+
+
+def variance(masses, points):
+    return float(masses @ (points**2).sum(axis=1))
+
+
+def vertex(costs, columns):
+    """The cheapest weights θ of extremal columns that make a channel, Σ_p θ_p p(x) = 1."""
+    solved = linprog(costs, A_eq=columns.T, b_eq=np.ones(columns.shape[1]), method="highs")
+    assert solved.success
+    return solved.x
+
+
+def best_fidelity(masses, points, epsilon):
+    """The most that any ε-LDP channel on the points explains: exact, over all columns."""
+    columns = columns_of(masses.size, epsilon)
+    weights = columns * masses
+    explained = ((weights @ points) ** 2).sum(axis=1) / weights.sum(axis=1)
+    return float(explained @ vertex(-explained, columns)) / variance(masses, points)
+
+
+def unbiased_error(theta, masses, points, columns):
+    """The least error of an unbiased reader of a channel, as a share of the variance; or None.
+
+    With M = Σ_p θ_p p pᵀ/Pr[p], the reader of least second moment is v(p) = pᵀ M⁺ x / Pr[p] for
+    every coordinate x, and its second moment is xᵀ M⁺ x.
+    """
+    matrix = (columns * (theta / (columns @ masses))[:, None]).T @ columns
+    inverse = np.linalg.pinv(matrix, rcond=1e-10, hermitian=True)
+    if not np.allclose(matrix @ inverse @ points, points, atol=1e-7 * np.abs(points).max()):
+        return None
+    second = np.einsum("nd,nk,kd->", points, inverse, points)
+    return float(second / variance(masses, points) - 1)
+
+
+def best_unbiased(masses, points, epsilon, steps):
+    """The least error found among all channels: convex in θ, so Frank and Wolfe's way leads there.
+
+    Every step's channel is a true channel, so a step too few errs upwards only.
+    """
+    columns = columns_of(masses.size, epsilon)
+    likely = columns @ masses
+    theta = np.full(len(columns), 1 / columns.sum(axis=0)[0])
+    for step in range(steps):
+        matrix = (columns * (theta / likely)[:, None]).T @ columns
+        slopes = ((columns @ np.linalg.solve(matrix, points)) ** 2).sum(axis=1) / likely
+        theta += (vertex(-slopes, columns) - theta) * 2 / (step + 3)
+    found = unbiased_error(theta, masses, points, columns)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_no_channel_explains_more_than_the_ceiling(epsilon):
+    for masses, points in laws(25, seed=1):
+        ceiling = fidelity_ceiling(spectrum_of(masses, points), epsilon)
+        assert best_fidelity(masses, points, epsilon) <= ceiling + 1e-9
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_no_unbiased_reader_of_a_random_channel_errs_less(epsilon):
+    rng, read = np.random.default_rng(2), 0
+    for masses, points in laws(25, seed=2):
+        columns = columns_of(masses.size, epsilon)
+        # Columns that say nothing are dear, and a few channels mixed tell all points apart.
+        costs = rng.standard_normal((4, len(columns)))
+        costs[:, [0, -1]] = 10.0
+        theta = np.mean([vertex(each, columns) for each in costs], axis=0)
+        found = unbiased_error(theta, masses, points, columns)
+        if found is not None:
+            read += 1
+            bound = least_mean_error(spectrum_of(masses, points), epsilon)
+            assert found >= bound * (1 - 1e-9)
+    assert read >= 20
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_no_unbiased_reader_of_the_best_channel_errs_less(epsilon):
+    for masses, points in laws(4, seed=3):
+        bound = least_mean_error(spectrum_of(masses, points), epsilon)
+        assert best_unbiased(masses, points, epsilon, steps=25) >= bound * (1 - 1e-9)
+
+
+def simplex(n):
+    """n points at equal distances, equally likely."""
+    return np.full(n, 1 / n), np.eye(n) - 1 / n
+
+
+def test_two_points_meet_the_limit_of_one_direction():
+    """Randomized response of ±1 is the best there is, for both readers."""
+    masses, points = np.full(2, 0.5), np.array([[-1.0], [1.0]])
+    for epsilon in EPSILONS:
+        told = math.tanh(epsilon / 2) ** 2
+        assert fidelity_ceiling([1.0], epsilon) == pytest.approx(told)
+        assert least_mean_error([1.0], epsilon) == pytest.approx(1 / told - 1)
+        assert best_fidelity(masses, points, epsilon) == pytest.approx(told, abs=1e-7)
+        columns = columns_of(2, epsilon)
+        theta = np.array([0.0, 1.0, 1.0, 0.0]) / columns[1].sum()
+        assert unbiased_error(theta, masses, points, columns) == pytest.approx(1 / told - 1)
+
+
+@pytest.mark.parametrize("corners", [3, 4, 6])
+def test_a_simplex_meets_the_limit_of_all_directions(corners):
+    """Response over e^ε + 1 corners is the best there is, for both readers."""
+    masses, points = simplex(corners)
+    epsilon = math.log(corners - 1)
+    spectrum = spectrum_of(masses, points)
+    best = best_fidelity(masses, points, epsilon)
+    assert best == pytest.approx(math.sinh(epsilon / 2) ** 2 / (corners - 1), abs=1e-7)
+    assert best == pytest.approx(fidelity_ceiling(spectrum, epsilon), abs=1e-7)
+    columns = columns_of(corners, epsilon)
+    own = (1 << np.arange(corners))[:, None] == np.arange(len(columns))
+    theta = own.any(axis=0) / columns[1].sum()
+    found = unbiased_error(theta, masses, points, columns)
+    assert found == pytest.approx(least_mean_error(spectrum, epsilon))
+
+
+@pytest.mark.parametrize("corners", [2, 3, 5])
+def test_limits_of_a_smaller_budget_are_passed(corners):
+    """Twin: with ε/2, or 0.9 ε, in the place of ε, both bounds are broken by a true channel."""
+    masses, points = simplex(corners)
+    spectrum, epsilon = spectrum_of(masses, points), math.log(max(corners - 1, 2))
+    for wrong in (epsilon / 2, 0.9 * epsilon):
+        assert best_fidelity(masses, points, epsilon) > 1.02 * fidelity_ceiling(spectrum, wrong)
+        error = best_unbiased(masses, points, epsilon, steps=60)
+        assert error < 0.98 * least_mean_error(spectrum, wrong)
+
+
+@pytest.mark.parametrize("dim", [2, 8, 64, 1024])
+def test_privunit_is_above_the_limit_and_near_it_at_small_budgets(dim):
+    for epsilon in (0.05, 0.3, 1, 3, 7.5):
+        error = 1 / sphere_cap(epsilon, dim).mean ** 2 - 1
+        bound = least_mean_error(np.ones(dim), epsilon)
+        assert error > bound
+        if epsilon <= 1:
+            assert error < 1.75 * bound
+
+
+def test_small_budgets_leave_privunit_pi_halves_above_the_limit():
+    error = 1 / sphere_cap(0.001, 4096).mean ** 2 - 1
+    assert error / least_mean_error(np.ones(4096), 0.001) == pytest.approx(math.pi / 2, rel=1e-3)
+
+
+@given(
+    st.lists(st.floats(0.01, 100), min_size=1, max_size=8),
+    st.floats(0.1, 6),
+)
+def test_no_admissible_shares_do_better_than_the_water_filling(values, epsilon):
+    spectrum = np.array(values)
+    each, together = math.tanh(epsilon / 2) ** 2, math.sinh(epsilon / 2) ** 2
+    error, told = least_mean_error(spectrum, epsilon), fidelity_ceiling(spectrum, epsilon)
+    for shares in np.random.default_rng(0).uniform(0, each, (50, spectrum.size)):
+        shares *= min(1, together / shares.sum())
+        assert spectrum @ (1 / shares - 1) / spectrum.sum() >= error * (1 - 1e-9)
+        assert spectrum @ shares / spectrum.sum() <= told * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.5, 3, 5])
+def test_an_optimiser_finds_the_water_filling(epsilon):
+    each, together = math.tanh(epsilon / 2) ** 2, math.sinh(epsilon / 2) ** 2
+    for seed in range(5):
+        spectrum = np.random.default_rng(seed).gamma(0.7, size=6) + 0.01
+        # In units of the limit of one direction, so that the solver's tolerances mean the same.
+        found = minimize(
+            lambda s, spectrum=spectrum: spectrum @ (1 / s) / spectrum.sum(),
+            np.full(6, 0.99 * min(1, together / each / 6)),
+            jac=lambda s, spectrum=spectrum: -spectrum / s**2 / spectrum.sum(),
+            bounds=[(1e-3, 1)] * 6,
+            constraints={"type": "ineq", "fun": lambda s: together / each - s.sum()},
+            method="SLSQP",
+            options={"ftol": 1e-13, "maxiter": 500},
+        )
+        water = (1 + least_mean_error(spectrum, epsilon)) * each
+        assert found.fun == pytest.approx(water, rel=1e-5)
+        most = linprog(-spectrum, A_ub=np.ones((1, 6)), b_ub=[together], bounds=(0, each))
+        assert fidelity_ceiling(spectrum, epsilon) == pytest.approx(-most.fun / spectrum.sum())
+
+
+def test_without_a_full_direction_the_error_is_the_value_of_the_optimal_reshaping(geometry):
+    effects = active_directions(geometry).effects
+    spectrum = task_spectrum(geometry.gram, geometry.covariance)
+    np.testing.assert_allclose(spectrum[: effects.size], effects**2, rtol=1e-6)
+    for epsilon in (0.1, 1):
+        reshaped = effects.sum() ** 2 / math.sinh(epsilon / 2) ** 2 / (effects**2).sum() - 1
+        assert least_mean_error(spectrum, epsilon) == pytest.approx(reshaped, rel=1e-3)
+
+
+def test_units_of_the_vectors_do_not_matter():
+    rng = np.random.default_rng(0)
+    root, spread = rng.standard_normal((2, 4, 4))
+    units, gram, covariance = np.diag([1.0, 10.0, 0.1, 3.0]), root @ root.T, spread @ spread.T
+    back = np.linalg.inv(units)
+    np.testing.assert_allclose(
+        task_spectrum(back @ gram @ back, units @ covariance @ units),
+        task_spectrum(gram, covariance),
+    )
+
+
+def test_huge_budgets_allow_everything():
+    assert fidelity_ceiling(np.ones(1000), 10_000) == pytest.approx(1)
+    assert least_mean_error(np.ones(1000), 10_000) == pytest.approx(0)
+
+
+def test_a_number_is_never_told_better_than_one_direction():
+    rng = np.random.default_rng(0)
+    for epsilon in EPSILONS:
+        for answers in (rng.standard_normal(2000), rng.exponential(size=2000)):
+            assert 0 < scalar_ceiling(answers, epsilon) <= fidelity_ceiling([1], epsilon)
+        assert scalar_ceiling([1, 1, -1, -1], epsilon) == pytest.approx(
+            fidelity_ceiling([1], epsilon)
+        )
+
+
+def test_bad_input_is_named():
+    with pytest.raises(InvalidInput, match="spectrum"):
+        fidelity_ceiling([1, -1], 1)
+    with pytest.raises(InvalidInput, match="spectrum"):
+        least_mean_error([0, 0], 1)
+    with pytest.raises(InvalidInput, match="epsilon"):
+        least_mean_error([1], 0)
+    with pytest.raises(InvalidInput, match="gram and covariance"):
+        task_spectrum(np.eye(2), np.eye(3))
+    with pytest.raises(InvalidInput, match="sees"):
+        task_spectrum(np.diag([1.0, 0.0]), np.diag([0.0, 1.0]))
+    with pytest.raises(InvalidInput, match="equal"):
+        scalar_ceiling([2, 2], 1)
