@@ -25,6 +25,10 @@ class InvalidReport(OffaxisError, ValueError):
     """Bytes that are not a report of this release."""
 
 
+class InvalidDocument(OffaxisError, ValueError):
+    """A round, a key or a signature that is not what it should be; nothing was done."""
+
+
 class BudgetExceeded(OffaxisError, RuntimeError):
     """A person's budget does not allow another report; nothing was paid and nothing released."""
 

@@ -1,0 +1,1 @@
+"""The collector: takes reports, counts each once, decodes and answers. Trusted with no vector."""

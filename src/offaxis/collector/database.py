@@ -1,0 +1,104 @@
+"""Opening the database: SQLite in a file, or PostgreSQL by its URL; migrated at start.
+
+Contract: what :func:`writing` commits is on the disk when it returns, and survives a killed
+process or a lost machine as far as the disk keeps its word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+
+from offaxis.errors import InvalidInput
+
+_WAIT: Final = 30.0
+"""Seconds to wait for another process that writes."""
+
+_DRIVERS: Final = {
+    "sqlite": "sqlite+pysqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+}
+
+
+def open_database(url: str) -> Engine:
+    """Return an engine for ``sqlite:///FILE`` or ``postgresql://…``, with its tables up to date."""
+    engine = connect(url)
+    migrate(engine)
+    return engine
+
+
+def connect(url: str) -> Engine:
+    """Return an engine without looking at its tables."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InvalidInput(
+            "a database is named like sqlite:///collector.db or postgresql://user@host/name"
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend not in _DRIVERS:
+        raise InvalidInput(f"the collector runs on SQLite or PostgreSQL, not on {backend!r}")
+    parsed = parsed.set(drivername=_DRIVERS[backend])
+    if backend == "sqlite":
+        if not parsed.database:
+            raise InvalidInput(
+                "the collector needs a database file, such as sqlite:///collector.db"
+            )
+        engine = create_engine(parsed, connect_args={"timeout": _WAIT})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    return create_engine(parsed, pool_pre_ping=True, pool_size=8)
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    # Transactions are begun below, not by the driver's guesses.
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """Begin a transaction that writes; commit it, or roll it back on any error."""
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        yield connection
+
+
+def migrate(engine: Engine) -> None:
+    """Bring the tables up to date; one process at a time does it."""
+    with writing(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7079, 0)")
+        command.upgrade(_config(connection), "head")
+
+
+def is_current(engine: Engine) -> bool:
+    """Say whether the database answers and its tables are those of this version."""
+    with engine.connect() as connection:
+        found = MigrationContext.configure(connection).get_current_revision()
+        return found == ScriptDirectory.from_config(_config(connection)).get_current_head()
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files("offaxis.collector") / "migrations"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config

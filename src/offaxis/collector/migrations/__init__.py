@@ -1,0 +1,1 @@
+"""Migrations of the collector's tables, oldest first in ``versions``."""
