@@ -12,11 +12,12 @@ from scipy.optimize import linprog, minimize
 
 from offaxis.encoding.optimal import active_directions
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.privunit_calibration import sphere_cap
+from offaxis.randomizers.privunit import PrivUnit2
 from offaxis.theory.limits import (
     fidelity_ceiling,
     least_mean_error,
     scalar_ceiling,
+    sphere_mean_error,
     task_spectrum,
 )
 
@@ -172,7 +173,7 @@ def test_limits_of_a_smaller_budget_are_passed(corners):
 @pytest.mark.parametrize("dim", [2, 8, 64, 1024])
 def test_privunit_is_above_the_limit_and_near_it_at_small_budgets(dim):
     for epsilon in (0.05, 0.3, 1, 3, 7.5):
-        error = 1 / sphere_cap(epsilon, dim).mean ** 2 - 1
+        error = sphere_mean_error(dim, epsilon)
         bound = least_mean_error(np.ones(dim), epsilon)
         assert error > bound
         if epsilon <= 1:
@@ -180,8 +181,17 @@ def test_privunit_is_above_the_limit_and_near_it_at_small_budgets(dim):
 
 
 def test_small_budgets_leave_privunit_pi_halves_above_the_limit():
-    error = 1 / sphere_cap(0.001, 4096).mean ** 2 - 1
+    error = sphere_mean_error(4096, 0.001)
     assert error / least_mean_error(np.ones(4096), 0.001) == pytest.approx(math.pi / 2, rel=1e-3)
+
+
+def test_the_errors_on_a_sphere_are_those_of_the_randomizer():
+    """Of the ideal cap: its rank form keeps 99.5 % of the component, and so errs a little more."""
+    for epsilon in EPSILONS:
+        made = PrivUnit2(dim=8, radius=1.0, epsilon=epsilon).expected_squared_error()
+        error = sphere_mean_error(8, epsilon)
+        assert error * (1 - 1e-9) <= made <= (error + 1) / 0.995**2 - 1 + 1e-9
+        assert sphere_mean_error(1, epsilon) == pytest.approx(least_mean_error([2.0], epsilon))
 
 
 @given(
@@ -265,5 +275,7 @@ def test_bad_input_is_named():
         task_spectrum(np.eye(2), np.eye(3))
     with pytest.raises(InvalidInput, match="sees"):
         task_spectrum(np.diag([1.0, 0.0]), np.diag([0.0, 1.0]))
+    with pytest.raises(InvalidInput, match="dim"):
+        sphere_mean_error(0, 1)
     with pytest.raises(InvalidInput, match="equal"):
         scalar_ceiling([2, 2], 1)

@@ -14,6 +14,7 @@ from offaxis.theory.limits import (
     fidelity_ceiling,
     least_mean_error,
     scalar_ceiling,
+    sphere_mean_error,
     task_spectrum,
 )
 from offaxis.theory.remainder import RemainderBound, fourth_moments, remainder_bound
@@ -52,5 +53,6 @@ __all__ = [
     "remainder_bound",
     "sampling_rate",
     "scalar_ceiling",
+    "sphere_mean_error",
     "task_spectrum",
 ]

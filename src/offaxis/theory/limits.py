@@ -22,6 +22,7 @@ import numpy as np
 from offaxis.errors import InvalidInput
 from offaxis.geometry import spectrum as diagonalise
 from offaxis.privacy.guarantee import exact_epsilon
+from offaxis.randomizers.privunit_calibration import sphere_cap
 from offaxis.recipes.scalar_channel import refined_channel
 from offaxis.vectors import Vectors, as_array, check_finite
 
@@ -80,6 +81,18 @@ def least_mean_error(spectrum: Any, epsilon: Any) -> float:
     each, together = _limits(epsilon)
     shares = _water(np.sqrt(values), each, together)
     return float(values @ (1 / shares - 1) / values.sum())
+
+
+def sphere_mean_error(dim: int, epsilon: Any) -> float:
+    """Return the least error of an unbiased report of a point of S^{dim−1}, as a share.
+
+    1/A² − 1, A the component of PrivUnit2 along its input: no unbiased report has a smaller largest
+    error over the sphere (Asi, Feldman, Talwar 2022). For points spread evenly it is the truth
+    where :func:`least_mean_error` is a bound; for vectors of another law, a line to compare with.
+    """
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
+        raise InvalidInput(f"dim must be an integer from 1 on, got dim={dim!r}")
+    return 1 / sphere_cap(float(exact_epsilon(epsilon)), int(dim)).mean ** 2 - 1
 
 
 def scalar_ceiling(answers: Any, epsilon: Any) -> float:
