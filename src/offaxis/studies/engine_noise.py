@@ -234,7 +234,7 @@ def channel(
         if made.radius is not None:
             encode = _clipped(encode, Ball(made.frame.dim, made.radius, 2))
         return Additive(encode, law, made.scales, read)
-    read = reader(made.decoder_of_means if means else made.decoder, task, fused=fused)
+    read = reader(_of_means(made) if means else made.decoder, task, fused=fused)
     encode, randomizer = made.encoder.encode, made.randomizer
     if isinstance(randomizer, Laplace | Gaussian):
         law = "laplace" if isinstance(randomizer, Laplace) else "normal"
@@ -248,6 +248,17 @@ def channel(
     ):
         return Directional(encode, randomizer, epsilon, read)
     return Anything(encode, randomizer, epsilon, read)
+
+
+def _of_means(release: Release) -> Decoder:
+    """Return what decodes a mean over people; for the score, an affine map will always do.
+
+    A reshaping that leaves directions out puts their public mean there, and is refused outside of
+    studies for means of the vectors. What it errs by, as the task sees it, the score tells.
+    """
+    if release.mean_decoder is None and release.randomizer.unbiased and _is_affine(release.decoder):
+        return release.decoder
+    return release.decoder_of_means
 
 
 def _clipped(encode: Callable[[Vectors], Vectors], ball: Ball) -> Callable[[Vectors], Vectors]:
