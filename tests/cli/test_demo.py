@@ -35,7 +35,9 @@ def asked(result: DemoResult, monkeypatch: pytest.MonkeyPatch) -> dict[str, obje
     return options
 
 
-def test_the_table_and_the_page(desk: Path, run: Run, asked: dict[str, object], page: Path) -> None:
+def test_the_table_and_the_page(
+    desk: Path, run: Run, asked: dict[str, object], page: Path, result: DemoResult
+) -> None:
     told = run("demo", "--seeds", "1")
     assert told.exit_code == 0, told.output
     assert asked["out"] == Path("offaxis-demo.html")
@@ -43,6 +45,12 @@ def test_the_table_and_the_page(desk: Path, run: Run, asked: dict[str, object], 
     lines = told.stdout.splitlines()
     assert lines[0].startswith("Accuracy in %, mean of 1 repetition.")
     assert lines[2].split() == ["budget", "ε", "0.5", "1"]
+    heights = [f"{100 * result.lines[epsilon]:.1f}" for epsilon in (0.5, 1.0)]
+    assert lines[lines.index("answer alone") + 1].split() == ["a", "line", *heights]
+    forecast = [f"{result.households.lines[epsilon]:.2f}"[1:] for epsilon in (0.5, 1.0)]
+    assert lines[lines.index("forecast alone") + 1].split() == ["a", "line", *forecast]
+    assert "not a bound" in told.stdout
+    assert " ".join(result.advice[0].sentence.split()) in " ".join(told.stdout.split())
     assert sum(line.startswith("  reshaped") for line in lines) == 4 + 3
     assert sum(line.startswith("  plain") for line in lines) == 4 + 3
     assert max(map(len, lines[:-1])) <= 80
@@ -51,7 +59,9 @@ def test_the_table_and_the_page(desk: Path, run: Run, asked: dict[str, object], 
     assert "<html" in page.read_text()
 
 
-def test_json(desk: Path, run: Run, asked: dict[str, object], page: Path) -> None:
+def test_json(
+    desk: Path, run: Run, asked: dict[str, object], page: Path, result: DemoResult
+) -> None:
     facts = json.loads(run("demo", "--out", "my.html", "--json").stdout)
     assert asked["out"] == Path("my.html")
     assert asked["seeds"] == 20
@@ -60,6 +70,17 @@ def test_json(desk: Path, run: Run, asked: dict[str, object], page: Path) -> Non
     assert len(facts["households"]["rows"]) == 3 * 2 * 2
     assert 0 < facts["households"]["clean"] < facts["households"]["constant"]
     assert facts["theory"]["disagreement"]["measured"] > 0
+    for place, metric, wanted in (
+        (facts, "accuracy", result.lines),
+        (facts["households"], "rmse", result.households.lines),
+    ):
+        found = {line["epsilon"]: line[metric] for line in place["lines"]}
+        assert found == wanted
+        assert {line["kind"] for line in place["lines"]} == {"line"}
+    (advised,), (each,) = facts["recommended"], result.advice
+    assert (advised["epsilon"], advised["ceiling"]) == (1.0, each.ceiling)
+    assert advised["expected"]["score"] == each.expected.score
+    assert advised["sentence"] == each.sentence
     assert {"randomizer", "reshaping", "epsilon", "accuracy"} <= set(facts["rows"][0])
 
 

@@ -3,17 +3,22 @@
 import re
 import sys
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
+from offaxis.data import load_cifar10_features
 from offaxis.errors import InvalidInput, MissingExtra
 from offaxis.evaluation import Evaluation
+from offaxis.recipes.scalar_channel import refined_channel
 from offaxis.reporting import demo, html, run_demo, theory_lines
 from offaxis.reporting.demo import RANDOMIZERS, REAL_REPETITIONS
 from offaxis.reporting.names import TITLES
 from offaxis.reporting.result import ExactCheck
+from offaxis.studies.sources import open_source
+from offaxis.theory.ceiling import agreement_ceiling, answer_prior, reference_line
 from offaxis.theory.table import CONDITIONS, Row
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -60,6 +65,7 @@ def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         # Real reports of a small budget are quick, whatever the randomizer.
         patch.setattr(demo, "HEADLINE_EPSILON", 1.0)
+        patch.setattr(demo, "RECOMMENDED", (7.5,))
         result = run_demo(
             out, seeds=2, epsilons=(1.0, 7.5), progress=lambda *call: calls.append(call)
         )
@@ -104,7 +110,7 @@ def test_the_second_task_is_the_papers_and_reshaping_helps_it_too(run):
 
 def test_every_stage_of_the_progress_ends_complete(run):
     last = {name: (done, total) for name, done, total in run[1]}
-    assert len(last) == 7
+    assert len(last) == 8
     assert all(done == total for done, total in last.values())
 
 
@@ -137,6 +143,53 @@ def test_the_table_shows_the_measured_numbers(run, page):
         cells = page.cells[TITLES[row["randomizer"]], row["reshaping"]]
         shown = cells[run[0].epsilons.index(row["epsilon"])].replace(" best", "")
         assert shown == f"{100 * row['accuracy']:.1f}±{100 * row['std']:.1f}"
+
+
+def test_every_accuracy_stands_beside_the_line_of_the_answer_alone(run, page):
+    result = run[0]
+    wanted = [reference_line(result.clean, 10, epsilon) for epsilon in (1.0, 7.5)]
+    assert list(result.lines.values()) == wanted
+    assert page.cells["line", "line"] == [f"{100 * value:.1f}" for value in wanted]
+    text = result.html.read_text(encoding="utf-8")
+    section = text[text.index('id="curves"') : text.index('id="households"')]
+    assert "a line, not a bound" in section
+    assert section.count(f"by response: {100 * wanted[0]:.1f} % at ε = 1 and") == 4, "in each plot"
+
+
+def test_every_error_stands_beside_the_line_of_the_forecast_alone(run, page):
+    found, source = run[0].households, open_source("lhsm")
+    for epsilon in (1.0, 7.5):
+        squares = []
+        for seed in range(2):
+            vectors, truth = source.sample(seed)
+            forecast = source.task.outputs(vectors)[:, 0]
+            least = refined_channel(forecast, epsilon).rmse
+            squares.append(np.mean((forecast - truth) ** 2) + least**2)
+        assert found.lines[epsilon] == pytest.approx(np.mean(np.sqrt(squares)), rel=0.01)
+        assert found.clean < found.lines[epsilon] < found.constant * 1.05
+    shown = page.cells["household line", "line"]
+    assert shown == [f"{found.lines[epsilon]:.3f}" for epsilon in (1.0, 7.5)]
+    assert found.lines[7.5] < min(
+        found.mean(name, "jacobian", 7.5) for name in ("laplace", "privunit2", "privunitg-sphere")
+    )
+
+
+def test_what_would_be_recommended_stands_beside_its_ceiling(run, page):
+    data, (each,) = load_cifar10_features(), run[0].advice
+    ceiling = agreement_ceiling(answer_prior(data.head, data.public), 7.5).probability
+    assert each.epsilon == 7.5
+    assert each.ceiling == pytest.approx(ceiling, abs=0.002), "of all public vectors, or a part"
+    assert run[0].ceilings[7.5] == ceiling
+    assert each.expected.score > run[0].cell("privunit2", "jacobian", 7.5).mean("agreement") + 0.2
+    _, expected, bound, _, vector = page.cells["advice", "7.5"]
+    low, high = each.expected.interval()
+    assert expected == f"{100 * each.expected.score:.1f}{100 * low:.1f} to {100 * high:.1f}"
+    assert bound == f"{100 * each.ceiling:.1f}"
+    assert vector == f"{100 * each.vector.utility.score:.1f}"
+    text = run[0].html.read_text(encoding="utf-8")
+    section = text[text.index('id="recommended"') : text.index('id="noise"')]
+    assert each.sentence[1:] in unescape(section)
+    assert "no report of this ε allows more: a bound" in section
 
 
 def test_the_page_says_what_theory_says(run):
@@ -187,7 +240,7 @@ def test_the_page_is_accessible_in_outline(page):
     assert len(page.ids) == len(set(page.ids))
     svgs = page.tags.count("svg")
     labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
-    assert svgs == len(labels) == 4 + 3 + 6 + 2
+    assert svgs == len(labels) == 4 + 3 + 1 + 6 + 2
     assert all(labels)
     referred = {value for _, name, value in page.attributes if name == "aria-labelledby"}
     assert referred <= set(page.ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from offaxis.reporting import DemoResult
+    from offaxis.reporting.advice import Advice
     from offaxis.reporting.households import HouseholdResult
+
+_LINES: Final = (
+    "“Alone”: no vector is sent but the model's answer, by the best channel for it. A line to "
+    "compare with, not a bound: a better model passes it."
+)
 
 
 def demo(
@@ -43,9 +49,12 @@ def demo(
         households = {
             "clean": result.households.clean,
             "constant": result.households.constant,
+            "lines": _lines(result.households.lines, "rmse"),
             "rows": result.households.table(),
         }
-        facts |= {"chance": result.chance, "rows": result.table(), "households": households}
+        facts |= {"chance": result.chance, "lines": _lines(result.lines, "accuracy")}
+        facts |= {"rows": result.table(), "households": households}
+        facts |= {"recommended": [advice_facts(each) for each in result.advice]}
         print_json(facts | theory)
         return
     with screen() as console:
@@ -60,7 +69,10 @@ def demo(
             f"{found.clean:.3f}, always answering the public mean {found.constant:.3f}.\n"
         )
         console.print(household_table(found))
-        console.print(f"\ncurves and noise ellipses: {result.html}", soft_wrap=True)
+        console.print(f"\n{_LINES}\n")
+        for each in result.advice:
+            console.print(f"Recommended at ε = {each.epsilon:g}: {each.sentence}\n")
+        console.print(f"curves and noise ellipses: {result.html}", soft_wrap=True)
 
 
 def table(result: DemoResult) -> Table:
@@ -69,17 +81,26 @@ def table(result: DemoResult) -> Table:
         (str(r["randomizer"]), str(r["reshaping"]), float(r["epsilon"])): 100 * float(r["accuracy"])
         for r in result.table()
     }
-    return _grid(cells, lambda value: f"{value:.1f}")
+    lines = {epsilon: 100 * value for epsilon, value in result.lines.items()}
+    return _grid(cells, ("answer alone", lines), lambda value: f"{value:.1f}")
 
 
 def household_table(result: HouseholdResult) -> Table:
     """Lay out errors the same way."""
     cells = {key: result.mean(*key) for key in result.rmse}
     # Three digits, in the width of four characters.
-    return _grid(cells, lambda value: f"{value:.3g}" if value >= 1 else f"{value:.2f}"[1:])
+    return _grid(
+        cells,
+        ("forecast alone", result.lines),
+        lambda value: f"{value:.3g}" if value >= 1 else f"{value:.2f}"[1:],
+    )
 
 
-def _grid(cells: Mapping[tuple[str, str, float], float], write: Callable[[float], str]) -> Table:
+def _grid(
+    cells: Mapping[tuple[str, str, float], float],
+    line: tuple[str, Mapping[float, float]],
+    write: Callable[[float], str],
+) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -97,4 +118,25 @@ def _grid(cells: Mapping[tuple[str, str, float], float], write: Callable[[float]
             values = [cells[name, shape, epsilon] for epsilon in epsilons]
             style = "green" if shape == "jacobian" else ""
             grid.add_row(f"  {title}", *(Text(write(v), style=style) for v in values))
+    title, heights = line
+    grid.add_row(Text(title, style="bold"))
+    grid.add_row("  a line", *(Text(write(heights[e]), style="dim") for e in epsilons))
     return grid
+
+
+def _lines(heights: Mapping[float, float], metric: str) -> list[dict[str, Any]]:
+    return [{"epsilon": e, metric: value, "kind": "line"} for e, value in heights.items()]
+
+
+def advice_facts(each: Advice) -> dict[str, Any]:
+    """Describe what is recommended at one budget, for ``--json``."""
+    (low, high), vector = each.expected.interval(), each.vector
+    return {
+        "epsilon": each.epsilon,
+        "choice": each.title,
+        "expected": {"score": each.expected.score, "low": low, "high": high},
+        "ceiling": each.ceiling,
+        "vector": vector and {"title": vector.candidate.title, "score": vector.utility.score},
+        "sentence": each.sentence,
+        "cautions": list(each.cautions),
+    }

@@ -16,17 +16,20 @@ from threadpoolctl import threadpool_limits
 from offaxis.data import DemoData, load_cifar10_features
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import BUDGETS, Row, evaluate, sweep
+from offaxis.evaluation.recommend import recommend
 from offaxis.evaluation.sweep import SHAPES
 from offaxis.files import replacing
 from offaxis.fitting import Shape, fit
 from offaxis.geometry import Geometry, PublicVectors, measure
 from offaxis.recipes import recipe
 from offaxis.release import Release
+from offaxis.reporting.advice import Advice, advice
 from offaxis.reporting.figures import Releases, draw
 from offaxis.reporting.households import STEPS, measure_households
 from offaxis.reporting.html import HEADLINE_RANDOMIZER, render
 from offaxis.reporting.result import METRIC, DemoResult, ExactCheck, Theory
 from offaxis.reporting.svg import require_report_extra
+from offaxis.theory.ceiling import agreement_ceiling, answer_prior
 from offaxis.theory.table import theory_rows
 
 Progress = Callable[[str, int, int], None]
@@ -42,6 +45,8 @@ THEORY_RANDOMIZER: Final = "laplace"
 """Most of the theory speaks of additive noise, which PrivUnit's is not."""
 THEORY_VECTORS: Final = 400
 THEORY_DRAWS: Final = 20
+RECOMMENDED: Final = (1.0, 3.0, 7.5)
+"""Budgets at which every candidate is tried; the headline's if none of them is swept."""
 STATEMENT: Final = "bundled demo data: features of CIFAR-10 training images"
 
 
@@ -102,6 +107,8 @@ def _run(
     theory = _theory(data, releases, headline, _stage(progress, "asking theory"))
     advance = _stage(progress, "forecasting electricity")(STEPS)
     households = measure_households(epsilons, seeds, advance)
+    advised = _advice(data, epsilons, headline, _stage(progress, "recommending"))
+    prior = answer_prior(data.head, data.public)
     result = DemoResult(
         rows=tuple(rows),
         exact=tuple(exact),
@@ -111,7 +118,9 @@ def _run(
         theory=theory,
         households=households,
         clean=rows[0].evaluation.clean[METRIC],
-        chance=1 / len(data.class_names),
+        advice=advised,
+        ceilings={e: agreement_ceiling(prior, e).probability for e in epsilons},
+        classes=len(data.class_names),
         seeds=seeds,
         html=target,
     )
@@ -202,6 +211,19 @@ def _theory(data: DemoData, releases: Releases, epsilon: float, stage: _Stage) -
     )
     report(1)
     return Theory(THEORY_RANDOMIZER, epsilon, len(vectors), THEORY_DRAWS, tuple(rows))
+
+
+def _advice(
+    data: DemoData, epsilons: Sequence[float], headline: float, stage: _Stage
+) -> tuple[Advice, ...]:
+    """Recommend a release for the answers at a few budgets, from the public vectors alone."""
+    budgets = [each for each in RECOMMENDED if each in epsilons] or [headline]
+    report = stage(len(budgets))
+    found = []
+    for epsilon in budgets:
+        found.append(advice(recommend(data.head, data.public, epsilon=epsilon)))
+        report(1)
+    return tuple(found)
 
 
 _Stage = Callable[[int], Callable[[int], None]]

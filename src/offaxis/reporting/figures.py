@@ -24,6 +24,7 @@ from offaxis.reporting.plane import (
     noise_variance,
     same_answer,
 )
+from offaxis.reporting.recommend_plots import utility_curve
 from offaxis.reporting.result import DemoResult
 from offaxis.vectors import Vectors
 
@@ -64,6 +65,7 @@ class Figures:
 
     curves: dict[str, str]
     households: dict[str, str]
+    advice: str
     noise: list[NoiseFigure]
     spectrum: str
     stretch: str
@@ -87,12 +89,10 @@ def draw(
     spread = plane.project(data.public).std(axis=0)
     return Figures(
         curves={
-            name: plots.accuracy_curves(
-                result.rows, name, TITLES[name], clean=result.clean, chance=result.chance
-            )
-            for name in result.randomizers
+            name: plots.accuracy_curves(result, name, TITLES[name]) for name in result.randomizers
         },
         households={name: error_curves(result.households, name) for name in LABELS},
+        advice=utility_curve(result.advice, result.ceilings, "the model's answers", "advice"),
         noise=[_noise(name, releases, plane, data.public, same, epsilon) for name in NOISE],
         spectrum=plots.spectrum_bars(values, read),
         stretch=plots.stretch_bars(

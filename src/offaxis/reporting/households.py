@@ -14,8 +14,18 @@ from typing import Final
 
 import numpy as np
 
+from offaxis.evaluation.limits import least_error
 from offaxis.reporting.names import TITLES
-from offaxis.reporting.svg import MUTED, PLAIN, RESHAPED, budget_axis, canvas, inline
+from offaxis.reporting.svg import (
+    INK,
+    LINE_DASHES,
+    MUTED,
+    PLAIN,
+    RESHAPED,
+    budget_axis,
+    canvas,
+    inline,
+)
 from offaxis.studies import engine
 from offaxis.studies.mechanisms import CLEAN, MECHANISMS
 from offaxis.studies.sources import open_source
@@ -43,6 +53,9 @@ class HouseholdResult:
         Error without privacy.
     constant : float
         Error of always answering the public mean, which needs no report.
+    lines : dict
+        Budget → error if the model's answer got the least noise that ε allows and the model's own
+        error did not mind: the root of the two squares' sum. A line, not a bound.
     reports : int
         Households that report in one repetition.
     """
@@ -50,6 +63,7 @@ class HouseholdResult:
     rmse: dict[tuple[str, str, float], tuple[float, ...]]
     clean: float
     constant: float
+    lines: dict[float, float]
     reports: int
 
     @property
@@ -102,10 +116,20 @@ def measure_households(
             for shape, label in zip(SHAPES, labels, strict=True):
                 for outcome in run(label):
                     found[name, shape, outcome.epsilon] = outcome.runs
-    answers = [source.sample(seed).answers for seed in range(seeds)]
+    samples = [source.sample(seed) for seed in range(seeds)]
     usual = source.task.outputs(source.geometry.mean[None])[0, 0]
-    constant = np.mean([np.sqrt(np.mean((each - usual) ** 2)) for each in answers])
-    return HouseholdResult(found, clean, float(constant), len(answers[0]))
+    constant = np.mean([_rms(each.answers - usual) for each in samples])
+    forecasts = [source.task.outputs(each.vectors)[:, 0] for each in samples]
+    errors = [_rms(f - each.answers) for f, each in zip(forecasts, samples, strict=True)]
+    lines = {
+        epsilon: float(np.mean(np.hypot(errors, [least_error(f, epsilon) for f in forecasts])))
+        for epsilon in budgets
+    }
+    return HouseholdResult(found, clean, float(constant), lines, len(samples[0].answers))
+
+
+def _rms(values: Vectors) -> float:
+    return float(np.sqrt(np.mean(values**2)))
 
 
 STEPS: Final = 1 + 2 * len(LABELS)
@@ -118,18 +142,30 @@ def error_curves(result: HouseholdResult, randomizer: str) -> str:
         shape: np.array(result.means(randomizer, shape)) for shape in SHAPES
     }
     with canvas(3.4, 2.5) as (figure, axes):
-        levels = {"always the mean": result.constant, "without privacy": result.clean}
-        for text, level in levels.items():
+        # The upper label stands where no curve passes: above its level, at the end.
+        levels = {
+            "always the mean": (result.constant, epsilons[-1], 1, "right", "bottom"),
+            "without privacy": (result.clean, epsilons[0], -2, "left", "top"),
+        }
+        for text, (level, place, away, side, edge) in levels.items():
             axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
             axes.annotate(
                 text,
-                (epsilons[0], level),
-                xytext=(0, -2),
+                (place, level),
+                xytext=(0, away),
                 textcoords="offset points",
-                va="top",
+                ha=side,
+                va=edge,
                 fontsize=8,
                 color=MUTED,
             )
+        axes.plot(
+            epsilons,
+            [result.lines[epsilon] for epsilon in epsilons],
+            color=INK,
+            linestyle=LINE_DASHES,
+            linewidth=1.1,
+        )
         for shape, colour, dashes in (("none", PLAIN, (0, (4, 2))), ("jacobian", RESHAPED, "-")):
             axes.plot(
                 epsilons,
@@ -148,6 +184,8 @@ def error_curves(result: HouseholdResult, randomizer: str) -> str:
         label = (
             f"{TITLES[randomizer]}: error against the budget. At ε = {epsilons[0]:g}, "
             f"{curves['none'][0]:.3g} kWh plain and {curves['jacobian'][0]:.3g} reshaped; at "
-            f"ε = {epsilons[-1]:g}, {curves['none'][-1]:.3g} and {curves['jacobian'][-1]:.3g}."
+            f"ε = {epsilons[-1]:g}, {curves['none'][-1]:.3g} and {curves['jacobian'][-1]:.3g}. "
+            f"The best channel for the answer alone: {result.lines[epsilons[0]]:.3g} and "
+            f"{result.lines[epsilons[-1]]:.3g}."
         )
         return inline(figure, f"household-{randomizer}", label)

@@ -137,11 +137,20 @@ def _households(result: DemoResult) -> dict[str, Any]:
     ]
     return {
         "lines": lines,
+        "limits": [f"{found.lines[epsilon]:.3f}" for epsilon in found.epsilons],
         "epsilons": found.epsilons,
         "clean": found.clean,
         "constant": found.constant,
         "reports": found.reports,
         "first": [found.mean("laplace", shape, found.epsilons[0]) for shape in SHAPES],
+    }
+
+
+def _advice(result: DemoResult) -> dict[str, Any]:
+    cautions = dict.fromkeys(text for each in result.advice for text in each.cautions)
+    return {
+        "vectors": any(each.vector for each in result.advice),
+        "cautions": list(cautions),
     }
 
 
@@ -186,6 +195,7 @@ def render(
         checks=_checks(result),
         theory=_theory(result),
         households=_households(result),
+        advice=_advice(result),
         promises=_promises(releases),
         release=result.release,
         titles=TITLES,

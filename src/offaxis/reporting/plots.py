@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from offaxis.evaluation import Row
-from offaxis.reporting.result import METRIC, find
+from offaxis.reporting.result import METRIC, DemoResult, find
 from offaxis.reporting.svg import (
     CARD,
     INK,
+    LINE_DASHES,
     MUTED,
     PLAIN,
     POINT,
@@ -27,11 +26,10 @@ from offaxis.vectors import Vectors
 _CURVES = {"none": ("plain", PLAIN, (0, (4, 2))), "jacobian": ("reshaped", RESHAPED, "-")}
 
 
-def accuracy_curves(
-    rows: Sequence[Row], randomizer: str, title: str, *, clean: float, chance: float
-) -> str:
+def accuracy_curves(result: DemoResult, randomizer: str, title: str) -> str:
     """Draw accuracy against the budget for one randomizer: mean lines, bands of ±1 std."""
-    epsilons = sorted({row.epsilon for row in rows if row.randomizer == randomizer})
+    rows, clean, chance, lines = result.rows, result.clean, result.chance, result.lines
+    epsilons = sorted(result.epsilons)
     with canvas(4.0, 2.65) as (figure, axes):
         for level, text, above in ((clean, "without privacy", True), (chance, "guessing", False)):
             ends_at = [0, max(epsilons)]
@@ -45,6 +43,8 @@ def accuracy_curves(
                 fontsize=8.5,
                 color=MUTED,
             )
+        heights = [100 * lines[epsilon] for epsilon in epsilons]
+        axes.plot(epsilons, heights, color=INK, linestyle=LINE_DASHES, linewidth=1.1)
         ends: dict[str, float] = {}
         for shape, (_, colour, dashes) in _CURVES.items():
             cells = [find(rows, randomizer, shape, epsilon) for epsilon in epsilons]
@@ -76,7 +76,8 @@ def accuracy_curves(
         label = (
             f"{title}: share of right answers against the budget. At ε = {epsilons[-1]:g}, "
             f"{ends['none']:.1f} % plain and {ends['jacobian']:.1f} % reshaped; "
-            f"without privacy {100 * clean:.1f} %."
+            f"without privacy {100 * clean:.1f} %. The model's answer alone, sent by response: "
+            f"{heights[0]:.1f} % at ε = {epsilons[0]:g} and {heights[-1]:.1f} % at the end."
         )
         return inline(figure, f"curve-{randomizer}", label)
 

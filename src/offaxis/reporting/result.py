@@ -9,7 +9,9 @@ from pathlib import Path
 
 from offaxis.evaluation import Evaluation, Row
 from offaxis.release import Release
+from offaxis.reporting.advice import Advice
 from offaxis.reporting.households import HouseholdResult
+from offaxis.theory.ceiling import reference_line
 from offaxis.theory.table import Row as TheoryRow
 
 METRIC = "accuracy"
@@ -98,10 +100,14 @@ class DemoResult:
         What theory says about a reshaped release, beside what is measured.
     households : HouseholdResult
         The second task.
+    advice : tuple of Advice
+        What is recommended for the first task, at some of the budgets.
+    ceilings : dict
+        Budget → the share of the model's answers that no report tells more of, for public vectors.
     clean : float
         Accuracy without privacy.
-    chance : float
-        Accuracy of guessing.
+    classes : int
+        Number of answers.
     seeds : int
         Repetitions behind every simulated mean.
     html : Path
@@ -115,8 +121,10 @@ class DemoResult:
     release: Release
     theory: Theory
     households: HouseholdResult
+    advice: tuple[Advice, ...]
+    ceilings: dict[float, float]
     clean: float
-    chance: float
+    classes: int
     seeds: int
     html: Path
 
@@ -132,6 +140,16 @@ class DemoResult:
             }
             for row in self.rows
         ]
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of guessing."""
+        return 1 / self.classes
+
+    @property
+    def lines(self) -> dict[float, float]:
+        """Accuracy of the model's answer sent by randomized response, by budget: not a bound."""
+        return {e: reference_line(self.clean, self.classes, e) for e in self.epsilons}
 
     @property
     def randomizers(self) -> tuple[str, ...]:

@@ -27,6 +27,9 @@ POINT: Final = "#010206"
 SAME: Final = "#010207"
 CARD: Final = "#010208"
 
+LINE_DASHES: Final = (0, (7, 2.5))
+"""How what ε allows is drawn, bound or line: long dashes in ink, unlike any measured curve."""
+
 _VARIABLES: Final = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
