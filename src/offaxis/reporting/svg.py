@@ -122,7 +122,8 @@ def _adopt(text: str, name: str, label: str) -> str:
     text = re.sub(r'(href="|url\()#([\w.-]+)', rf"\g<1>#{name}-\g<2>", text)
     text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
     text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", text)
-    text = re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
+    # Places of a hundredth of a point are enough; what is written between tags stays as it is.
+    text = re.sub(r"-?\d+\.\d{3,}(?=[^<>]*>)", lambda found: f"{float(found[0]):.2f}", text)
     text = re.sub(r"\s*\n\s*", " ", text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
