@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offaxis.errors import OffaxisError
-    from offaxis.evaluation.recommend import recommend
+    from offaxis.evaluation.priors import wide_prior
+    from offaxis.evaluation.recommend import recommend, recommend_range
+    from offaxis.evaluation.smallest import smallest_epsilon
     from offaxis.fitting import fit
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
@@ -21,7 +23,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Guarantee", "OffaxisError", "Release", "__version__", "fit", "load", "recommend"]
+__all__ = [
+    "Guarantee",
+    "OffaxisError",
+    "Release",
+    "__version__",
+    "fit",
+    "load",
+    "recommend",
+    "recommend_range",
+    "smallest_epsilon",
+    "wide_prior",
+]
 
 _HOMES = {
     "Guarantee": "offaxis.privacy.guarantee",
@@ -29,6 +42,9 @@ _HOMES = {
     "Release": "offaxis.release",
     "fit": "offaxis.fitting",
     "recommend": "offaxis.evaluation.recommend",
+    "recommend_range": "offaxis.evaluation.recommend",
+    "smallest_epsilon": "offaxis.evaluation.smallest",
+    "wide_prior": "offaxis.evaluation.priors",
 }
 
 

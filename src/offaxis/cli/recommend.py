@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from offaxis.cli.options import ARRAY, MODEL, AsJson
+from offaxis.cli.options import ARRAY, AsJson
 from offaxis.cli.terminal import print_json, screen
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from offaxis.evaluation.recommend import Recommendation
-
-_SHOWN: Final = 12
-"""Candidates that the table shows; --json has all."""
+    from offaxis.evaluation.recommendation import Recommendation
+    from offaxis.evaluation.smallest import SmallestBudget
+    from offaxis.geometry import TaskModel
 
 
 def recommend(
-    model: Annotated[str, MODEL],
-    public: Annotated[
-        str, typer.Option(metavar="FILE", help=f"Public vectors, never private ones: {ARRAY}.")
+    model: Annotated[
+        list[str],
+        typer.Option(
+            metavar="MODEL",
+            help="Public model: package.module:attribute (a model, or a function without "
+            "arguments that returns one), a torch.export file (.pt2), or a weights file written "
+            "by Layers.save (.safetensors). Several, each as NAME=MODEL, are served by one "
+            "release. Load only models you trust.",
+        ),
     ],
+    public: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=f"Public vectors, never private ones: {ARRAY}."),
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRIOR",
+            help="In place of public vectors, what is publicly known of every coordinate or of "
+            "the length: box:LOW,HIGH or gaussian:DEVIATION or ball:RADIUS.",
+        ),
+    ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Budget of one report.")
+        str | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Budget of one report; several as 1,3,5, a range as 0.5:10.",
+        ),
     ] = None,
     wanted: Annotated[
         float | None,
@@ -42,6 +61,12 @@ def recommend(
         ),
     ] = "answers",
     people: Annotated[int, typer.Option(min=1, help="People a mean is taken over.")] = 1000,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=NUMBER", help="Importance of one of several tasks; all alike otherwise."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RELEASE", help="Write the best release to this file.")
     ] = None,
@@ -51,88 +76,113 @@ def recommend(
     """Try every admissible pure release on public vectors and recommend the best one."""
     if (epsilon is None) == (wanted is None):
         raise typer.BadParameter("is needed, or --wanted, but not both", param_hint="'--epsilon'")
+    if (public is None) == (prior is None):
+        raise typer.BadParameter("is needed, or --prior, but not both", param_hint="'--public'")
+    budgets = [] if epsilon is None else _budgets(epsilon)
+    if out is not None and len(budgets) > 1:
+        raise typer.BadParameter("writes the release of one budget", param_hint="'--out'")
+    from offaxis.cli.advice import facts, print_advice, print_range
     from offaxis.cli.arrays import locate, read_array
     from offaxis.cli.files import check_output
-    from offaxis.cli.models import load_model
-    from offaxis.cli.progress import moving, waiting
-    from offaxis.errors import InvalidInput
-    from offaxis.evaluation.recommend import recommend as try_all
-    from offaxis.evaluation.recommend import smallest_epsilon
+    from offaxis.cli.progress import moving
+    from offaxis.evaluation.recommend import recommend_range
+    from offaxis.evaluation.smallest import smallest_epsilon
 
     if out is not None:
-        check_output(out, locate(public)[0], Path(model))
-    task, vectors = load_model(model), read_array(public)
-    if wanted is not None:
-        with waiting("trying budgets"):
-            found = smallest_epsilon(task, vectors, wanted=wanted, goal=goal, people=people)
-        if found is None:
-            raise InvalidInput(f"no budget up to 10 reaches {wanted:g} on these public vectors")
-        epsilon, result = found
-    else:
-        assert epsilon is not None
-        with moving("starting") as move:
-            result = try_all(
-                task,
-                vectors,
-                epsilon=epsilon,
-                goal=goal,
-                people=people,
-                seed=seed,
-                progress=move,
-            )
+        sources = [Path(source.partition("=")[2] or source) for source in model]
+        check_output(out, *sources, *([locate(public)[0]] if public else []))
+    tasks = _tasks(model)
+    asked: dict[str, Any] = {"goal": goal, "people": people, "seed": seed}
+    asked["weights"] = _weights(weight) if weight else None
+    asked["prior"] = _prior(prior, tasks) if prior else None
+    vectors = read_array(public) if public else None
+    smallest: SmallestBudget | None = None
+    found: tuple[Recommendation, ...]
+    with moving("starting") as move:
+        if wanted is not None:
+            smallest = smallest_epsilon(tasks, vectors, wanted=wanted, progress=move, **asked)
+            found = (smallest.recommendation,) if smallest.recommendation else ()
+        else:
+            found = recommend_range(tasks, vectors, epsilons=budgets, progress=move, **asked)
+    if smallest is not None and not found:
+        from offaxis.errors import InvalidInput
+
+        raise InvalidInput(smallest.sentence)
     if out is not None:
-        result.release.save(out)
+        found[0].release.save(out)
     if as_json:
-        print_json(_facts(result, epsilon, goal, out))
+        print_json(facts(found, smallest, out))
         return
     with screen() as console:
-        console.print(f"At ε = {epsilon:g}: {result.sentence}\n")
-        console.print(_table(result))
-        for caution in result.cautions:
-            console.print(f"\n- {caution}")
+        if smallest is not None:
+            console.print(f"{smallest.sentence}\n")
+        if len(found) > 1:
+            print_range(found, console)
+        else:
+            print_advice(found[0], console)
         if out is not None:
             console.print(f"\nwrote {out}; next: offaxis inspect {out}", soft_wrap=True)
 
 
-def _table(result: Recommendation) -> Table:
-    from rich.table import Table
+def _budgets(text: str) -> list[float]:
+    """Read 3, or 1,3,5, or 0.5:10, which are both ends and the usual budgets between them."""
+    from offaxis.evaluation.sweep import BUDGETS
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("tried", overflow="fold")
-    table.add_column("utility", justify="right", no_wrap=True)
-    table.add_column("±", justify="right", no_wrap=True)
-    if result.ceiling is not None:
-        table.add_row("no ε-LDP report allows more than", f"{result.ceiling:.3f}", "")
-    for each in result.tried[:_SHOWN]:
-        table.add_row(
-            each.candidate.title, f"{each.utility.score:.3f}", f"{2 * each.utility.error:.3f}"
+    try:
+        if ":" in text:
+            low, high = (float(part) for part in text.split(":"))
+            if low <= high:
+                return [low, *(b for b in BUDGETS if low < b < high), *([high] * (high > low))]
+            raise ValueError
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"must be a number as 3, several as 1,3,5 or a range as 0.5:10, got {text!r}",
+            param_hint="'--epsilon'",
+        ) from None
+
+
+def _tasks(sources: list[str]) -> TaskModel | dict[str, TaskModel]:
+    """Load one model, or several by name."""
+    from offaxis.cli.models import load_model
+    from offaxis.errors import InvalidInput
+
+    if len(sources) == 1:
+        return load_model(sources[0])
+    found: dict[str, TaskModel] = {}
+    for source in sources:
+        name, equals, where = source.partition("=")
+        if not equals or not name or name in found:
+            raise InvalidInput(
+                f"several models need a name each, as --model digit=a.safetensors, got {source!r}"
+            )
+        found[name] = load_model(where)
+    return found
+
+
+def _weights(given: list[str]) -> dict[str, float]:
+    found = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            raise typer.BadParameter(
+                f"must be NAME=NUMBER, got {text!r}", param_hint="'--weight'"
+            ) from None
+    return found
+
+
+def _prior(text: str, tasks: Any) -> Any:
+    """Read a prior in the dimension of the models."""
+    from offaxis.errors import InvalidInput
+    from offaxis.evaluation.priors import read_prior
+    from offaxis.evaluation.public_side import Tasks
+
+    dim = Tasks.of(tasks, None).input_dim
+    if dim is None:
+        raise InvalidInput(
+            "the model takes any dimension, so a prior does not know its own; use "
+            "offaxis.recommend(model, None, prior=offaxis.wide_prior(dim, …)) in Python"
         )
-    left = len(result.tried) - _SHOWN
-    if left > 0:
-        table.add_row(f"… and {left} more, none better", "", "")
-    return table
-
-
-def _facts(result: Recommendation, epsilon: float, goal: str, out: Path | None) -> dict[str, Any]:
-    low, high = result.expected.interval()
-    return {
-        "epsilon": epsilon,
-        "goal": goal,
-        "choice": result.candidate.title,
-        "settings": dict(result.candidate.settings),
-        "decoder": result.candidate.decoding,
-        "expected": {"score": result.expected.score, "low": low, "high": high},
-        "ceiling": result.ceiling,
-        "sentence": result.sentence,
-        "cautions": list(result.cautions),
-        "release": result.release.hash,
-        "out": None if out is None else str(out),
-        "tried": [
-            {
-                "title": each.candidate.title,
-                "score": each.utility.score,
-                "error": each.utility.error,
-            }
-            for each in result.tried
-        ],
-    }
+    return read_prior(text, dim)

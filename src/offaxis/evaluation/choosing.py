@@ -45,11 +45,8 @@ _SAMPLE_NUMBERS: Final = 1 << 24
 
 def decoders(release: Release, public: Any) -> dict[str, Decoder]:
     """Return every decoder that fits the release, by name; fitted to public vectors alone."""
-    inner, mean = release.decoder.input_dim, evenly(public, _SAMPLE_NUMBERS).mean(axis=0)
-    found: dict[str, Decoder] = {
-        "own": release.decoder,
-        "constant": ShrinkageDecoder(np.zeros((mean.size, inner)), mean),
-    }
+    mean = evenly(public, _SAMPLE_NUMBERS).mean(axis=0)
+    found: dict[str, Decoder] = {"own": release.decoder, "constant": always(release, mean)}
     if isinstance(release.randomizer.domain, FiniteSet):
         over = posterior(release, public)
         assert isinstance(over, PosteriorCodewordDecoder)
@@ -131,6 +128,11 @@ def best_decoder(
     scored = risks(release, task, tried, split.part(1), metric, seed=seed)
     best = min(scored, key=lambda name: scored[name])
     return release if best == "own" else with_decoder(release, tried[best])
+
+
+def always(release: Release, point: Vectors) -> ShrinkageDecoder:
+    """Return the decoder of the release that reads no report and answers a public point."""
+    return ShrinkageDecoder(np.zeros((point.size, release.decoder.input_dim)), point)
 
 
 def with_decoder(release: Release, decoder: Decoder) -> Release:

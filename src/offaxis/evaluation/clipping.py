@@ -60,31 +60,42 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
     BiasedDecoder
         If the release gives no means at all.
     """
-    decoder, domain = release.decoder_of_means, release.randomizer.domain
-    if not isinstance(domain, Ball | Box | FiniteSet):
-        raise InvalidInput(
-            f"a {release.randomizer.kind} randomizer does not clip, so it has no such bias"
-        )
     batch, _ = as_batch(vectors, release.input_dim)
-    rows = max(1, _NUMBERS // max(decoder.input_dim, decoder.output_dim))
+    rows = max(1, _NUMBERS // max(release.decoder.input_dim, release.input_dim))
     clipped = 0
 
     def moves() -> Iterator[Vectors]:
         nonlocal clipped
         for start in range(0, len(batch), rows):
             part = batch[start : start + rows]
-            encoded = release.encoder.encode(part)
-            if isinstance(domain, FiniteSet):
-                # A symbol that is told truly: what is left out is all that its cell does not say.
-                move = decoder.decode(np.eye(domain.size)[encoded]) - part
-                clipped += int(move.any(axis=1).sum())
-            else:
-                kept = domain.project(encoded)
-                move = decoder.decode(kept) - part
-                clipped += int((kept != encoded).any(axis=1).sum())
-            yield move
+            kept, changed = _kept(release, part)
+            clipped += changed if changed is not None else int((kept != part).any(axis=1).sum())
+            yield kept - part
 
     found = aggregate(moves())
     return ClippingBias(
         found.estimate, found.standard_error, clipped / len(batch), int(found.count)
     )
+
+
+def without_noise(release: Release, vectors: Vectors) -> Vectors:
+    """Return what the mean of a vector's reports tends to, (n, m): encoded, clipped and decoded.
+
+    For releases that give means: their randomizers are unbiased behind the clipping.
+    """
+    return _kept(release, vectors)[0]
+
+
+def _kept(release: Release, part: Vectors) -> tuple[Vectors, int | None]:
+    """Return the vectors without noise, and how many are clipped; None where there is no ball."""
+    decoder, domain = release.decoder_of_means, release.randomizer.domain
+    if not isinstance(domain, Ball | Box | FiniteSet):
+        raise InvalidInput(
+            f"a {release.randomizer.kind} randomizer does not clip, so it has no such bias"
+        )
+    encoded = release.encoder.encode(part)
+    if isinstance(domain, FiniteSet):
+        # A symbol that is told truly: what is left out is all that its cell does not say.
+        return decoder.decode(np.eye(domain.size)[encoded]), None
+    kept = domain.project(encoded)
+    return decoder.decode(kept), int((kept != encoded).any(axis=1).sum())

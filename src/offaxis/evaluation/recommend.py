@@ -8,69 +8,35 @@ winner fitted again on all public vectors. No private vector is looked at, so no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 
+from offaxis.decoding.channel import evenly
 from offaxis.errors import InvalidInput
-from offaxis.evaluation.candidates import Candidate, candidates
-from offaxis.evaluation.sweep import BUDGETS
-from offaxis.evaluation.utility import Goal, Judge, Utility
-from offaxis.geometry import Geometry, PublicVectors, TaskModel, as_task_model, measure
+from offaxis.evaluation.ceilings import Ceilings
+from offaxis.evaluation.priors import Prior
+from offaxis.evaluation.public_side import PublicSide, Tasks
+from offaxis.evaluation.recommendation import Recommendation, sentence
+from offaxis.evaluation.splits import LEAST_HELD_OUT, SHARE, Split
+from offaxis.evaluation.trials import Compared, Progress, Trials, Tried
+from offaxis.evaluation.utility import Goal, Utility
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.release import Release
-from offaxis.theory.ceiling import agreement_ceiling, answer_prior
 from offaxis.vectors import Vectors
 
-_SHARES: Final = (0.6, 0.8)
-"""Where the public vectors are cut: for fitting, comparing, and estimating."""
+__all__ = ["Recommendation", "Tried", "recommend", "recommend_range"]
 
 _MOST: Final = 20_000
-_JUDGED: Final = 3000
-"""Public vectors that are used, and that each comparison simulates, at most."""
+"""Public vectors that are used, at most."""
 
 _FEW: Final = 500
+_FEWEST: Final = round(LEAST_HELD_OUT / SHARE)
 
-
-@dataclass(frozen=True, eq=False)
-class Tried:
-    """One release that was tried, and its utility on the vectors it was compared on."""
-
-    candidate: Candidate
-    utility: Utility
-
-
-@dataclass(frozen=True, eq=False)
-class Recommendation:
-    """What to release, what it is worth, and what else was tried.
-
-    Attributes
-    ----------
-    release : Release
-        The best one, fitted on all public vectors.
-    candidate : Candidate
-        How it was made.
-    expected : Utility
-        On public vectors that had no say.
-    tried : tuple of Tried
-        All others too, best first.
-    ceiling : float or None
-        What no ε-LDP report passes, where that is known.
-    sentence : str
-        The advice in plain words.
-    cautions : tuple of str
-        What makes it doubtful.
-    """
-
-    release: Release
-    candidate: Candidate
-    expected: Utility
-    tried: tuple[Tried, ...]
-    ceiling: float | None
-    sentence: str
-    cautions: tuple[str, ...]
+SYNTHETIC: Final = "synthetic prior"
+"""How the provenance of a release calls vectors that were drawn from a prior."""
 
 
 def recommend(
@@ -80,17 +46,19 @@ def recommend(
     epsilon: Any,
     goal: Goal = "answers",
     people: int = 1,
+    weights: Mapping[str, float] | None = None,
+    prior: Prior | None = None,
     seed: int = 0,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Recommendation:
     """Try every admissible pure release on public vectors and return the best one.
 
     Parameters
     ----------
-    model : public task model
-        As in :func:`offaxis.fit`.
-    public : array (n, m), or callable returning an iterator of batches
-        Public vectors.
+    model : public task model, or mapping of names to such models
+        As in :func:`offaxis.fit`. Several tasks are served by one release.
+    public : array (n, m), callable returning an iterator of batches, or None
+        Public vectors, at least 50; None with a ``prior``.
     epsilon : number
         Budget of one report.
     goal : {"answers", "fidelity", "mean"}
@@ -98,137 +66,181 @@ def recommend(
         people in that metric.
     people : int
         How many people a mean is taken over.
+    weights : mapping, optional
+        Importance of every one of several tasks; all are alike by default.
+    prior : Prior, optional
+        In place of public vectors: what is publicly known of them (:func:`wide_prior`).
     seed : int
         Public; decides how the public vectors are cut, and the simulated noise.
     progress : callable, optional
         Called with the title of a candidate, how many are done, and how many there are.
     """
-    if goal not in ("answers", "fidelity", "mean"):
-        raise InvalidInput(f"goal must be 'answers', 'fidelity' or 'mean', got {goal!r}")
-    if people < 1:
-        raise InvalidInput(f"people must be at least 1, got people={people}")
-    epsilon = exact_epsilon(epsilon)
-    task, vectors = as_task_model(model), _collected(public)
-    rng = np.random.default_rng(seed)
-    first, second, third = _parts(vectors[rng.permutation(len(vectors))])
-    geometry = measure(task, PublicVectors(first))
-    judge = Judge(task, geometry.gram, geometry.mean, goal, people)
-    tried = []
-    options = candidates(task, geometry, goal)
-    for done, option in enumerate(options):
-        if progress:
-            progress(option.title, done, len(options))
-        release = option.make(task, geometry, first, epsilon)
-        if release is not None:
-            tried.append(Tried(option, judge(release, second, seed)))
-    if progress:
-        progress("fitting the best one", len(options), len(options))
-    if not tried:
-        raise InvalidInput("no release could be fitted to these public vectors")
-    tried.sort(key=lambda each: -each.utility.score)
-    best = tried[0].candidate
-    trial = best.make(task, geometry, first, epsilon)
-    assert trial is not None
-    expected = judge(trial, third, seed + 1)
-    whole = measure(task, PublicVectors(vectors))
-    final = best.make(task, whole, vectors, epsilon)
-    assert final is not None
-    ceiling = _ceiling(task, goal, geometry, vectors, epsilon)
-    return Recommendation(
-        final,
-        best,
-        expected,
-        tuple(tried),
-        ceiling,
-        _sentence(goal, geometry.outputs, tried, expected, ceiling),
-        _cautions(vectors, geometry, goal, expected),
-    )
+    question = Question.of(model, public, goal, people, weights, prior, seed)
+    return question.answer(exact_epsilon(epsilon), progress)
 
 
-def smallest_epsilon(
+def recommend_range(
     model: Any,
     public: Any,
     *,
-    wanted: float,
+    epsilons: Sequence[Any],
     goal: Goal = "answers",
     people: int = 1,
-    budgets: Sequence[float] = BUDGETS,
+    weights: Mapping[str, float] | None = None,
+    prior: Prior | None = None,
     seed: int = 0,
-) -> tuple[float, Recommendation] | None:
-    """Return the first of ascending budgets whose expected utility reaches ``wanted``, or None."""
-    for epsilon in sorted(budgets):
-        found = recommend(model, public, epsilon=epsilon, goal=goal, people=people, seed=seed)
-        if found.expected.score >= wanted:
-            return epsilon, found
-    return None
+    progress: Progress | None = None,
+) -> tuple[Recommendation, ...]:
+    """Recommend a release for every budget; what does not depend on the budget is done once.
+
+    Parameters
+    ----------
+    epsilons : sequence of numbers
+    model, public, goal, people, weights, prior, seed, progress
+        As in :func:`recommend`.
+    """
+    budgets = [exact_epsilon(epsilon) for epsilon in epsilons]
+    if not budgets:
+        raise InvalidInput("epsilons must name at least one budget")
+    question = Question.of(model, public, goal, people, weights, prior, seed)
+    return tuple(question.answer(budget, progress) for budget in budgets)
 
 
-def _collected(public: Any) -> Vectors:
-    """Return the public vectors, or evenly many where they are too many."""
-    source = PublicVectors(public)
-    batches = list(source.batches(8192))
-    whole = np.concatenate(batches)
-    stride = -(-len(whole) // _MOST)
-    return whole[::stride]
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Everything about a recommendation but the budget.
 
+    Attributes
+    ----------
+    whole : PublicSide
+        Of all public vectors.
+    trials : Trials
+        Of candidates fitted on a part of them.
+    ceilings : Ceilings
+    goal : {"answers", "fidelity", "mean"}
+    synthetic : bool
+        Whether the vectors were drawn from a prior.
+    """
 
-def _parts(vectors: Vectors) -> tuple[Vectors, Vectors, Vectors]:
-    cuts = [int(share * len(vectors)) for share in _SHARES]
-    first, second, third = np.split(vectors, cuts)
-    if min(len(first), len(second), len(third)) < 10:
-        raise InvalidInput(
-            f"a recommendation needs at least 50 public vectors, got {len(vectors)}; with fewer "
-            f"use a plain randomizer (offaxis.fit with reshaping='none') and a radius you know"
+    whole: PublicSide
+    trials: Trials
+    ceilings: Ceilings
+    goal: Goal
+    synthetic: bool
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        public: Any,
+        goal: Goal,
+        people: int,
+        weights: Mapping[str, float] | None,
+        prior: Prior | None,
+        seed: int,
+    ) -> Question:
+        """Check what was asked, cut the public vectors and measure the tasks on them."""
+        if goal not in get_args(Goal):
+            raise InvalidInput(f"goal must be 'answers', 'fidelity' or 'mean', got {goal!r}")
+        if isinstance(people, bool) or not isinstance(people, int | np.integer) or people < 1:
+            raise InvalidInput(f"people must be an integer from 1 on, got people={people!r}")
+        tasks = Tasks.of(model, weights)
+        vectors = _collected(public, prior, seed)
+        statement = "" if prior is None else f"{SYNTHETIC}: {prior.words}; no public vectors"
+        split = Split(vectors, seed)
+        side = PublicSide.of(tasks, split.part(0), goal, statement)
+        return cls(
+            whole := PublicSide.of(tasks, vectors, goal, statement),
+            Trials(side, split.part(1), split.part(2), goal, int(people), seed),
+            Ceilings(whole, goal, int(people)),
+            goal,
+            prior is not None,
         )
-    return first, second[:_JUDGED], third[:_JUDGED]
 
+    def answer(self, epsilon: Any, progress: Progress | None = None) -> Recommendation:
+        """Compare the candidates at a budget and return the best one with its estimate."""
+        ceiling = self.ceilings(epsilon)
+        return self.conclude(epsilon, self.trials.compare(epsilon, ceiling, progress))
 
-def _ceiling(
-    task: TaskModel, goal: Goal, geometry: Geometry, vectors: Vectors, epsilon: Any
-) -> float | None:
-    if goal == "answers" and geometry.outputs > 1:
-        return float(agreement_ceiling(answer_prior(task, vectors), epsilon).probability)
-    return None
+    def conclude(self, epsilon: Any, compared: Compared) -> Recommendation:
+        """Estimate what the best one is worth, and fit it on all public vectors."""
+        best, release = self._fitted(epsilon, compared)
+        verdict, ceiling = self.trials.estimate(best.candidate, epsilon), self.ceilings(epsilon)
+        expected = verdict.utility
+        return Recommendation(
+            release,
+            best.candidate,
+            float(epsilon),
+            self.goal,
+            expected,
+            verdict.each,
+            compared.tried,
+            compared.left_out,
+            ceiling,
+            self.ceilings.each(epsilon),
+            sentence(self.goal, self.whole.outputs, best, compared.tried, expected, ceiling),
+            self._cautions(expected),
+        )
 
+    def _fitted(self, epsilon: Any, compared: Compared) -> tuple[Tried, Release]:
+        """Return the best one that can be fitted on all public vectors, and that release."""
+        for each in compared.tried:
+            # Rounding may hide a faint direction in all vectors together; then the next one is it.
+            release = each.candidate.make(self.whole, epsilon)
+            if release is not None:
+                return each, release
+        raise InvalidInput("no release could be fitted to these public vectors")
 
-def _sentence(
-    goal: Goal, outputs: int, tried: Sequence[Tried], expected: Utility, ceiling: float | None
-) -> str:
-    best = tried[0]
-    answers = "the model's answers" if outputs > 1 else "the variance of the model's answer"
-    words = {
-        "answers": f"keeps an expected {100 * expected.score:.1f} % of {answers}",
-        "fidelity": f"keeps an expected {100 * expected.score:.1f} % of the variance in the "
-        f"task's metric",
-        "mean": f"leaves an expected squared error of {-expected.score:.3g} of the variance",
-    }[goal]
-    sentence = f"{best.candidate.title} {words}"
-    if ceiling is not None:
-        sentence += f", where no report of this budget allows more than {100 * ceiling:.1f} %"
-    if best.candidate.is_answer:
-        others = [each for each in tried if not each.candidate.is_answer]
-        if others:
-            sentence += (
-                f". That is the model's answer itself, sent by randomized response; the best "
-                f"release of a vector ({others[0].candidate.title}) has "
-                f"{100 * others[0].utility.score:.1f} %"
+    def _cautions(self, expected: Utility) -> tuple[str, ...]:
+        found, count = [], len(self.whole.vectors)
+        if self.synthetic:
+            return (
+                "there were no public vectors: everything was fitted to a synthetic prior. The "
+                "maps are valid and the guarantee is the same, but utility and ceiling are those "
+                "of the prior, not of people",
             )
-    return sentence + "."
+        if count < _FEW:
+            found.append(
+                f"only {count} public vectors: maps and codebooks are rough, and the estimate is "
+                f"uncertain (± {expected.interval()[1] - expected.score:.2g})"
+            )
+        number = self.goal == "answers" and max(self.whole.outputs.values()) == 1
+        if expected.score <= 0 and (self.goal == "fidelity" or number):
+            found.append(
+                "at this budget a single report is worth no more than the public mean: average "
+                "over people, or use a larger budget"
+            )
+        if self.goal == "mean":
+            found.append(
+                "the mean is right as the task sees it; directions that are not sent are filled "
+                "with their public mean, and the bias of that, of clipping and of codebooks is "
+                "estimated on public vectors: people who differ from them have another"
+            )
+        found.append("the estimate holds for people distributed as the public vectors")
+        return tuple(found)
 
 
-def _cautions(
-    vectors: Vectors, geometry: Geometry, goal: Goal, expected: Utility
-) -> tuple[str, ...]:
-    found = []
-    if len(vectors) < _FEW:
-        found.append(
-            f"only {len(vectors)} public vectors: maps and codebooks are rough, and the estimate "
-            f"is uncertain (± {2 * expected.error:.2g})"
+def _collected(public: Any, prior: Prior | None, seed: int) -> Vectors:
+    """Return the public vectors, evenly many where they are too many, or draw them."""
+    if prior is not None:
+        if public is not None:
+            raise InvalidInput("give public vectors or a prior, not both: real ones are better")
+        return prior.draw(seed=seed)
+    if public is None:
+        raise InvalidInput(f"there are no public vectors. {_INSTEAD}")
+    vectors = evenly(public, _MOST)
+    if len(vectors) < _FEWEST:
+        raise InvalidInput(
+            f"a recommendation needs at least {_FEWEST} public vectors, got {len(vectors)}. "
+            f"{_INSTEAD}"
         )
-    if goal != "mean" and expected.score <= 0 and (goal == "fidelity" or geometry.outputs == 1):
-        found.append(
-            "at this budget a single report is worth no more than the public mean: average over "
-            "people, or use a larger budget"
-        )
-    found.append("the estimate holds for people distributed as the public vectors")
-    return tuple(found)
+    return vectors
+
+
+_INSTEAD: Final = (
+    "What can be done without: recommend(model, None, prior=wide_prior(dim, low=…, high=…)) for "
+    "what is publicly known of the vectors; a plain randomizer with a radius you know, such as "
+    "offaxis.randomizers.Laplace; from 10 vectors on offaxis.fit with randomizer='class-response', "
+    "which needs little but the model. What cannot: codebooks, posterior decoders and estimates of "
+    "utility, which are as good as the vectors they are fitted to"
+)

@@ -8,6 +8,7 @@ from offaxis.geometry.layers import Layers
 from offaxis.geometry.models import TaskModel, as_task_model
 from offaxis.geometry.public import PublicVectors
 from offaxis.geometry.spectrum import Spectrum, spectrum
+from offaxis.geometry.together import Together
 
 __all__ = [
     "CentredOutputs",
@@ -18,6 +19,7 @@ __all__ = [
     "PublicVectors",
     "Spectrum",
     "TaskModel",
+    "Together",
     "as_task_model",
     "gap_rank",
     "measure",

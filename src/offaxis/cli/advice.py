@@ -1,0 +1,161 @@
+"""How recommendations are printed: a table of what was tried, a table of budgets, or JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from offaxis.evaluation.recommendation import Recommendation
+    from offaxis.evaluation.smallest import SmallestBudget
+    from offaxis.evaluation.trials import Tried
+    from offaxis.evaluation.utility import Utility
+
+_SHOWN: Final = 12
+"""Candidates that the table shows; --json has all."""
+
+_ERRORS: Final = "± is three standard errors."
+
+
+def print_advice(found: Recommendation, console: Console) -> None:
+    """Print one recommendation: the sentence, what was tried, every task, and the cautions."""
+    console.print(f"At ε = {found.epsilon:g}: {found.sentence}\n")
+    if len(found.each) > 1:
+        console.print(_tasks(found))
+        console.print()
+    console.print(_tried(found))
+    for caution in found.cautions:
+        console.print(f"\n- {caution}")
+
+
+def print_range(found: Sequence[Recommendation], console: Console) -> None:
+    """Print what is recommended at every budget, beside the ceiling and the best vector."""
+    table = _table("ε", "choose", "expected", "±", "at most", "best release of a vector", "keeps")
+    for each in found:
+        vector = each.best_vector
+        table.add_row(
+            f"{each.epsilon:g}",
+            each.candidate.title,
+            *_numbers(each.expected, each.goal),
+            _number(each.ceiling, each.goal),
+            "" if vector is None else vector.candidate.title,
+            "" if vector is None else _number(vector.utility.score, each.goal),
+        )
+    console.print(table)
+    console.print(f"\n{_ERRORS}", style="dim")
+    for caution in dict.fromkeys(words for each in found for words in each.cautions):
+        console.print(f"\n- {caution}")
+
+
+def _table(*names: str) -> Table:
+    """Open a table whose wordy columns fold and whose numbers do not."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in names:
+        if name in ("choose", "tried", "task", "best release of a vector"):
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _tasks(found: Recommendation) -> Table:
+    table = _table("task", "expected", "±", "at most")
+    for name, utility in found.each.items():
+        ceiling = _number(found.ceilings[name], found.goal)
+        table.add_row(name, *_numbers(utility, found.goal), ceiling)
+    return table
+
+
+def _tried(found: Recommendation) -> Table:
+    from rich.text import Text
+
+    means = found.goal == "mean"
+    other = "fidelity" if found.goal == "answers" else "answers"
+    table = _table("tried", "error" if means else found.goal, "±", *([] if means else [other]))
+    kind = "unbiased report leaves less than" if means else "ε-LDP report allows more than"
+    table.add_row(Text(f"no {kind}", style="dim"), _number(found.ceiling, found.goal))
+    chosen = found.candidate
+    for each in found.tried[:_SHOWN]:
+        title = Text(each.candidate.title, style="bold" if each.candidate is chosen else "")
+        table.add_row(title, *_numbers(each.utility, found.goal), *_other(each, other, means))
+    left = len(found.tried) - _SHOWN
+    if left > 0:
+        table.add_row(Text(f"… and {left} more, none better", style="dim"))
+    if found.left_out:
+        words = f"{len(found.left_out)} others fell behind on a few vectors"
+        table.add_row(Text(words, style="dim"))
+    table.add_row(Text(_ERRORS, style="dim"))
+    return table
+
+
+def _other(each: Tried, name: str, means: bool) -> list[str]:
+    if means:
+        return []
+    utility: Utility = getattr(each.verdict, name)
+    return [f"{utility.score:.3f}"]
+
+
+def _number(score: float, goal: str) -> str:
+    """Write a score; for means the error, which is its negative."""
+    return f"{-score:.3g}" if goal == "mean" else f"{score:.3f}"
+
+
+def _numbers(utility: Utility, goal: str) -> tuple[str, str]:
+    half = utility.interval()[1] - utility.score
+    return _number(utility.score, goal), f"{half:.2g}" if goal == "mean" else f"{half:.3f}"
+
+
+def facts(
+    found: Sequence[Recommendation], smallest: SmallestBudget | None, out: Path | None
+) -> dict[str, Any]:
+    """Describe recommendations for ``--json``: one as itself, several as a list of budgets."""
+    if len(found) > 1:
+        return {"budgets": [_facts(each) for each in found]}
+    known = _facts(found[0]) | {"out": None if out is None else str(out)}
+    if smallest is not None:
+        known["wanted"] = smallest.wanted
+        known["least_possible_epsilon"] = smallest.least_possible
+    return known
+
+
+def _facts(found: Recommendation) -> dict[str, Any]:
+    frontier = set(map(id, found.frontier))
+    return {
+        "epsilon": found.epsilon,
+        "goal": found.goal,
+        "choice": found.candidate.title,
+        "settings": dict(found.candidate.settings),
+        "decoder": found.candidate.decoding,
+        "expected": _interval(found.expected),
+        "ceiling": found.ceiling,
+        "tasks": {
+            name: _interval(utility) | {"ceiling": found.ceilings[name]}
+            for name, utility in found.each.items()
+        },
+        "sentence": found.sentence,
+        "cautions": list(found.cautions),
+        "release": found.release.hash,
+        "tried": [
+            {
+                "title": each.candidate.title,
+                "score": each.utility.score,
+                "error": each.utility.error,
+                "answers": each.verdict.answers and each.verdict.answers.score,
+                "fidelity": each.verdict.fidelity and each.verdict.fidelity.score,
+                "frontier": id(each) in frontier,
+            }
+            for each in found.tried
+        ],
+        "left_out": [each.title for each in found.left_out],
+    }
+
+
+def _interval(utility: Utility) -> dict[str, float]:
+    low, high = utility.interval()
+    return {"score": utility.score, "low": low, "high": high}

@@ -1,0 +1,128 @@
+"""The inverse question: how small a budget reaches a wanted utility?
+
+Contract: budgets are those of a grid, 0.05 apart. A bisection finds, by the scores of the
+comparison, a budget that reaches what is wanted while the one before it does not; then budgets are
+taken one by one upwards until the estimate, on vectors that had no say in any comparison, reaches
+it too. Scores come from simulations and need not rise with every step: a smaller budget that would
+do by a hair may be passed over, and what is told is the estimate with its interval, not a
+certainty. Below ``least_possible`` no report of any kind reaches it, as far as the ceiling goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from offaxis.evaluation.priors import Prior
+from offaxis.evaluation.recommend import Question
+from offaxis.evaluation.recommendation import Recommendation
+from offaxis.evaluation.trials import Compared, Progress
+from offaxis.evaluation.utility import Goal
+from offaxis.privacy.guarantee import exact_epsilon
+from offaxis.vectors import as_number
+
+_STEP: Final = Fraction(1, 20)
+_UPWARDS: Final = 10
+"""Steps that are taken upwards from where the comparison has it, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class SmallestBudget:
+    """How small a budget can be.
+
+    Attributes
+    ----------
+    wanted : float
+        The utility that was asked for.
+    epsilon : float or None
+        The smallest budget found whose expected utility reaches it; None if none does.
+    recommendation : Recommendation or None
+        At that budget.
+    least_possible : float or None
+        Below it nobody reaches what is wanted; None if nobody does up to ``most``.
+    most : float
+        The largest budget that was tried.
+    """
+
+    wanted: float
+    epsilon: float | None
+    recommendation: Recommendation | None
+    least_possible: float | None
+    most: float
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in plain words."""
+        if self.least_possible is None:
+            return f"No report of a budget up to {self.most:g} can reach {self.wanted:g}."
+        limit = f"below ε = {self.least_possible:.3g} no report of any kind can."
+        if self.recommendation is None:
+            return f"No budget up to {self.most:g} was found to reach {self.wanted:g}; {limit}"
+        low, high = self.recommendation.expected.interval()
+        return (
+            f"ε = {self.epsilon:g} is the smallest budget found to reach {self.wanted:g} "
+            f"(expected {self.recommendation.expected.score:.3f}, between {low:.3f} and "
+            f"{high:.3f}); {limit}"
+        )
+
+
+def smallest_epsilon(
+    model: Any,
+    public: Any,
+    *,
+    wanted: float,
+    goal: Goal = "answers",
+    people: int = 1,
+    weights: Mapping[str, float] | None = None,
+    prior: Prior | None = None,
+    most: Any = 10,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SmallestBudget:
+    """Find the smallest budget whose best release has the wanted expected utility.
+
+    Parameters
+    ----------
+    wanted : float
+        The utility, as ``Recommendation.expected.score`` has it; for means it is negative.
+    most : number
+        The largest budget to try.
+    model, public, goal, people, weights, prior, seed, progress
+        As in :func:`offaxis.recommend`.
+    """
+    target, limit = as_number(wanted, "wanted"), exact_epsilon(most)
+    question = Question.of(model, public, goal, people, weights, prior, seed)
+    possible = question.ceilings.least_epsilon(target, float(limit))
+    # A step below what the ceiling allows: both are estimates from the same vectors.
+    first = max(1, int(Fraction(possible or 0) / _STEP) - 1)
+    last = max(first, int(limit / _STEP))
+    known: dict[int, Compared] = {}
+
+    def compared(step: int) -> Compared:
+        if step not in known:
+            top = question.ceilings(step * _STEP)
+            known[step] = question.trials.compare(step * _STEP, top, progress)
+        return known[step]
+
+    def reached(step: int) -> bool:
+        tried = compared(step).tried
+        return bool(tried) and tried[0].utility.score >= target
+
+    if possible is None:
+        return SmallestBudget(target, None, None, None, float(limit))
+    # The ceiling is often near: steps from it, each twice as long, find where to bisect.
+    low, high = first - 1, first
+    while not reached(high):
+        if high == last:
+            return SmallestBudget(target, None, None, possible, float(limit))
+        low, high = high, min(last, 2 * high - first + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    for step in range(high, min(last, high + _UPWARDS) + 1):
+        found = question.conclude(step * _STEP, compared(step))
+        if found.expected.score >= target:
+            return SmallestBudget(target, found.epsilon, found, possible, float(limit))
+    return SmallestBudget(target, None, None, possible, float(limit))

@@ -1,0 +1,179 @@
+"""Releases tried against each other at one budget after the other, on the same public vectors.
+
+Contract: candidates are fitted on the first part of the public vectors. All are scored on a few
+vectors of the second part; those that are best there, for the goal or for the other one, are scored
+again on all of it, and only these scores are told. The third part has no say: what the best one is
+worth is estimated there. The noise of the simulation is the same for all candidates and budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final
+
+from offaxis.evaluation.candidates import Candidate, candidates
+from offaxis.evaluation.public_side import PublicSide
+from offaxis.evaluation.utility import Goal, Panel, Utility, Verdict
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+Progress = Callable[[str, int, int], None]
+"""Called with the title of a candidate, how many are done, and how many there are."""
+
+_SCREENED: Final = 300
+"""Vectors that all candidates are scored on."""
+
+_FINALISTS: Final = 12
+_OTHERS: Final = 4
+"""Finalists for the goal; and by its counterpart, and among releases of vectors."""
+
+_REACH: Final = 0.1
+"""A decoder is trained where the best release of a vector is no further from the best of all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """One release that was tried, and what it is worth on the vectors it was compared on."""
+
+    candidate: Candidate
+    verdict: Verdict
+
+    @property
+    def utility(self) -> Utility:
+        """For the goal, over all tasks."""
+        return self.verdict.utility
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The outcome at one budget: finalists, best first, and those that were left out before."""
+
+    tried: tuple[Tried, ...]
+    left_out: tuple[Candidate, ...]
+
+
+class Trials:
+    """Fits candidates once, and compares them at any budget.
+
+    Parameters
+    ----------
+    side : PublicSide
+        Of the vectors that releases are fitted to.
+    second, third : (n, m) arrays
+        The vectors to compare on, and those to estimate on.
+    goal, people, seed
+        As in :func:`offaxis.recommend`.
+    """
+
+    def __init__(
+        self,
+        side: PublicSide,
+        second: Vectors,
+        third: Vectors,
+        goal: Goal,
+        people: int,
+        seed: int,
+    ) -> None:
+        self._side, self._second, self._third, self._seed = side, second, third, seed
+        self._panel: Panel = side.panel(goal, people)
+        self._options = candidates(side, goal)
+        self._maps: dict[Hashable, Release] = {}
+
+    def compare(self, epsilon: Any, top: float, progress: Progress | None = None) -> Compared:
+        """Score all candidates at a budget.
+
+        Parameters
+        ----------
+        epsilon : number
+        top : float
+            The ceiling: where it is reached, no decoder is trained to do better.
+        """
+        made = self._made(epsilon, progress)
+        few = self._second if self._panel.goal == "mean" else self._second[:_SCREENED]
+        screened = [
+            (option, release, self._panel(release, few, self._seed)) for option, release in made
+        ]
+        kept = range(len(screened)) if len(few) == len(self._second) else _finalists(screened)
+        scored = []
+        for index in kept:
+            option, release, verdict = screened[index]
+            if len(few) < len(self._second):
+                verdict = self._panel(release, self._second, self._seed)
+            scored.append((Tried(option, verdict), release))
+        scored.sort(key=lambda pair: -pair[0].utility.score)
+        tried = [each for each, _ in scored]
+        tried += self._trained(scored, top)
+        tried.sort(key=lambda each: -each.utility.score)
+        chosen = set(kept)
+        left = tuple(made[i][0] for i in range(len(made)) if i not in chosen)
+        return Compared(tuple(tried), left)
+
+    def estimate(self, candidate: Candidate, epsilon: Any) -> Verdict:
+        """Return what a candidate is worth on vectors that had no say."""
+        release = candidate.make(self._side, epsilon)
+        assert release is not None  # it was made before
+        return self._panel(release, self._third, self._seed + 1)
+
+    def _made(self, epsilon: Any, progress: Progress | None) -> list[tuple[Candidate, Release]]:
+        found, fitted = [], dict[Hashable, Release | None]()
+        for done, option in enumerate(self._options):
+            if progress:
+                progress(option.title, done, len(self._options))
+            if option.base not in fitted:
+                fitted[option.base] = self._fitted(option, epsilon)
+            base = fitted[option.base]
+            release = None if base is None else option.finished(base, self._side)
+            if release is not None:
+                found.append((option, release))
+        return found
+
+    def _fitted(self, option: Candidate, epsilon: Any) -> Release | None:
+        """Fit a candidate, or take the map of another budget where it is the same."""
+        known = self._maps.get(option.base)
+        release = None if known is None else option.at_budget(known, epsilon)
+        if release is None:
+            release = option.fitted(self._side, epsilon)
+        if release is not None:
+            self._maps[option.base] = release
+        return release
+
+    def _trained(self, scored: Sequence[tuple[Tried, Release]], top: float) -> Iterable[Tried]:
+        """Try a network as the decoder of the best release of a vector, where it could win."""
+        if not scored or self._panel.goal == "mean" or find_spec("torch") is None:
+            return
+        best = scored[0][0].utility
+        if best.interval()[1] >= top:
+            return
+        for each, release in scored:
+            if each.candidate.is_vector:
+                if best.score - each.utility.score <= _REACH:
+                    option = each.candidate.decoded("noise-aware")
+                    trained = option.finished(release, self._side)
+                    if trained is not None:
+                        yield Tried(option, self._panel(trained, self._second, self._seed))
+                return
+
+
+def _finalists(screened: Sequence[tuple[Candidate, Release, Verdict]]) -> list[int]:
+    """Return who is scored again, by their numbers.
+
+    The best for the goal, the best for the other goal, the best releases of vectors, those about
+    the answers, and those that read no report.
+    """
+    order = range(len(screened))
+    verdicts = [verdict for _, _, verdict in screened]
+    by_goal = _ranked([verdict.utility for verdict in verdicts])
+    kept = set(by_goal[:_FINALISTS])
+    kept.update(_ranked([verdict.answers for verdict in verdicts])[:_OTHERS])
+    kept.update(_ranked([verdict.fidelity for verdict in verdicts])[:_OTHERS])
+    kept.update([i for i in by_goal if screened[i][0].is_vector][:_OTHERS])
+    kept.update(i for i in order if screened[i][0].is_answer or screened[i][0].is_silent)
+    return sorted(kept)
+
+
+def _ranked(utilities: Sequence[Utility | None]) -> list[int]:
+    """Return the numbers of those that have a utility, best first."""
+    scores = {i: each.score for i, each in enumerate(utilities) if each is not None}
+    return sorted(scores, key=lambda i: -scores[i])
