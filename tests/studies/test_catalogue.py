@@ -1,22 +1,67 @@
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 
 from offaxis.errors import InvalidInput
-from offaxis.studies import sources
-from offaxis.studies.catalogue import RECOVERY_BUDGETS, studies, study
+from offaxis.studies import engine, sources
+from offaxis.studies.catalogue import RECOVERY_BUDGETS, chosen, studies, study
 from offaxis.studies.compare import compare
 from offaxis.studies.engine import Outcome
-from offaxis.studies.mechanisms import COUNTERPARTS
+from offaxis.studies.mechanisms import COUNTERPARTS, LEAST, LINE, LINES, PUBLIC_MEAN
 from offaxis.studies.published import published, tables
 from offaxis.studies.without_guarantee import LABEL
+from tests.studies import tiny_study as tiny
 
 
 def test_every_table_and_figure_of_the_paper_is_a_study() -> None:
     found = studies()
     assert set(tables()) <= set(found)
-    others = {"clipping", "recovery", "mnist-curve", "ellipse", "beyond-mlp", "beyond-lr"}
-    assert set(found) - set(tables()) == others
+    assert {"clipping", "recovery", "mnist-curve", "ellipse"} <= set(found)
+
+
+def test_a_family_is_run_by_its_name() -> None:
+    family = {"beyond-mlp", "beyond-lr", "beyond-shifts", "beyond-heads", "beyond-predicted"}
+    assert {entry.name for entry in chosen("beyond")} >= family
+    assert [entry.name for entry in chosen("main-lr")] == ["main-lr"]
+
+
+def test_every_setting_of_every_study_has_its_line() -> None:
+    for entry in studies().values():
+        for row in entry.rows:
+            label = PUBLIC_MEAN if row.setting == "lhsm" else LINE
+            asked = row.setting.split()[0]
+            if asked in ("means", "fidelity") or row.setting == "agreement lhsm":
+                continue
+            beside = [
+                other
+                for other in entry.rows
+                if (other.label, other.setting, other.level) == (label, row.setting, row.level)
+            ]
+            assert len(beside) == 1
+            assert set(row.epsilons) <= set(beside[0].epsilons)
+
+
+def test_lines_by_hand() -> None:
+    source = tiny.changing_source()
+    usual = source.task.outputs(source.geometry.mean[None])[0, 0]
+    for label, wanted in ((PUBLIC_MEAN, None), (LEAST, 1e-3)):
+        found = engine.measure_row(source, LINES[label], [1.0, 60.0], seeds=2)
+        assert found is not None
+        for seed in range(2):
+            answers = source.sample(seed).answers
+            alone = np.sqrt(np.mean((answers - usual) ** 2))
+            if wanted is None:
+                assert found[1.0][seed] == found[60.0][seed] == pytest.approx(alone)
+            else:  # at a huge budget nothing but the error without privacy is left
+                assert found[60.0][seed] == pytest.approx(0.1, abs=wanted)
+                assert 0.1 < found[1.0][seed] < np.hypot(alone, 0.1)
+    images = tiny.source(500)
+    found = engine.measure_row(images, LINES[LINE], [2.0], seeds=3)
+    assert found is not None
+    assert found[2.0] == pytest.approx((np.exp(2) / (np.exp(2) + 2),) * 3)  # always right
 
 
 @pytest.mark.parametrize("name", tables())
@@ -85,9 +130,10 @@ def test_every_setting_is_one_that_can_be_opened(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sources, "_images", lambda *args, **which: asked.append((args, which)))
     monkeypatch.setattr(sources, "_households", lambda: asked.append("lhsm"))
     names = {row.setting for entry in studies().values() for row in entry.rows}
-    for name in names - {"plane"}:
+    bases = {re.sub("^(agreement|fidelity|means [0-9]+) ", "", name) for name in names}
+    for name in bases - {"plane"}:
         sources.open_source.__wrapped__(name)
-    assert len(asked) == len(names) - 1 == 26
+    assert len(asked) == len(bases) - 1 == 26
 
 
 @pytest.mark.parametrize("name", ["beyond-mlp", "beyond-lr"])

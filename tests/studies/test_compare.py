@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from offaxis.studies.catalogue import PAIRS, study
-from offaxis.studies.compare import Line, claims, compare, recovery_ratios
+from offaxis.studies.claims import claims
+from offaxis.studies.compare import Line, compare, recovery_ratios
 from offaxis.studies.compare_markdown import put, section
 from offaxis.studies.engine import Outcome
 from offaxis.studies.engine_results import records, write_csv, write_parquet

@@ -12,8 +12,8 @@ from offaxis.cli.terminal import one_line, plain, print_json, screen
 from offaxis.errors import InvalidInput, MissingExtra, OffaxisError
 
 if TYPE_CHECKING:
-    from offaxis.studies.catalogue import Study
     from offaxis.studies.compare import Line
+    from offaxis.studies.study import Study
 
 study: Final = typer.Typer(
     help="Run the paper's experiments and compare with its numbers.",
@@ -59,7 +59,10 @@ def list_(as_json: AsJson = False) -> None:
 @study.command()
 def run(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One of offaxis study list.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="One of offaxis study list, or beyond for its family."
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Run all studies.")] = False,
     seeds: Seeds = 20,
@@ -80,16 +83,16 @@ def run(
     Finished cells are stored as they come. A run that was interrupted or killed goes on where it
     stopped, and ends with the same files.
     """
+    from offaxis.studies.catalogue import chosen as find
     from offaxis.studies.catalogue import studies
-    from offaxis.studies.catalogue import study as find
     from offaxis.studies.compare_markdown import put, section
 
     if (name is None) is not every:
         raise typer.BadParameter("give the name of a study, or --all")
-    chosen = list(studies().values()) if every else [find(str(name))]
+    chosen = list(studies().values()) if every else find(str(name))
     facts, sections, missed = [], {}, []
     for number, entry in enumerate(chosen, 1):
-        head = f"{number}/{len(chosen)} " if every else ""
+        head = f"{number}/{len(chosen)} " if len(chosen) > 1 else ""
         try:
             lines, written = _run(entry, out, seeds, head)
         except OffaxisError as error:
@@ -134,7 +137,7 @@ def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], li
     from offaxis.cli.progress import moving
     from offaxis.studies import engine
     from offaxis.studies.compare import compare as beside
-    from offaxis.studies.engine_results import records, write_csv, write_parquet
+    from offaxis.studies.engine_results import records, short_records, write_csv, write_parquet
     from offaxis.studies.sources import open_source
 
     with moving(f"{head}{entry.name}: loading") as move:
@@ -148,6 +151,10 @@ def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], li
     stem = out / entry.name
     written = [stem.with_suffix(".csv")]
     write_csv(written[0], table)
+    short = short_records(entry, lines)
+    if short:
+        written.append(out / f"{entry.name}-short.csv")
+        write_csv(written[-1], short)
     if write_parquet(stem.with_suffix(".parquet"), table):
         written.append(stem.with_suffix(".parquet"))
     try:
@@ -160,7 +167,7 @@ def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], li
 
 
 def _facts(entry: Study, lines: list[Line]) -> dict[str, Any]:
-    from offaxis.studies.compare import claims
+    from offaxis.studies.claims import claims
 
     gaps = [abs(line.difference) for line in lines if line.difference is not None]
     return {

@@ -71,6 +71,7 @@ class Panel:
     xticks: Sequence[float] = ()
     level: tuple[str, float] | None = None
     """A horizontal line, such as the score without privacy."""
+    logarithmic_x: bool = False
 
 
 @contextmanager
@@ -156,12 +157,18 @@ def _draw_panel(axes: Any, panel: Panel, palette: Palette) -> None:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(lambda value, _: "")
+    if panel.logarithmic_x:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(lambda value, _: "")
     if panel.xticks:
         axes.set_xticks(list(panel.xticks))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     right = max(max(series.x) for series in panel.series)
     left = min(min(series.x) for series in panel.series)
-    axes.set_xlim(left - 0.04 * (right - left), right + 0.34 * (right - left))
+    if panel.logarithmic_x:
+        axes.set_xlim(left * (left / right) ** 0.04, right * (right / left) ** 0.62)
+    else:
+        axes.set_xlim(left - 0.04 * (right - left), right + 0.34 * (right - left))
     axes.tick_params(length=0, which="both")
     if panel.level:
         name, height = panel.level

@@ -16,10 +16,13 @@ from offaxis.reporting.pages import template
 from offaxis.reporting.study_ellipse import draw_ellipse
 from offaxis.reporting.study_figures import FILE, PAGE, draw, page_svg, styled, write_files
 from offaxis.reporting.study_panels import panels
-from offaxis.studies.catalogue import Study
-from offaxis.studies.compare import Claim, Line, claims, means, recovery_ratios
+from offaxis.studies.claims import claims
+from offaxis.studies.compare import Claim, Line, means, recovery_ratios
 from offaxis.studies.engine_store import versions
+from offaxis.studies.mechanisms import LINE
 from offaxis.studies.sources import Source
+from offaxis.studies.standing_tables import text_tables
+from offaxis.studies.study import Study
 
 _FAR: Final = 0.02
 """A difference of accuracies above this is set off; for errors, a share above 0.15."""
@@ -55,12 +58,12 @@ def _signed(value: float) -> str:
 
 def _cell(line: Line) -> Cell:
     outcome, paper, gap = line.outcome, line.paper, line.difference
-    far = False
+    far, shown = False, ".3g" if outcome.metric == "mean error" else ".4f"
     if paper is not None and gap is not None:
         far = abs(gap) > (_FAR if outcome.metric == "accuracy" else _FAR_SHARE * paper.mean)
     return Cell(
-        f"{outcome.mean:.4f}",
-        f"± {outcome.std:.4f}",
+        f"{outcome.mean:{shown}}",
+        f"± {outcome.std:{shown}}",
         "" if paper is None else f"{paper.mean:.4f}",
         "" if gap is None else _signed(gap),
         far,
@@ -127,6 +130,7 @@ def render(study: Study, lines: Sequence[Line], picture: str) -> str:
         seeds=len(lines[0].outcome.runs),
         agreement=_agreement(lines),
         recovered=_recovered(study, lines),
+        told=text_tables(study, lines),
         versions=versions(),
         unmarked=not any(row.mark for row in rows),
     )
@@ -157,14 +161,17 @@ def _recovered(study: Study, lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Return the recovery ratios as rows, for the study that shows them."""
     if study.show != "recovery":
         return []
-    ratios = recovery_ratios(means([line.outcome for line in lines]))
+    ours = means([line.outcome for line in lines])
+    both = ((recovery_ratios(ours), ""), (recovery_ratios(ours, LINE), ", reference line"))
+    ratios = both[0][0]
     budgets = sorted({epsilon for _, _, epsilon in ratios})
     keys = dict.fromkeys((name, level) for name, level, _ in ratios)
     return [
         {
-            "name": name,
+            "name": f"{name}{mark}",
             "level": level,
-            "values": [f"{ratios[name, level, epsilon]:.3f}" for epsilon in budgets],
+            "values": [f"{values[name, level, epsilon]:.3f}" for epsilon in budgets],
         }
         for name, level in keys
+        for values, mark in both
     ]

@@ -6,27 +6,30 @@ published ones, and put beside a row without a valid guarantee the one that has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from typing import Final, Literal
+from typing import Final
 
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import BUDGETS
 from offaxis.studies.ablations import PERCENTILES
+from offaxis.studies.beyond import FAMILY, beyond
 from offaxis.studies.engine import Row
+from offaxis.studies.means import mean_studies
 from offaxis.studies.mechanisms import (
-    BEYOND,
-    BEYOND_NUMBER,
     CLEAN,
     COUNTERPARTS,
+    LEAST,
+    LINE,
+    LINES,
     MECHANISMS,
+    PUBLIC_MEAN,
     Mechanism,
     ablated,
 )
 from offaxis.studies.published import PublishedRow, published
 from offaxis.studies.sources import CORRUPTIONS
-
-Show = Literal["table", "levels", "clipping", "recovery", "curve", "ellipse"]
+from offaxis.studies.study import Study
 
 BRIGHTEST: Final = "cifar10-c brightness 5 relu"
 CLIPPING_BUDGETS: Final = (1.0, 3.0, 5.0, 7.5, 10.0)
@@ -40,38 +43,6 @@ PAIRS: Final = {
 """Randomizer → its plain and its reshaped row."""
 
 NETWORK: Final = Mechanism("task-aware, trained network", randomizer="task-aware-network", size=3)
-
-
-@dataclass(frozen=True)
-class Study:
-    """One experiment.
-
-    Attributes
-    ----------
-    name, title : str
-    about : str
-        What is measured on what, in a sentence or two.
-    rows : tuple of Row
-    show : str
-        How it is shown: a table, a table with levels, or one of the figures.
-    table : str
-        Whose published numbers it is held against; empty where there are none.
-    level : str
-        What the levels of the rows are.
-    """
-
-    name: str
-    title: str
-    about: str
-    rows: tuple[Row, ...]
-    show: Show = "table"
-    table: str = ""
-    level: str = ""
-
-    @property
-    def cells(self) -> int:
-        """How many numbers it has."""
-        return sum(len(row.epsilons) for row in self.rows)
 
 
 def _mechanism(row: PublishedRow) -> Mechanism:
@@ -245,41 +216,51 @@ def _ellipse() -> Study:
     )
 
 
-def _beyond(tables: dict[str, Study]) -> list[Study]:
-    """Return the paper's valid rows of both main tables with ours behind them."""
-    made = []
-    for name, ours, title in (
-        ("main-mlp", BEYOND, "Beyond the paper: images"),
-        ("main-lr", BEYOND_NUMBER, "Beyond the paper: households"),
-    ):
-        base = tables[name]
-        valid = tuple(row for row in base.rows if not row.mechanism.mark)
-        where = base.rows[0].setting
-        rows = tuple(Row(label, "", where, each, BUDGETS) for label, each in ours.items())
-        made.append(
-            replace(
-                base,
-                name=name.replace("main", "beyond"),
-                title=title,
-                about=f"{base.about} The paper's rows that have a guarantee, and releases of the "
-                f"same pure ε that go further.",
-                rows=(*valid, *rows),
-            )
-        )
-    return made
+def _with_lines(study: Study) -> Study:
+    """Add to every setting of a study what its figures are to be held against."""
+    places: dict[tuple[str, str], Row] = {}
+    for row in study.rows:
+        places.setdefault((row.setting, row.level), row)
+    added = tuple(
+        Row(label, row.level, row.setting, LINES[label], row.epsilons)
+        for row in places.values()
+        for label in _lines_of(row.setting)
+    )
+    return replace(study, rows=(*study.rows, *added))
+
+
+def _lines_of(setting: str) -> tuple[str, ...]:
+    match setting.split()[0]:
+        case "lhsm":
+            return PUBLIC_MEAN, LEAST
+        case "fidelity":
+            return ()
+        case "agreement" if "lhsm" in setting:
+            return ()
+    return (LINE,)
 
 
 @cache
 def studies() -> dict[str, Study]:
     """Return all studies by name, tables first."""
     tables = {study.name: study for study in _tables()}
-    figures = [_clipping(), _recovery(tables), _curve(tables), _ellipse(), *_beyond(tables)]
-    return tables | {study.name: study for study in figures}
+    figures = [_clipping(), _recovery(tables), _curve(tables), _ellipse(), *beyond(tables)]
+    ours = {study.name: _with_lines(study) for study in (*tables.values(), *figures)}
+    return ours | {study.name: study for study in mean_studies()}
 
 
 def study(name: str) -> Study:
     """Return a study by its name."""
     found = studies()
     if name not in found:
-        raise InvalidInput(f"there is no study {name!r}; choose one of {', '.join(found)}")
+        raise InvalidInput(
+            f"there is no study {name!r}; choose one of {', '.join(found)}, or {FAMILY}"
+        )
     return found[name]
+
+
+def chosen(name: str) -> list[Study]:
+    """Return the studies that a name stands for: one of them, or a family."""
+    if name == FAMILY:
+        return [entry for key, entry in studies().items() if key.startswith(f"{FAMILY}-")]
+    return [study(name)]

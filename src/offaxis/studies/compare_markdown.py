@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from offaxis.files import replacing
-from offaxis.studies.catalogue import PAIRS, Study
-from offaxis.studies.compare import Line, claims, means, recovery_ratios
+from offaxis.studies.catalogue import PAIRS
+from offaxis.studies.claims import claims
+from offaxis.studies.compare import Line, means, recovery_ratios
+from offaxis.studies.mechanisms import LINE
+from offaxis.studies.standing_tables import text_tables
+from offaxis.studies.study import Study
+from offaxis.studies.text_table import TextTable
 
 BUDGETS: Final = (1.0, 3.0, 5.0, 7.5, 10.0)
 END: Final = "<!-- end -->"
@@ -26,13 +31,23 @@ def section(study: Study, lines: Sequence[Line]) -> str:
     parts = [f"*{study.title}.* {study.about}", ""]
     for claim in claims(study, lines):
         verdict = "Holds" if claim.holds else "**Does not hold**"
-        parts.append(f"- {verdict}: {claim.text.lower()} ({claim.worst}).")
+        text = claim.text[:1].lower() + claim.text[1:]
+        parts.append(f"- {verdict}: {text} ({claim.worst}).")
     if parts[-1]:
         parts.append("")
     if study.show == "recovery":
         return "\n".join([*parts, *_recovery(lines)])
+    told = [text for table in text_tables(study, lines) for text in _told(table)]
+    if study.show in ("standing", "predicted", "people"):
+        return "\n".join([*parts, *told]).rstrip()
     with_levels = any(line.outcome.row.level for line in lines)
-    return "\n".join([*parts, *(_by_level(study, lines) if with_levels else _by_budget(lines))])
+    table = _by_level(study, lines) if with_levels else _by_budget(lines)
+    return "\n".join([*parts, *table, "", *told]).rstrip()
+
+
+def _told(table: TextTable) -> list[str]:
+    rows = [f"| {' | '.join(row)} |" for row in table.rows]
+    return [f"*{table.title}.*", "", *_top(table.heads), *rows, ""]
 
 
 def _cell(line: Line) -> str:
@@ -46,11 +61,11 @@ def _title(line: Line) -> str:
 
 
 def _grid(head: Sequence[str], rows: dict[str, list[str]]) -> list[str]:
-    return [
-        f"| {' | '.join(head)} |",
-        f"|---|{'---:|' * (len(head) - 1)}",
-        *(f"| {' | '.join([name, *cells])} |" for name, cells in rows.items()),
-    ]
+    return [*_top(head), *(f"| {' | '.join([name, *cells])} |" for name, cells in rows.items())]
+
+
+def _top(head: Sequence[str]) -> list[str]:
+    return [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
 
 
 def _by_budget(lines: Sequence[Line]) -> list[str]:
@@ -74,21 +89,23 @@ def _by_level(study: Study, lines: Sequence[Line]) -> list[str]:
 
 
 def _recovery(lines: Sequence[Line]) -> list[str]:
-    ratios = recovery_ratios(means([line.outcome for line in lines]))
+    ours = means([line.outcome for line in lines])
+    ratios, line = recovery_ratios(ours), recovery_ratios(ours, LINE)
     corruptions = list(dict.fromkeys(level.rsplit(" ", 1)[0] for _, level, _ in ratios))
     budgets = sorted({epsilon for _, _, epsilon in ratios})
     rows = {}
     for name in PAIRS:
         for epsilon in budgets:
-            cells = []
-            for corruption in corruptions:
-                found = [
-                    value
-                    for (other, level, at), value in ratios.items()
-                    if (other, at) == (name, epsilon) and level.startswith(f"{corruption} ")
-                ]
-                cells.append(f"{min(found):.3f} … {max(found):.3f}")
-            rows[f"{name}, ε = {epsilon:g}"] = cells
+            for values, mark in ((ratios, ""), (line, ", reference line")):
+                cells = []
+                for corruption in corruptions:
+                    found = [
+                        value
+                        for (other, level, at), value in values.items()
+                        if (other, at) == (name, epsilon) and level.startswith(f"{corruption} ")
+                    ]
+                    cells.append(f"{min(found):.3f} … {max(found):.3f}")
+                rows[f"{name}, ε = {epsilon:g}{mark}"] = cells
     return _grid(["least … largest over severities", *corruptions], rows)
 
 

@@ -14,14 +14,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from offaxis.errors import InvalidInput
+from offaxis.studies.advice import Advice
 from offaxis.studies.engine_noise import Channel, Noise, channel
-from offaxis.studies.engine_store import Cell, Store
+from offaxis.studies.engine_store import Cell, Result, Store
+from offaxis.studies.lines import WITHOUT_REPORTS, NoReport, line_scores
 from offaxis.studies.mechanisms import Mechanism
 from offaxis.studies.scores import Metric, Score
 from offaxis.studies.sources import Sample, Source, open_source
@@ -58,12 +60,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Scores of one cell of a table, one a seed."""
+    """Scores of one cell of a table, one a seed, and what was recommended there, if anything."""
 
     row: Row
     epsilon: float
     metric: Metric
     runs: tuple[float, ...]
+    advice: Advice | None = None
 
     @property
     def mean(self) -> float:
@@ -115,9 +118,10 @@ def run(
     outcomes = []
     for row in rows:
         for epsilon in row.epsilons:
-            runs = store.get(cell(row, epsilon))
-            assert runs is not None
-            outcomes.append(Outcome(row, epsilon, sources[row.setting].metric, runs))
+            found = store.get(cell(row, epsilon))
+            assert found is not None
+            metric = sources[row.setting].metric
+            outcomes.append(Outcome(row, epsilon, metric, found.runs, found.advice))
     return outcomes
 
 
@@ -148,7 +152,9 @@ def _work(
             return
         store.add(
             {
-                Cell(source.name, source.fingerprint, mechanism.key, epsilon, seeds): runs
+                Cell(source.name, source.fingerprint, mechanism.key, epsilon, seeds): Result(
+                    runs, mechanism.advice(source, epsilon)
+                )
                 for epsilon, runs in scores.items()
             }
         )
@@ -179,8 +185,8 @@ def _work(
 
 
 def _portions(mechanism: Mechanism, budgets: list[float]) -> list[list[float]]:
-    """Divide a row into what is stored at once: all of it, or where it is trained, a budget."""
-    return [[budget] for budget in budgets] if mechanism.trained else [budgets]
+    """Divide a row into what is stored at once: all of it, or where fitting is slow, a budget."""
+    return [[budget] for budget in budgets] if mechanism.slow else [budgets]
 
 
 def measure_row(
@@ -197,9 +203,8 @@ def measure_row(
     ``fused=False`` decodes every observation and gives it to the task, as a receiver would: slower,
     and the same scores.
     """
-    if mechanism.way == "clean":
-        scores = tuple(_clean(source, seed) for seed in range(1 if source.fixed else seeds))
-        return dict.fromkeys(epsilons, scores * (seeds if source.fixed else 1))
+    if mechanism.way in WITHOUT_REPORTS:
+        return line_scores(source, cast(NoReport, mechanism.way), epsilons, seeds)
     channels = {
         epsilon: channel(made, source.scoring, epsilon, fused=fused, means=source.score.of_means)
         for epsilon, made in mechanism.make(source, epsilons).items()
@@ -239,9 +244,3 @@ def _add_block(
         for index, one in enumerate(channels):
             outputs = one.outputs(prepared[index], noise)
             total[index, seed] += score.add(outputs, part.answers)
-
-
-def _clean(source: Source, seed: int) -> float:
-    sample = source.sample(seed)
-    outputs = source.scoring.outputs(sample.vectors).T
-    return source.score.finish(source.score.add(outputs, sample.answers), len(sample.vectors))

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from offaxis.files import replacing
-from offaxis.studies.catalogue import Study
 from offaxis.studies.compare import Line
 from offaxis.studies.engine_store import versions
+from offaxis.studies.standing import predictions, standings
+from offaxis.studies.study import Study
 
 
 def records(study: Study, lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -20,7 +21,7 @@ def records(study: Study, lines: Sequence[Line]) -> list[dict[str, Any]]:
     found = []
     for line in lines:
         row, outcome = line.outcome.row, line.outcome
-        promise = "" if row.mechanism.way == "clean" else "yes"
+        promise = "yes" if row.mechanism.reports else ""
         found.append(
             {
                 "study": study.name,
@@ -37,10 +38,60 @@ def records(study: Study, lines: Sequence[Line]) -> list[dict[str, Any]]:
                 "paper_mean": None if line.paper is None else line.paper.mean,
                 "paper_std": None if line.paper is None else line.paper.std,
                 "difference": line.difference,
+                "recommended": None if outcome.advice is None else outcome.advice.title,
+                "predicted": None if outcome.advice is None else outcome.advice.score,
+                "predicted_error": None if outcome.advice is None else outcome.advice.error,
                 **known,
             }
         )
     return found
+
+
+def _standing_records(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return one record a budget and setting: ours, the best of the paper, and the line."""
+    return [
+        {
+            "setting": stand.ours.row.setting,
+            "epsilon": stand.ours.epsilon,
+            "metric": stand.ours.metric,
+            "seeds": len(stand.ours.runs),
+            "recommended": "" if stand.ours.advice is None else stand.ours.advice.title,
+            "mean": stand.ours.mean,
+            "std": stand.ours.std,
+            "best_of_paper": stand.best.row.label,
+            "best_mean": stand.best.mean,
+            "best_std": stand.best.std,
+            "line": None if stand.line is None else stand.line.mean,
+            "margin": stand.margin,
+        }
+        for stand in standings(lines)
+    ]
+
+
+def _prediction_records(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return one record a budget and question: what was predicted, and what came."""
+    return [
+        {
+            "question": each.question,
+            "epsilon": each.came.epsilon,
+            "metric": each.came.metric,
+            "seeds": len(each.came.runs),
+            "recommended": each.advice.title,
+            "predicted": each.advice.score,
+            "error": each.advice.error,
+            "came": each.came.mean,
+            "std": each.came.std,
+            "inside": each.inside,
+        }
+        for each in predictions(lines)
+    ]
+
+
+def short_records(study: Study, lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return what there is to say of recommendations, in few lines; nothing where none was made."""
+    if not any(line.outcome.advice for line in lines):
+        return []
+    return _prediction_records(lines) if study.show == "predicted" else _standing_records(lines)
 
 
 def write_csv(path: Path, table: Sequence[dict[str, Any]]) -> None:

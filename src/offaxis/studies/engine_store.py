@@ -12,16 +12,17 @@ import json
 import os
 import platform
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import scipy
 
 import offaxis
 from offaxis.errors import InvalidInput
+from offaxis.studies.advice import Advice
 
 FILE: Final = "cells.jsonl"
 FORMAT: Final = 1
@@ -65,6 +66,14 @@ class Cell:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
+@dataclass(frozen=True)
+class Result:
+    """A finished cell: one score a seed, and what was recommended, where something was."""
+
+    runs: tuple[float, ...]
+    advice: Advice | None = None
+
+
 class Store:
     """The cells of a result folder; safe for several threads of one process."""
 
@@ -72,7 +81,7 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / FILE
         self._turn = threading.Lock()
-        self._runs: dict[str, tuple[float, ...]] = {}
+        self._results: dict[str, Result] = {}
         self._read()
 
     def _read(self) -> None:
@@ -86,32 +95,36 @@ class Store:
         for number, line in enumerate(text[:whole].splitlines(), 1):
             try:
                 entry = json.loads(line)
-                self._runs[entry["id"]] = tuple(float(run) for run in entry["runs"])
+                runs = tuple(float(run) for run in entry["runs"])
+                advice = Advice(**entry["advice"]) if "advice" in entry else None
+                self._results[entry["id"]] = Result(runs, advice)
             except (ValueError, KeyError, TypeError) as error:
                 raise InvalidInput(
                     f"{self._path} is damaged at line {number}: remove that line, or the file to "
                     f"compute everything again"
                 ) from error
 
-    def get(self, cell: Cell) -> tuple[float, ...] | None:
-        """Return one score a seed, or None where the cell is not finished."""
-        return self._runs.get(cell.id)
+    def get(self, cell: Cell) -> Result | None:
+        """Return a result, or None where the cell is not finished."""
+        return self._results.get(cell.id)
 
-    def add(self, cells: Mapping[Cell, Sequence[float]]) -> None:
+    def add(self, cells: Mapping[Cell, Result]) -> None:
         """Keep finished cells; they are on the disk when this returns."""
         lines = []
-        for cell, runs in cells.items():
-            entry = {
+        for cell, result in cells.items():
+            entry: dict[str, Any] = {
                 "id": cell.id,
                 "setting": cell.setting,
                 "mechanism": cell.mechanism,
                 "epsilon": cell.epsilon,
-                "runs": list(runs),
+                "runs": list(result.runs),
             }
+            if result.advice is not None:
+                entry["advice"] = asdict(result.advice)
             lines.append(json.dumps(entry) + "\n")
         with self._turn, self._path.open("ab") as file:
             file.write("".join(lines).encode())
             file.flush()
             os.fsync(file.fileno())
-            for cell, runs in cells.items():
-                self._runs[cell.id] = tuple(runs)
+            for cell, result in cells.items():
+                self._results[cell.id] = result

@@ -16,12 +16,17 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from offaxis import randomizers
+from offaxis.decoding.posterior import posterior
 from offaxis.encoding.reshaping import Rank
+from offaxis.evaluation.choosing import with_decoder
+from offaxis.evaluation.utility import Goal
 from offaxis.fitting import Shape, fit
 from offaxis.randomizers import Randomizer
 from offaxis.recipes import recipe
 from offaxis.release import Release
 from offaxis.studies.ablations import ablate
+from offaxis.studies.advice import Advice, advice, recommended
+from offaxis.studies.lines import WITHOUT_REPORTS, NoReport
 from offaxis.studies.sources import Source
 from offaxis.studies.without_guarantee import (
     LABEL,
@@ -42,7 +47,7 @@ _SAME_MAPS: Final = {*randomizers.NAMES, "coordinatewise-laplace", "plan"}
 _training = threading.Lock()
 """One at a time: torch's random numbers belong to the whole process."""
 
-Way = Literal["clean", "fit", "ablation", "unbounded", "classical"]
+Way = Literal[NoReport, "fit", "recommended", "ablation", "unbounded", "classical"]
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,18 @@ class Mechanism:
     ----------
     title : str
         What it is in our words.
-    way : {"clean", "fit", "ablation", "unbounded", "classical"}
-        No privacy; :func:`offaxis.fit`; a part of the method taken away; or one of the two
-        published mechanisms without a guarantee.
+    way : {"fit", "recommended", "ablation", "unbounded", "classical"}, or one of lines.NoReport
+        :func:`offaxis.fit`; what :func:`offaxis.recommend` chooses at each budget; a part of the
+        method taken away; one of the two published mechanisms without a guarantee; or a line for
+        which nobody reports.
     randomizer, reshaping, percentile, lambda_max, size, active
         As in :func:`offaxis.fit`.
     ablation : str
         Which part is taken away.
+    goal : str
+        What is wanted of the recommended release.
+    posterior : bool
+        Whether reports are decoded to the posterior mean and not by the recipe's own decoder.
     """
 
     title: str
@@ -71,6 +81,8 @@ class Mechanism:
     size: int | None = None
     ablation: str = ""
     active: int | None = None
+    goal: Goal | None = None
+    posterior: bool = False
 
     @property
     def mark(self) -> str:
@@ -81,14 +93,25 @@ class Mechanism:
     def key(self) -> str:
         """What identifies its figures: everything but the title, and what is left open."""
         known = {k: v for k, v in asdict(self).items() if k != "title"}
-        if self.active is None:
-            del known["active"]
+        for name in ("active", "goal", "posterior"):
+            if not known[name]:
+                del known[name]
         return " ".join(f"{k}={v}" for k, v in known.items())
 
     @property
     def trained(self) -> bool:
         """Whether fitting it means training a network, at every budget anew."""
         return self.size is not None
+
+    @property
+    def slow(self) -> bool:
+        """Whether fitting takes so long that every budget is stored for itself."""
+        return self.trained or self.goal is not None
+
+    @property
+    def reports(self) -> bool:
+        """Whether anybody reports at all."""
+        return self.way not in WITHOUT_REPORTS
 
     @property
     def runs_model(self) -> bool:
@@ -101,8 +124,8 @@ class Mechanism:
         return replace(self, percentile=0.0, lambda_max=0.0).key
 
     def make(self, source: Source, epsilons: Iterable[float]) -> dict[float, Made]:
-        """Fit it to the public side of a source, at every budget; nothing at all when clean."""
-        if self.way == "clean":
+        """Fit it to the public side of a source, at every budget; nothing where nobody reports."""
+        if not self.reports:
             return {}
         fitted = source.fitted
         made: dict[float, Made] = {}
@@ -114,13 +137,20 @@ class Mechanism:
 
     def _at(self, source: Source, epsilon: float, made: dict[float, Made]) -> Made:
         """Fit at a budget, or take what was made for another one as far as it goes."""
-        if made and self.randomizer in _SAME_MAPS:
+        if made and self.randomizer in _SAME_MAPS and not self.posterior:
             other = next(iter(made.values()))
             if isinstance(other, Release):
                 return at_budget(other, epsilon, self.randomizer)
         return self._fit(source, epsilon)
 
+    def advice(self, source: Source, epsilon: float) -> Advice | None:
+        """Return what was recommended, and predicted; None where nobody was asked."""
+        return None if self.goal is None else advice(source, self.goal, epsilon)
+
     def _fit(self, source: Source, epsilon: float) -> Made:
+        if self.goal is not None:
+            found = recommended(source, self.goal, epsilon)
+            return replace(found.release, unit=source.unit)
         chosen = recipe(self.randomizer)
         settings: dict[str, Any] = {
             "epsilon": epsilon,
@@ -148,7 +178,7 @@ class Mechanism:
             settings["active"] = self.active
         model = source.task if self.runs_model else source.geometry
         with _training if self.trained else nullcontext():
-            return fit(
+            release = fit(
                 model,
                 source.public,
                 randomizer=self.randomizer,
@@ -156,6 +186,9 @@ class Mechanism:
                 unit=source.unit,
                 **settings,
             )
+        if self.posterior:
+            return with_decoder(release, posterior(release, source.public))
+        return release
 
 
 @lru_cache(maxsize=1024)
@@ -189,6 +222,16 @@ def _pair(title: str, label: str, randomizer: str, plain: str = "") -> dict[str,
 BOUNDED: Final = "CW+PA, bounded"
 EXACT_PLAN: Final = "PLAN, exact calibration"
 CLEAN: Final = "No randomization"
+LINE: Final = "reference line"
+PUBLIC_MEAN: Final = "public mean"
+LEAST: Final = "least error"
+
+LINES: Final[dict[str, Mechanism]] = {
+    LINE: Mechanism("reference line: the head's answer by k-ary response", "line"),
+    PUBLIC_MEAN: Mechanism("always the public mean, no report", "public mean"),
+    LEAST: Mechanism("least error that any report allows", "least"),
+}
+"""What stands beside the rows of every study."""
 
 MECHANISMS: Final[dict[str, Mechanism]] = {
     CLEAN: Mechanism("without privacy", "clean"),
@@ -211,36 +254,6 @@ MECHANISMS: Final[dict[str, Mechanism]] = {
     EXACT_PLAN: Mechanism("PLAN, exact calibration", randomizer="plan"),
 }
 """The paper's label → mechanism; the two of our own are the valid counterparts."""
-
-BEYOND: Final[dict[str, Mechanism]] = {
-    "answer": Mechanism("the model's answer by response", randomizer="class-response"),
-    "codebook": Mechanism(
-        "codebook in the task's metric", randomizer="response", reshaping="jacobian"
-    ),
-    "optimal PrivUnit2": Mechanism(
-        "PrivUnit2, 6 active directions",
-        randomizer="privunit2",
-        reshaping="optimal",
-        percentile=50.0,
-        active=6,
-    ),
-    "optimal Laplace": Mechanism(
-        "Laplace, 3 active directions",
-        randomizer="laplace",
-        reshaping="optimal",
-        percentile=50.0,
-        active=3,
-    ),
-}
-"""Beyond the paper, for answers; ranks as held-out public vectors chose them around ε = 5."""
-
-BEYOND_NUMBER: Final[dict[str, Mechanism]] = {
-    "number": Mechanism("the optimal channel for the answer", randomizer="scalar-response"),
-    "one Laplace": Mechanism(
-        "Laplace, 1 active direction", randomizer="laplace", reshaping="optimal", active=1
-    ),
-}
-"""The same for one number."""
 
 COUNTERPARTS: Final = {"CW+PA w/o bounding": BOUNDED, "PLAN (delta=10^-5)": EXACT_PLAN}
 """A published row without a valid guarantee → the row that has one."""
