@@ -29,6 +29,14 @@ class InvalidDocument(OffaxisError, ValueError):
     """A round, a key or a signature that is not what it should be; nothing was done."""
 
 
+class RoundRefused(OffaxisError, RuntimeError):
+    """A round asks for what this device does not give; nothing was paid and nothing sent."""
+
+
+class Unreachable(OffaxisError, ConnectionError):
+    """A collector could not be reached, or did not answer as one does."""
+
+
 class BudgetExceeded(OffaxisError, RuntimeError):
     """A person's budget does not allow another report; nothing was paid and nothing released."""
 

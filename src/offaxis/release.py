@@ -19,8 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis import reports as wire
-from offaxis.decoding import Aggregate, Decoder, NeedsLaw, aggregate
-from offaxis.encoding import Encoder
+from offaxis.decoding import (
+    Aggregate,
+    CodewordDecoder,
+    Decoder,
+    NeedsLaw,
+    PosteriorDecoder,
+    aggregate,
+)
+from offaxis.encoding import AffineEncoder, ArgmaxEncoder, Encoder, ShiftEncoder
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, Unit
 from offaxis.provenance import Provenance
@@ -117,6 +124,25 @@ class Release:
     def input_dim(self) -> int:
         """Dimension m of the vectors this release takes."""
         return self.encoder.input_dim
+
+    @cached_property
+    def public_mean(self) -> Vectors:
+        """The public mean, (m,), as well as the release knows it: for who has no vector to report.
+
+        The mean of the decoder's codewords or points; else the encoder's centre, which is zero
+        where nothing was fitted; else what a trained decoder makes of an observation of zero.
+        """
+        decoder, encoder = self.decoder, self.encoder
+        with np.errstate(all="ignore"):
+            if isinstance(decoder, CodewordDecoder | PosteriorDecoder):
+                mean = decoder.prior_mean
+            elif isinstance(encoder, AffineEncoder | ShiftEncoder | ArgmaxEncoder):
+                mean = encoder.centre
+            else:
+                mean = decoder.decode(np.zeros((1, decoder.input_dim)))[0]
+        # Decoders may answer something else than a vector, and files may hold any numbers.
+        usable = mean.size == self.input_dim and np.isfinite(mean).all()
+        return mean if usable else np.zeros(self.input_dim)
 
     @property
     def report_size(self) -> int:

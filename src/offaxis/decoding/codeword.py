@@ -51,6 +51,12 @@ class CodewordDecoder:
         """Dimension m of a decoded vector."""
         return int(self.codewords.shape[1])
 
+    @property
+    def prior_mean(self) -> Vectors:
+        """Mean of the codewords by their shares, (m,): the public mean."""
+        mean: Vectors = self.prior / self.prior.sum() @ self.codewords
+        return mean
+
     def decode(self, observations: Vectors) -> Vectors:
         """Map (n, k) estimates of the symbol, positive where it was reported, to (n, m)."""
         decoded: Vectors = self.codewords[

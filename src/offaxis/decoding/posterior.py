@@ -94,6 +94,12 @@ class PosteriorDecoder:
         """Dimension m of a decoded vector."""
         return int(self.points.shape[1])
 
+    @property
+    def prior_mean(self) -> Vectors:
+        """Mean of the points by their prior, (m,): the public mean."""
+        mean: Vectors = self.prior / self.prior.sum() @ self.points
+        return mean
+
     def bind(self, randomizer: Randomizer) -> Self:
         """Return this decoder with the law of the randomizer."""
         if isinstance(randomizer.domain, FiniteSet):

@@ -1,9 +1,10 @@
 """What a person's device has spent, kept in a file that survives crashes.
 
 Contract: a report that left the device is in the ledger. The cost is written and flushed to the
-disk *before* the report is made, so a crash in between costs budget and releases nothing; the other
-way round cannot happen. What would pass a limit is refused, and nothing is written then. Several
-processes may share one file: spending is one transaction.
+disk *before* the report is made, or in one transaction with the report that is kept. So a crash in
+between may cost budget and releases nothing; the other way round cannot happen. What would pass a
+limit is refused, and nothing is written then. Several processes may share one file: spending is one
+transaction.
 
 The file is an SQLite database with one row a payment, one a kept report and one a stored limit. It
 holds no vector, but kept reports and the key they are found by stay on the device. Whoever can
@@ -107,7 +108,7 @@ class Ledger:
             # FULL: a payment is on the disk before spend() returns.
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
-            with self._alone():
+            with self.alone():
                 self._prepare(path, limits, store=store)
         except sqlite3.Error as error:
             self._database.close()
@@ -169,11 +170,11 @@ class Ledger:
         self._database.close()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[sqlite3.Connection]:
         """Hold the only right to write; everything inside is written, or nothing."""
         self._database.execute("BEGIN IMMEDIATE")
         try:
-            yield
+            yield self._database
         except BaseException:
             self._database.execute("ROLLBACK")
             raise
@@ -215,25 +216,33 @@ class Ledger:
         BudgetExceeded
             If a limit would be passed. Nothing is paid, and nothing may be reported.
         """
+        with self.alone():
+            self.charge(guarantee, release, reports)
+
+    def charge(self, guarantee: Guarantee, release: str, reports: int = 1) -> None:
+        """Pay as :meth:`spend` does, inside :meth:`alone`: with what else is written or not at all.
+
+        Nothing may leave the device before that transaction has ended.
+        """
         if reports < 1:
             raise InvalidInput(f"reports must be at least 1, got {reports}")
         if not self.limits:
             raise InvalidInput("this ledger stores no limit; open it with one, such as Limit(8)")
+        assert self._database.in_transaction, "charge() belongs inside alone()"
         cost = Cost(guarantee.epsilon, guarantee.delta, reports)
-        with self._alone():
-            now = time.time()
-            for limit in self.limits:
-                paid = self.costs(_since(limit, now))
-                if not within([*paid, cost], limit.epsilon, limit.delta):
-                    raise BudgetExceeded(
-                        f"{reports} more of {guarantee} would pass the limit of {limit}; nothing "
-                        f"was paid and nothing may be reported"
-                    )
-            self._database.execute(
-                "INSERT INTO payment (paid_at, release, epsilon, delta, reports) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (now, release, str(cost.epsilon), str(cost.delta), reports),
-            )
+        now = time.time()
+        for limit in self.limits:
+            paid = self.costs(_since(limit, now))
+            if not within([*paid, cost], limit.epsilon, limit.delta):
+                raise BudgetExceeded(
+                    f"{reports} more of {guarantee} would pass the limit of {limit}; nothing "
+                    f"was paid and nothing may be reported"
+                )
+        self._database.execute(
+            "INSERT INTO payment (paid_at, release, epsilon, delta, reports) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (now, release, str(cost.epsilon), str(cost.delta), reports),
+        )
 
     def kept_report(self, release: str, key: bytes) -> bytes | None:
         """Return the report kept under a key, if there is one."""
@@ -244,7 +253,7 @@ class Ledger:
 
     def keep_report(self, release: str, key: bytes, report: bytes) -> bytes:
         """Keep a report under a key; if another process was first, return that one's."""
-        with self._alone():
+        with self.alone():
             kept = self.kept_report(release, key)
             if kept is not None:
                 return kept
@@ -253,7 +262,7 @@ class Ledger:
 
     def secret(self, fresh: bytes) -> bytes:
         """Return the device's secret for keys, which is ``fresh`` the first time."""
-        with self._alone():
+        with self.alone():
             row: Any = self._database.execute("SELECT key FROM secret").fetchone()
             if row:
                 return bytes(row[0])

@@ -1,0 +1,317 @@
+"""A device that answers rounds: it verifies, pays, reports once, and sends until it is taken.
+
+    device = Device("my.device", "https://collect.example", publisher=KEY, limits=[Limit(8)])
+    for offer in device.rounds():
+        device.report(offer.round.name, lambda: encode(today))
+    device.send()                       # again and again: what is due, and only that
+
+Contract: whatever the collector does, the device sends at most one report a round, always the same
+bytes, of a release that its own terms accept, within its own limits. Whether there is a usable
+vector changes nothing that can be seen from outside.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from offaxis.client.outbox import Entry, Outbox
+from offaxis.client.sending import deliver
+from offaxis.client.terms import Offer, Terms
+from offaxis.client.transport import PATIENCE, SMALL, Transport
+from offaxis.documents import NAME, Round
+from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused, Unreachable
+from offaxis.privacy.guarantee import Unit, exact, exact_epsilon
+from offaxis.privacy.ledger import Ledger, Limit
+from offaxis.release import Release
+from offaxis.vectors import Vectors, as_batch, check_finite
+
+LARGEST_RELEASE: Final = 1 << 28
+"""Bytes of a release that a device fetches."""
+SPREAD: Final = 3600.0
+"""Seconds over which first sends are spread."""
+
+_LISTED: Final = 8 * SMALL
+_TRIES: Final = 3
+_SLOW: Final = 10.0
+"""Times the usual patience, for a release."""
+_RANDOM: Final = random.SystemRandom()
+
+
+class Device:
+    """One person's device. Use it from one thread; processes may share its state.
+
+    Parameters
+    ----------
+    state : str or Path
+        A file: the ledger, and beside it what was answered. Whoever copies or deletes it can
+        start over.
+    url : str
+        The collector's address.
+    publisher : str, optional
+        The publisher's public key, 64 hexadecimal digits: its rounds are answered.
+    release : str, optional
+        Hash of the only release that is reported. One of the two must be given.
+    limits : sequence of Limit
+        For all reports together; with those the state stores, each must hold.
+    epsilon, delta : numbers, optional
+        The most that one report may promise away: by default the smallest limit, and pure.
+    unit : {"item", "user"}
+        What a release must be made for. Of one "for users" a single round is answered, ever.
+    token : str, optional
+        By which the collector knows its devices.
+    ca_file : str or Path, optional
+        Certificates to trust instead of the system's.
+    spread : float
+        First sends wait a random time of up to so many seconds, so that *when* a vector was made
+        cannot be seen.
+    patience : float
+        Seconds for one exchange with the collector.
+    """
+
+    def __init__(
+        self,
+        state: str | Path,
+        url: str,
+        *,
+        publisher: str | None = None,
+        release: str | None = None,
+        limits: Sequence[Limit] = (),
+        epsilon: Any = None,
+        delta: Any = 0,
+        unit: Unit = "item",
+        token: str | None = None,
+        ca_file: str | Path | None = None,
+        spread: float = SPREAD,
+        patience: float = PATIENCE,
+    ) -> None:
+        smallest = min((limit.epsilon for limit in limits), default=10_000)
+        terms = Terms(
+            url,
+            str(exact_epsilon(smallest if epsilon is None else epsilon)),
+            str(exact(delta, "delta")),
+            unit,
+            publisher,
+            release,
+            token,
+            None if ca_file is None else str(ca_file),
+        )
+        transport = terms.transport(patience)
+        if limits:
+            _reserve(state)
+        self._start(Ledger(state, *limits), terms, transport, spread)
+
+    @classmethod
+    def create(cls, state: str | Path, terms: Terms, *limits: Limit) -> Self:
+        """Make a device whose state stores its terms and limits, for :meth:`open`.
+
+        Raises
+        ------
+        InvalidInput
+            If the state is there already: its payments and answers are not forgotten.
+        """
+        device = cls.__new__(cls)
+        transport = terms.transport(PATIENCE)
+        if limits:
+            _reserve(state)
+        device._start(Ledger.create(state, *limits), terms, transport, SPREAD)
+        device._outbox.keep_setup(terms.to_json())
+        return device
+
+    @classmethod
+    def open(cls, state: str | Path) -> Self:
+        """Open what :meth:`create` made."""
+        ledger = Ledger(state)
+        setup = Outbox(ledger).setup()
+        if setup is None:
+            ledger.close()
+            raise InvalidInput(f"{state} is a ledger, but no device that Device.create made")
+        terms = Terms.from_json(setup)
+        device = cls.__new__(cls)
+        device._start(ledger, terms, terms.transport(PATIENCE), SPREAD)
+        return device
+
+    def _start(self, ledger: Ledger, terms: Terms, transport: Transport, spread: float) -> None:
+        self.ledger, self.terms = ledger, terms
+        self._transport, self._spread = transport, spread
+        self._outbox = Outbox(ledger)
+
+    def __enter__(self) -> Self:
+        """Return the device itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the state."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the state."""
+        self.ledger.close()
+
+    def rounds(self) -> list[Offer]:
+        """Return the rounds that the collector offers and this device believes.
+
+        Others are left out: a collector may serve several publishers.
+
+        Raises
+        ------
+        Unreachable
+            If the collector does not answer as one does.
+        """
+        listed = self._json("/v1/rounds").get("rounds")
+        if not isinstance(listed, list):
+            raise Unreachable("the collector lists no rounds")
+        offers = []
+        for entry in listed:
+            try:
+                offers.append(self.terms.offer(entry))
+            except (InvalidDocument, RoundRefused):
+                continue
+        return offers
+
+    def report(self, round_name: str, vector: Any, group: str | None = None) -> Entry:
+        """Answer a round, once: verify it, pay, make the report and keep it to be sent.
+
+        A round that was answered is not answered again: what was kept is returned, nothing is
+        paid, and the vector is not looked at. :meth:`send` sends it, after a random time.
+
+        Parameters
+        ----------
+        round_name : str
+        vector : array (m,), or a callable that returns one
+            What cannot be used (None, a callable that fails, NaN, another dimension) becomes a
+            report of the public mean, so that nobody learns of it. So does a callable that ended
+            the process three times.
+        group : str, optional
+            One of the round's, which everybody may know.
+
+        Raises
+        ------
+        RoundRefused, InvalidDocument, InvalidRelease
+            If the round or its release is not what this device accepts.
+        BudgetExceeded
+            If a limit does not allow it.
+        Unreachable
+            If the collector does not answer. In all cases nothing is paid and nothing sent.
+        """
+        if not re.fullmatch(NAME, round_name):
+            raise InvalidInput(f"{round_name!r} is no name of a round")
+        known = self._outbox.find(round_name)
+        if known is not None and known.report:
+            return known
+        offer = self.terms.offer(self._json(f"/v1/rounds/{round_name}"))
+        round_ = offer.round
+        if round_.name != round_name:
+            raise RoundRefused(f"the collector gives round {round_.name} for {round_name}")
+        if offer.state == "closed":
+            raise RoundRefused(f"round {round_name} is closed")
+        if group is not None and group not in round_.groups:
+            raise InvalidInput(f"round {round_name} has no group {group!r}")
+        release = self._release(round_.release)
+        return self._answered(round_, release, vector, group)
+
+    def _answered(self, round_: Round, release: Release, vector: Any, group: str | None) -> Entry:
+        begun = self._outbox.begin(round_, group)
+        try:
+            usable = _usable(release, vector if begun <= _TRIES else None)
+
+            def make() -> bytes:
+                report = release.privatize(usable)
+                assert isinstance(report, bytes), "one vector gives one report"
+                return report
+
+            return self._outbox.answer(
+                round_, release.guarantee, make, group=group, wait=self._first_wait(round_)
+            )
+        except BaseException:
+            self._outbox.abandon(round_)
+            raise
+
+    def _first_wait(self, round_: Round) -> float:
+        """Return how long to wait; the clock only paces, it decides nothing."""
+        left = round_.closes.timestamp() - time.time()
+        return _RANDOM.uniform(0.0, min(self._spread, left / 2) if left > 0 else self._spread)
+
+    def _release(self, release_hash: str) -> Release:
+        kept = self._outbox.release(release_hash)
+        if kept is not None:
+            return self.terms.accept(kept, release_hash)
+        path = f"/v1/releases/{release_hash}"
+        answer = self._transport.ask("GET", path, largest=LARGEST_RELEASE, patience=_SLOW)
+        if answer.status != 200:
+            raise Unreachable(f"the collector does not give the release: {answer.words}")
+        release = self.terms.accept(answer.body, release_hash)
+        self._outbox.keep_release(release_hash, answer.body)
+        return release
+
+    def _json(self, path: str) -> dict[str, Any]:
+        answer = self._transport.ask("GET", path, largest=_LISTED)
+        if answer.status != 200:
+            raise Unreachable(f"the collector does not give {path}: {answer.words}")
+        try:
+            found = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            raise Unreachable(f"the collector answers no JSON to {path}") from None
+        if not isinstance(found, dict):
+            raise Unreachable(f"the collector answers no object to {path}")
+        return found
+
+    def send(self, *, at_once: bool = False) -> list[Entry]:
+        """Send what is due, and withdraw what is to be withdrawn; return what was tried.
+
+        Call it now and then; it never waits. What the collector does not take is tried again
+        later and later, with the same bytes, until it says that it never will.
+
+        Parameters
+        ----------
+        at_once : bool
+            Send every report that waits, even if its time has not come: whoever sees the traffic
+            then learns when it was made.
+        """
+        return deliver(self._outbox, self._transport, at_once=at_once)
+
+    def withdraw(self, round_name: str) -> Entry:
+        """Ask for a report back; :meth:`send` tells the collector if its bytes may have left.
+
+        What was paid stays paid, and the round is not answered again.
+        """
+        return self._outbox.withdraw(round_name)
+
+    def status(self) -> list[Entry]:
+        """Return every round that was answered or begun, and what became of it."""
+        return self._outbox.entries()
+
+
+def _reserve(state: str | Path) -> None:
+    """Make the file before SQLite does, readable by its owner only."""
+    try:
+        Path(state).touch(mode=0o600)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {state}: {error.strerror or error}") from None
+
+
+def _usable(release: Release, source: Any) -> Vectors:
+    """Return the vector, or the public mean; which of the two it was is known to nobody else."""
+    mean = release.public_mean
+    try:
+        value = source() if callable(source) else source
+        batch, _ = as_batch(value, release.input_dim)
+        # Copied, so that what is checked and what is reported is one and the same.
+        vector = np.array(batch[0])
+        check_finite(vector)
+    except Exception:
+        return mean
+    return vector if len(batch) == 1 else mean

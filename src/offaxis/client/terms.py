@@ -1,0 +1,157 @@
+"""What a device believes and accepts, whatever a collector says.
+
+Contract: a round counts if the publisher whose key the device knows signed it, or if it asks for
+the one release that the device knows. A release counts if its content has the hash the round names,
+and if the guarantee computed from its parameters is within the device's own limit for one report.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, get_args
+
+from offaxis import artifact
+from offaxis.client.transport import Transport
+from offaxis.documents import Round, public_key, verify_round
+from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused
+from offaxis.privacy.guarantee import Guarantee, Unit, decimal, exact, exact_epsilon
+from offaxis.release import Release
+from offaxis.strict_json import canonical_json, shown
+
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A round that the device believes; ``state`` is only the collector's word."""
+
+    round: Round
+    state: str
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a device was set up with.
+
+    Attributes
+    ----------
+    url : str
+        The collector's address.
+    publisher : str or None
+        Public key, 64 hexadecimal digits, that must have signed a round.
+    release : str or None
+        Hash of the only release that is reported. At least one of the two is known.
+    epsilon, delta : str
+        The most that one report may promise away, read exactly.
+    unit : {"item", "user"}
+        What a report must stand for. Of a release for users one round is answered, ever.
+    token : str or None
+        By which the collector knows its devices.
+    ca_file : str or None
+        Certificates to trust instead of the system's.
+    """
+
+    url: str
+    epsilon: str
+    delta: str = "0"
+    unit: Unit = "item"
+    publisher: str | None = None
+    release: str | None = None
+    token: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse terms by which anything could come in."""
+        if self.publisher is None and self.release is None:
+            raise InvalidInput("a device must know its publisher's key, or the hash of its release")
+        if self.publisher is not None:
+            public_key(self.publisher)
+        if self.release is not None and not _HASH.fullmatch(self.release):
+            raise InvalidInput(
+                f"a release's hash has 64 small hexadecimal digits, got {shown(self.release)}"
+            )
+        if self.unit not in get_args(Unit):
+            raise InvalidInput(f"unit must be 'item' or 'user', got unit={self.unit!r}")
+        most = self.most
+        object.__setattr__(self, "epsilon", str(most.epsilon))
+        object.__setattr__(self, "delta", str(most.delta))
+
+    @property
+    def most(self) -> Guarantee:
+        """The most that one report may promise away."""
+        return Guarantee(exact_epsilon(self.epsilon), exact(self.delta, "delta"), self.unit)
+
+    def transport(self, patience: float) -> Transport:
+        """Return the way to the collector."""
+        return Transport(self.url, token=self.token, ca_file=self.ca_file, patience=patience)
+
+    def offer(self, entry: Any) -> Offer:
+        """Read one round as a collector offers it.
+
+        Raises
+        ------
+        InvalidDocument
+            If it is no round, or not signed by the publisher.
+        RoundRefused
+            If it asks for another release than the device knows.
+        """
+        document = entry.get("document") if isinstance(entry, dict) else None
+        if not isinstance(document, dict):
+            raise InvalidDocument("the collector offers what is no round")
+        try:
+            round_ = Round.from_bytes(canonical_json(document).encode())
+        except (ValueError, RecursionError) as error:
+            raise InvalidDocument(f"the collector offers no round: {error}") from None
+        if self.publisher is not None:
+            signature = _signature(entry.get("signature"))
+            verify_round(public_key(self.publisher), round_, signature)
+        if self.release is not None and round_.release != self.release:
+            raise RoundRefused(
+                f"round {round_.name} asks for release {round_.release[:8]}…, this device reports "
+                f"{self.release[:8]}… only"
+            )
+        state = entry.get("state")
+        return Offer(round_, state if isinstance(state, str) else "unknown")
+
+    def accept(self, content: bytes, release_hash: str) -> Release:
+        """Read a release and recompute what it promises.
+
+        Raises
+        ------
+        InvalidRelease
+            If it is not the one with this hash, or not one at all.
+        RoundRefused
+            If it promises less than the device asks for.
+        """
+        release = artifact.from_bytes(content, expect=release_hash)
+        found, most = release.guarantee, self.most
+        if found.epsilon > most.epsilon or found.delta > most.delta:
+            raise RoundRefused(
+                f"a report would promise {found}; this device gives up to ε = "
+                f"{decimal(most.epsilon)}, δ = {decimal(most.delta)} in one"
+            )
+        if found.unit != self.unit:
+            raise RoundRefused(
+                f"a report would be per {found.unit}; this device reports {self.unit}s"
+            )
+        return release
+
+    def to_json(self) -> str:
+        """Write the terms as one line."""
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Terms:
+        """Read what :meth:`to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def _signature(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise InvalidDocument("the round comes without a signature") from None

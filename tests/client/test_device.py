@@ -1,0 +1,300 @@
+"""A device answers a round once, pays once, sends the same bytes, and silence tells nothing."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import offaxis
+from offaxis.client import Device, Terms
+from offaxis.client.outbox import report_id
+from offaxis.errors import BudgetExceeded, InvalidInput, RoundRefused
+from offaxis.privacy.ledger import Ledger, Limit
+from tests.client.collectors import PUBLISHER, a_round
+
+
+def test_a_round_is_answered_and_its_report_arrives(collector, device, release, public):
+    round_ = collector.offer(release)
+    assert [(o.round, o.state) for o in device.rounds()] == [(round_, "open")]
+    entry = device.report("energy-1", public[0], "north")
+    assert entry.state == "queued"
+    assert not collector.uploads(), "nothing leaves before send()"
+    (sent,) = device.send()
+    assert sent.state == "sent"
+    (upload,) = collector.uploads()
+    assert upload.body == entry.report
+    assert upload.path.endswith(entry.id.hex())
+    assert upload.headers["offaxis-group"] == "north"
+    assert release.decode(upload.body).shape == (6,)
+    assert device.ledger.spent() == (3, 0)
+    assert device.send() == []
+
+
+def test_a_round_is_paid_for_once_and_never_randomized_again(collector, device_of, release, public):
+    collector.offer(release)
+    first = device_of().report("energy-1", public[0])
+    again = device_of()
+
+    def never():
+        raise AssertionError("the vector is not looked at again")
+
+    for vector in (public[1], never, None):
+        assert again.report("energy-1", vector).report == first.report
+    assert again.ledger.spent() == (3, 0)
+
+
+def test_the_id_is_the_hmac_of_the_round(collector, device, device_of, release, public, tmp_path):
+    collector.offer(release)
+    entry = device.report("energy-1", public[0])
+    assert entry.id == report_id(device.ledger.secret(b"other"), "energy-1")
+    assert device_of("other.device").report("energy-1", public[0]).id != entry.id
+    assert report_id(b"k", "a") != report_id(b"k", "b")
+    assert (tmp_path / "my.device").stat().st_mode & 0o077 == 0
+
+
+def _fails():
+    raise RuntimeError("the encoder broke")
+
+
+UNUSABLE = {
+    "none": None,
+    "nan": np.full(6, np.nan),
+    "infinite": np.full(6, np.inf),
+    "short": np.zeros(5),
+    "two": np.zeros((2, 6)),
+    "text": "text",
+    "fails": _fails,
+    "gives nothing": lambda: None,
+    "masked": np.ma.masked_array(np.zeros(6), mask=True),
+}
+
+
+@pytest.mark.parametrize("vector", UNUSABLE.values(), ids=UNUSABLE)
+def test_what_cannot_be_used_becomes_a_report_of_the_public_mean(
+    collector, device, release, vector, monkeypatch
+):
+    seen = []
+    privatize = type(release).privatize
+    monkeypatch.setattr(
+        type(release), "privatize", lambda self, v: (seen.append(v), privatize(self, v))[1]
+    )
+    collector.offer(release)
+    entry = device.report("energy-1", vector)
+    assert np.array_equal(seen, [release.public_mean])
+    assert device.send()[0].state == "sent"
+    (upload,) = collector.uploads()
+    assert len(upload.body) == release.report_size
+    assert entry.id.hex() in upload.path
+    assert device.ledger.spent() == (3, 0)
+
+
+def test_nothing_on_the_wire_or_on_the_disk_says_that_a_vector_failed(
+    collector, device_of, release, public
+):
+    """Two devices, one with a vector: requests and stored fields differ in random bytes only."""
+    collector.offer(release)
+    traces, entries = [], []
+    for name, vector in (("with", public[0]), ("without", _fails)):
+        device = device_of(name, token="same")
+        before = len(collector.seen)
+        entries.append(device.report("energy-1", vector))
+        device.send()
+        traces.append(
+            [
+                (r.method, r.path[: -64 if r.method == "PUT" else None], r.headers, len(r.body))
+                for r in collector.seen[before:]
+            ]
+        )
+    assert traces[0] == traces[1]
+    fields = [(e.round, e.state, e.attempts, e.problem, len(e.report)) for e in entries]
+    assert fields[0] == fields[1]
+
+
+def test_a_vector_that_ends_the_process_is_given_up(collector, device, release, public):
+    """Begun three times and never ended: then the public mean is reported."""
+    round_ = collector.offer(release)
+    for _ in range(3):
+        device._outbox.begin(round_, None)
+    assert device.report("energy-1", _never_called).state == "queued"
+
+
+def _never_called():
+    pytest.fail("the vector was to be given up")
+
+
+def test_an_error_is_no_crash_and_gives_nothing_up(collector, device_of, release, public):
+    round_ = collector.offer(release)
+    device = device_of(limits=[Limit(1)], epsilon=5)
+    for _ in range(5):
+        with pytest.raises(BudgetExceeded):
+            device.report("energy-1", public[0])
+    assert device._outbox.begin(round_, None) == 1
+    assert device.ledger.spent() == (0, 0)
+
+
+def test_limits_hold_over_all_rounds(collector, device, release, public):
+    for number in range(1, 4):
+        collector.offer(release, name=f"energy-{number}", number=number)
+    device.report("energy-1", public[0])
+    device.report("energy-2", public[0])
+    with pytest.raises(BudgetExceeded):
+        device.report("energy-3", public[0])
+    device.send()
+    assert len(collector.uploads()) == 2
+    assert device.ledger.spent() == (6, 0)
+
+
+def test_a_pinned_release_needs_no_publisher(collector, device_of, head, public, release):
+    other = offaxis.fit(head, public, epsilon=2)
+    collector.offer(release)
+    collector.offer(other, name="energy-2", number=2)
+    for entry in collector.rounds.values():
+        entry.pop("signature")
+    device = device_of(publisher=None, release=release.hash)
+    assert [offer.round.name for offer in device.rounds()] == ["energy-1"]
+    device.report("energy-1", public[0])
+    with pytest.raises(RoundRefused, match="only"):
+        device.report("energy-2", public[0])
+
+
+def test_a_release_for_users_is_answered_once(collector, device_of, head, public):
+    once = offaxis.fit(head, public, epsilon=2, unit="user")
+    for number in (1, 2):
+        collector.offer(once, name=f"energy-{number}", number=number)
+    with pytest.raises(RoundRefused, match="per user"):
+        device_of("items").report("energy-1", public[0])
+    device = device_of(unit="user")
+    device.report("energy-1", public[0])
+    with pytest.raises(RoundRefused, match="one report a person"):
+        device.report("energy-2", public[0])
+    assert device.ledger.spent() == (2, 0)
+
+
+def test_groups_are_the_rounds(collector, device, release, public):
+    collector.offer(release)
+    with pytest.raises(InvalidInput, match="no group"):
+        device.report("energy-1", public[0], "elsewhere")
+    assert device.status() == []
+
+
+def test_a_report_that_never_left_is_withdrawn_at_once(collector, device, release, public):
+    collector.offer(release)
+    device.report("energy-1", public[0])
+    assert device.withdraw("energy-1").state == "withdrawn"
+    assert device.send(at_once=True) == []
+    assert not collector.uploads()
+    assert device.report("energy-1", public[0]).state == "withdrawn"
+    with pytest.raises(InvalidInput, match="not answered"):
+        device.withdraw("energy-2")
+
+
+def test_a_sent_report_is_withdrawn_by_the_collector(collector, device, release, public):
+    collector.offer(release)
+    device.report("energy-1", public[0])
+    device.send()
+    assert device.withdraw("energy-1").state == "withdrawing"
+    assert device.send()[0].state == "withdrawn"
+    assert list(collector.stored.values()) == [None]
+    assert device.ledger.spent() == (3, 0)
+
+
+def test_a_device_that_was_set_up_is_opened_by_its_file(tmp_path, collector, release, public):
+    collector.offer(release)
+    terms = Terms(collector.url, "7/2", publisher=PUBLISHER, token="secret-token")
+    assert "secret-token" not in repr(terms)
+    path = tmp_path / "my.device"
+    Device.create(path, terms, Limit(4)).close()
+    with pytest.raises(InvalidInput, match="already"):
+        Device.create(path, terms, Limit(100))
+    with Device.open(path) as device:
+        assert device.terms == terms
+        device.report("energy-1", public[0])
+        device.send(at_once=True)
+    assert collector.seen[-1].headers["authorization"] == "Bearer secret-token"
+    Ledger.create(tmp_path / "my.ledger", Limit(4)).close()
+    with pytest.raises(InvalidInput, match="no device"):
+        Device.open(tmp_path / "my.ledger")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"publisher": None},
+        {"publisher": "12"},
+        {"release": "12"},
+        {"unit": "house"},
+        {"epsilon": 0},
+        {"limits": ()},
+        {"token": "two words"},
+        {"token": "line\r\nbreak: 1"},
+    ],
+)
+def test_a_device_that_would_trust_anybody_is_refused(device_of, changes):
+    with pytest.raises((InvalidInput, offaxis.errors.InvalidDocument)):
+        device_of(**changes)
+
+
+def test_first_sends_are_spread_and_the_clock_decides_nothing(
+    collector, device_of, release, public, monkeypatch
+):
+    collector.offer(release)
+    device = device_of(spread=1000.0)
+    entry = device.report("energy-1", public[0])
+    assert 0 <= entry.next_try - time.time() <= 1000
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 10.0**8)
+    waited = device_of("slow clock", spread=1000.0)
+    assert waited.report("energy-1", public[0]).state == "queued"
+    monkeypatch.setattr(time, "time", lambda: now + 10.0**10)
+    assert waited.send()[0].state == "sent", "however wrong the clock, the round is answered"
+    assert device_of("fast clock").report("energy-1", public[0]).state == "queued"
+
+
+def test_a_round_that_closes_soon_is_not_waited_out(device_of, release, monkeypatch):
+    round_ = a_round(release)
+    monkeypatch.setattr(time, "time", lambda: round_.closes.timestamp() - 10)
+    waits = [device_of(spread=1000.0)._first_wait(round_) for _ in range(20)]
+    assert max(waits) <= 5
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.sampled_from(["report", "mean", "send", "reopen", "lost", "down", "listed"]), max_size=12
+    )
+)
+def test_whatever_is_done_a_round_has_one_report(steps, collector, device_of, release, public):
+    """Any sequence of reports, sends, restarts and failures: one body, one id, one payment."""
+    name = f"d{time.monotonic_ns()}.device"
+    collector.seen.clear()
+    collector.stored.clear()
+    collector.scripts.clear()
+    collector.offer(release)
+    device, answered = device_of(name), False
+    for at, step in enumerate(steps):
+        collector.scripts.pop(("PUT", "/"), None)
+        match step:
+            case "report" | "mean":
+                device.report("energy-1", None if step == "mean" else public[at])
+                answered = True
+            case "send":
+                device.send(at_once=True)
+            case "reopen":
+                device.close()
+                device = device_of(name)
+            case "lost":
+                collector.scripts["PUT", "/"] = lambda handler: handler.connection.close()
+                device.send(at_once=True)
+            case "down":
+                collector.scripts["PUT", "/"] = lambda handler: handler.problem(503, "unavailable")
+                device.send(at_once=True)
+            case "listed":
+                device.rounds()
+    assert len({upload.body for upload in collector.uploads()}) <= 1
+    assert len({upload.path for upload in collector.uploads()}) <= 1
+    assert device.ledger.spent() == (3 * answered, 0)
+    device.close()
