@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from offaxis.reporting.study_people import people
+from offaxis.studies.compare import Line
 from offaxis.studies.derived import means
 from offaxis.studies.engine import Outcome, Row, measure_row
 from offaxis.studies.means import BUDGETS, LIMITS, MECHANISMS, PEOPLE, mean_studies, nearest
+from offaxis.studies.means_tables import people_tables
 from offaxis.studies.mechanisms import LINES, PUBLIC_MEAN
 from offaxis.studies.sources import open_source
 from offaxis.theory import least_mean_error, sphere_mean_error, task_spectrum
@@ -40,12 +43,12 @@ def test_every_release_is_pure_and_tells_means(tiny):
 @pytest.mark.parametrize("epsilon", [1.0, 5.0])
 def test_lines_are_the_limits_over_people(tiny, epsilon):
     spectrum = task_spectrum(tiny.geometry.gram, tiny.geometry.covariance)
-    for people in (10, 1000):
-        setting = means(tiny, people)
+    for count in (10, 1000):
+        setting = means(tiny, count)
         least = error(setting, LIMITS["least unbiased"], epsilon, 2)
-        assert least == pytest.approx(least_mean_error(spectrum, epsilon) / people)
+        assert least == pytest.approx(least_mean_error(spectrum, epsilon) / count)
         sphere = error(setting, LIMITS["sphere"], epsilon, 2)
-        assert sphere == pytest.approx(sphere_mean_error(spectrum.size, epsilon) / people)
+        assert sphere == pytest.approx(sphere_mean_error(spectrum.size, epsilon) / count)
 
 
 def test_who_is_not_asked_errs_by_the_deviation_of_the_mean(tiny):
@@ -82,18 +85,41 @@ def test_errors_fall_with_people_until_only_bias_is_left(tiny):
     assert error(many, tight, 8.0, 20) > error(few, tight, 8.0, 20) / 3
 
 
-def test_the_nearest_is_a_release():
-    def outcome(label, mechanism, mean):
-        return Outcome(Row(label, "10", "tiny", mechanism, (1.0,)), 1.0, "mean error", (mean,))
+def outcome(label, mechanism, people, mean):
+    row = Row(label, people, "tiny", mechanism, (1.0,))
+    return Outcome(row, 1.0, "mean error", (mean,))
 
-    found = nearest(
-        [
-            outcome("line", LINES[PUBLIC_MEAN], 0.1),
-            outcome("a", MECHANISMS["Laplace"], 0.3),
-            outcome("b", MECHANISMS["PrivUnit2"], 0.2),
-        ]
-    )
-    assert {key: each.row.label for key, each in found.items()} == {("10", 1.0): "b"}
+
+SOME = [
+    outcome(PUBLIC_MEAN, LINES[PUBLIC_MEAN], "10", 0.1),
+    outcome(PUBLIC_MEAN, LINES[PUBLIC_MEAN], "1000", 0.1),
+    outcome("Laplace", MECHANISMS["Laplace"], "10", 30.4),
+    outcome("Laplace", MECHANISMS["Laplace"], "1000", 0.304),
+    outcome("PrivUnit2", MECHANISMS["PrivUnit2"], "10", 0.2),
+    outcome("PrivUnit2", MECHANISMS["PrivUnit2"], "1000", 0.002),
+]
+
+
+def test_the_nearest_is_a_release():
+    found = nearest(SOME)
+    assert {key: each.row.label for key, each in found.items()} == {
+        ("10", 1.0): "PrivUnit2",
+        ("1000", 1.0): "PrivUnit2",
+    }
+
+
+def test_tables_say_where_asking_nobody_is_nearer():
+    best, errors = people_tables([Line(each, None) for each in SOME])
+    assert best.rows == [["10", "PrivUnit2: 0.2 \N{DAGGER}"], ["1,000", "PrivUnit2: 0.002"]]
+    assert errors.title == "ε = 1"
+    assert ["Laplace, optimal reshaping", "30", "0.3"] in errors.rows
+
+
+def test_the_figure_has_a_panel_a_budget_and_the_rows_by_people():
+    (panel,), _ = people(mean_studies()[0], [Line(each, None) for each in SOME])
+    drawn = {series.name: (list(series.x), list(series.y)) for series in panel.series}
+    assert drawn["PrivUnit2"] == ([10, 1000], [0.2, 0.002])
+    assert "nobody asked" in drawn
 
 
 def test_the_studies_ask_for_the_means_of_their_levels():
