@@ -6,7 +6,7 @@ process or a lost machine as far as the disk keeps its word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any, Final
@@ -22,6 +22,10 @@ from offaxis.errors import InvalidInput
 
 _WAIT: Final = 30.0
 """Seconds to wait for another process that writes."""
+
+_MIGRATION: Final = 7079
+_ROUNDS: Final = 7080
+"""First halves of PostgreSQL's advisory locks."""
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+pysqlite",
@@ -54,11 +58,18 @@ def connect(url: str) -> Engine:
             raise InvalidInput(
                 "the collector needs a database file, such as sqlite:///collector.db"
             )
-        engine = create_engine(parsed, connect_args={"timeout": _WAIT})
+        engine = create_engine(parsed, connect_args={"timeout": _WAIT}, hide_parameters=True)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    return create_engine(parsed, pool_pre_ping=True, pool_size=8)
+    # What a report says must not come back in the text of an error.
+    return create_engine(
+        parsed,
+        pool_pre_ping=True,
+        pool_size=8,
+        hide_parameters=True,
+        connect_args={"connect_timeout": 5},
+    )
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
@@ -67,6 +78,8 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    # What is deleted or withdrawn is overwritten, not only forgotten.
+    connection.execute("PRAGMA secure_delete = ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -81,11 +94,21 @@ def writing(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+def take_turns(connection: Connection, rounds: Iterable[int]) -> None:
+    """Let one transaction at a time write to a round: numbers are then committed in order.
+
+    SQLite has one writer anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        for key in sorted(rounds):
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (_ROUNDS, key))
+
+
 def migrate(engine: Engine) -> None:
     """Bring the tables up to date; one process at a time does it."""
     with writing(engine) as connection:
         if connection.dialect.name == "postgresql":
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7079, 0)")
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, 0)", (_MIGRATION,))
         command.upgrade(_config(connection), "head")
 
 

@@ -46,6 +46,10 @@ round_ = Table(
     Column("document", LargeBinary, nullable=False),
     Column("signature", LargeBinary, nullable=False),
     Column("release", ForeignKey("release.hash"), nullable=False),
+    # No report of the round has a number up to this one: reading it need not start at the first.
+    Column("base", _number, nullable=False),
+    # Counts withdrawals: moments that began before one are not stored after it.
+    Column("withdrawn", Integer, nullable=False),
     Column("closed_at", DateTime(timezone=True)),
     Column("deleted_at", DateTime(timezone=True)),
 )

@@ -32,6 +32,8 @@ def upgrade() -> None:
         sa.Column("document", sa.LargeBinary, nullable=False),
         sa.Column("signature", sa.LargeBinary, nullable=False),
         sa.Column("release", sa.String(64), nullable=False),
+        sa.Column("base", _number, nullable=False),
+        sa.Column("withdrawn", sa.Integer, nullable=False),
         sa.Column("closed_at", sa.DateTime(timezone=True)),
         sa.Column("deleted_at", sa.DateTime(timezone=True)),
         sa.PrimaryKeyConstraint("id", name="pk_round"),

@@ -1,0 +1,215 @@
+"""Means that grow: moments of a round's reports up to a mark, stored with the mark.
+
+Contract: what is stored are the moments of exactly the reports with numbers up to the mark that
+were not withdrawn. Mark and moments change in one transaction, and only if nobody else moved the
+mark and no report was withdrawn since it was read. So any number of processes may follow a round.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, insert, select, update
+
+from offaxis.collector.database import take_turns, writing
+from offaxis.collector.tables import moments, report, round_
+from offaxis.decoding.aggregate import Moments
+from offaxis.release import Release
+
+_PART_NUMBERS: Final = 1 << 17
+_PAGE_ROWS: Final = 65_536
+_PAGE_BYTES: Final = 64 << 20
+MOST_NUMBERS: Final = 1 << 22
+"""Groups times numbers of a report: what the moments of one round may hold."""
+
+_FIELDS: Final = ("sums", "mean", "squared_mean", "spread")
+
+
+@dataclass(eq=False)
+class Totals:
+    """Moments of reports: decoded, of everybody and by group, and as the randomizer let through."""
+
+    observed: Moments = field(default_factory=Moments)
+    everybody: Moments = field(default_factory=Moments)
+    groups: dict[str, Moments] = field(default_factory=dict)
+
+    def add(self, release: Release, rows: Sequence[tuple[bytes, str | None]]) -> None:
+        """Add reports with their labels."""
+        decoder = release.decoder_of_means if release.gives_means else None
+        widest = max(release.decoder_of_means.output_dim if decoder else 1, _width(release))
+        step = max(1, _PART_NUMBERS // widest)
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            seen = release.observe([content for content, _ in part])
+            weights = np.ones(len(part))
+            self.observed.add(seen, weights)
+            if decoder is not None:
+                decoded = decoder.decode(seen)
+                self.everybody.add(decoded, weights)
+                self._add_groups(decoded, [label for _, label in part])
+
+    def _add_groups(self, decoded: NDArray[Any], labels: list[str | None]) -> None:
+        places: dict[str, list[int]] = {}
+        for place, label in enumerate(labels):
+            if label is not None:
+                places.setdefault(label, []).append(place)
+        for label, chosen in places.items():
+            group = self.groups.setdefault(label, Moments())
+            group.add(decoded[chosen], np.ones(len(chosen)))
+
+    def to_bytes(self) -> bytes:
+        """Write the moments."""
+        parts = {"observed": self.observed, "everybody": self.everybody}
+        parts |= {f"group {label}": one for label, one in self.groups.items()}
+        arrays: dict[str, Any] = {}
+        for at, one in enumerate(parts.values()):
+            arrays |= {f"{at} {name}": getattr(one, name) for name in _FIELDS}
+        names = json.dumps([[name, one.count] for name, one in parts.items()])
+        arrays["names"] = np.frombuffer(names.encode(), dtype=np.uint8)
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **arrays)
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, state: bytes) -> Totals:
+        """Read the moments."""
+        totals = cls()
+        with np.load(io.BytesIO(state), allow_pickle=False) as arrays:
+            for at, (name, count) in enumerate(json.loads(arrays["names"].tobytes())):
+                one = Moments(count, *(arrays[f"{at} {part}"] for part in _FIELDS))
+                if name.startswith("group "):
+                    totals.groups[name.removeprefix("group ")] = one
+                else:
+                    setattr(totals, name, one)
+        return totals
+
+
+def _width(release: Release) -> int:
+    return release.decoder.input_dim
+
+
+def numbers(release: Release, groups: int) -> int:
+    """Return how many numbers the moments of a round hold, times three."""
+    decoded = release.decoder_of_means.output_dim * (groups + 1) if release.gives_means else 0
+    return _width(release) + decoded
+
+
+@dataclass(frozen=True)
+class _Reading:
+    withdrawn: int
+    mark: int
+    stored: bool
+    state: bytes | None
+    rows: list[tuple[bytes, str | None]]
+    last: int
+
+
+class Follower:
+    """Keeps the moments of rounds up to date."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._turns: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+
+    def follow(self, key: int, release: Release) -> Totals:
+        """Bring the moments of a round up to the last report, and return them."""
+        with self._turns[key]:
+            return self._follow(key, release)[0]
+
+    def finish(self, key: int, release: Release, now: datetime) -> None:
+        """Make the moments final, and let no report be read or stored after that."""
+        with self._turns[key]:
+            while True:
+                _, mark = self._follow(key, release)
+                with writing(self._engine) as connection:
+                    take_turns(connection, [key])
+                    if not _after(connection, key, mark, 1):
+                        its = update(round_).where(
+                            round_.c.id == key, round_.c.deleted_at.is_(None)
+                        )
+                        connection.execute(its.values(deleted_at=now))
+                        return
+
+    def _follow(self, key: int, release: Release) -> tuple[Totals, int]:
+        rows = max(1, min(_PAGE_ROWS, _PAGE_BYTES // release.report_size))
+        totals, mark = None, -1
+        while True:
+            found = self._read(key, rows)
+            if totals is None or found.mark != mark:
+                # The first reading, or somebody else moved the mark or withdrew a report.
+                totals = Totals() if found.state is None else Totals.from_bytes(found.state)
+            if found.last == found.mark:
+                return totals, found.mark
+            if found.rows:
+                totals.add(release, found.rows)
+            stored = self._store(key, found, totals.to_bytes())
+            mark, totals = (found.last, totals) if stored else (-1, None)
+
+    def _read(self, key: int, rows: int) -> _Reading:
+        with self._engine.connect() as connection:
+            asked = select(round_.c.base, round_.c.withdrawn).where(round_.c.id == key)
+            base, withdrawn = connection.execute(asked).one()
+            stored = connection.execute(
+                select(moments.c.upto, moments.c.state).where(moments.c.round == key)
+            ).first()
+            mark = base if stored is None else stored.upto
+            page = _after(connection, key, mark, rows)
+        kept = [(bytes(content), label) for content, label, _ in page if content is not None]
+        last = page[-1].seq if page else mark
+        state = None if stored is None else bytes(stored.state)
+        return _Reading(withdrawn, mark, stored is not None, state, kept, last)
+
+    def _store(self, key: int, found: _Reading, state: bytes) -> bool:
+        """Store moments unless they are about something that has changed since."""
+        with writing(self._engine) as connection:
+            take_turns(connection, [key])
+            asked = select(round_.c.withdrawn).where(round_.c.id == key)
+            its = moments.c.round == key
+            mark = connection.execute(select(moments.c.upto).where(its)).scalar()
+            expected = found.mark if found.stored else None
+            if connection.execute(asked).scalar_one() != found.withdrawn or mark != expected:
+                return False
+            values = {"upto": found.last, "state": state}
+            if found.stored:
+                connection.execute(update(moments).where(its).values(**values))
+            else:
+                connection.execute(insert(moments).values(round=key, **values))
+            return True
+
+
+def _after(connection: Connection, key: int, mark: int, rows: int) -> Sequence[Any]:
+    asked = select(report.c.content, report.c.label, report.c.seq)
+    # The sum keeps databases from choosing the index by id, behind which they would have to sort.
+    asked = asked.where(report.c.round + 0 == key, report.c.seq > mark)
+    return connection.execute(asked.order_by(report.c.seq).limit(rows)).all()
+
+
+def means_facts(round_name: str, release: Release, totals: Totals) -> dict[str, Any]:
+    """Return means and standard errors of everybody and of each group, for JSON."""
+    groups: dict[str | None, Moments] = {None: totals.everybody}
+    groups |= dict(sorted(totals.groups.items()))
+    return {
+        "round": round_name,
+        "release": release.hash,
+        "reports": totals.observed.count,
+        "means": [_mean(label, one) for label, one in groups.items() if one.count],
+    }
+
+
+def _mean(label: str | None, one: Moments) -> dict[str, Any]:
+    error = one.standard_error.tolist() if one.count > 1 else None
+    return {
+        "group": label,
+        "reports": one.count,
+        "mean": one.mean.tolist(),
+        "standard_error": error,
+    }

@@ -1,0 +1,244 @@
+"""Releases, rounds and tokens in the database, and what is read of reports.
+
+Times come from the caller's clock. SQLite forgets time zones, so every time is UTC when it goes in
+and is called UTC when it comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from offaxis.collector.auth import Role, Token, Tokens, token_hash
+from offaxis.collector.database import take_turns, writing
+from offaxis.collector.storing import stored_under
+from offaxis.collector.tables import moments, release, report, round_
+from offaxis.collector.tables import token as tokens
+from offaxis.documents import Round
+from offaxis.errors import OffaxisError
+
+_PAGE: Final = 8192
+
+
+class Differs(OffaxisError, ValueError):
+    """Something else is stored under this name, and stays."""
+
+
+@dataclass(frozen=True)
+class StoredRound:
+    """A round as it is stored."""
+
+    key: int
+    document: Round
+    signature: bytes
+    base: int
+    closed_at: datetime | None
+    deleted_at: datetime | None
+
+    @property
+    def ends(self) -> datetime:
+        """When it closes or has been closed."""
+        return min(self.document.closes, self.closed_at or self.document.closes)
+
+    def state(self, now: datetime) -> str:
+        """Return waiting, open or closed."""
+        if now >= self.ends:
+            return "closed"
+        return "open" if now >= self.document.opens else "waiting"
+
+
+def as_utc(value: datetime | None) -> datetime | None:
+    """Return a time of the database with its zone."""
+    return value if value is None or value.tzinfo else value.replace(tzinfo=UTC)
+
+
+class Store:
+    """What the collector asks of its database, besides storing reports."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def publish(self, hash_: str, content: bytes, signature: bytes, now: datetime) -> bool:
+        """Store a release; say whether it is new."""
+        row = {"hash": hash_, "content": content, "signature": signature, "published_at": now}
+        if self._added(release, row):
+            return True
+        with self.engine.connect() as connection:
+            asked = select(release.c.signature).where(release.c.hash == hash_)
+            if bytes(connection.execute(asked).scalar_one()) != signature:
+                raise Differs("this release was published with another signature")
+        return False
+
+    def releases(self) -> list[dict[str, Any]]:
+        """Return hash, signature and time of all releases."""
+        asked = select(release.c.hash, release.c.signature, release.c.published_at)
+        with self.engine.connect() as connection:
+            rows = connection.execute(asked.order_by(release.c.published_at, release.c.hash))
+            return [
+                {"hash": row.hash, "signature": bytes(row.signature), "at": as_utc(row[2])}
+                for row in rows
+            ]
+
+    def release_file(self, hash_: str) -> tuple[bytes, bytes] | None:
+        """Return content and signature of a release."""
+        asked = select(release.c.content, release.c.signature).where(release.c.hash == hash_)
+        with self.engine.connect() as connection:
+            row = connection.execute(asked).first()
+        return None if row is None else (bytes(row[0]), bytes(row[1]))
+
+    def set_profile(self, hash_: str, profile: str) -> bool:
+        """Attach a profile to a release, in place of an older one; False if there is no release."""
+        with writing(self.engine) as connection:
+            changed = update(release).where(release.c.hash == hash_).values(profile=profile)
+            return connection.execute(changed).rowcount == 1
+
+    def profile(self, hash_: str) -> str | None:
+        """Return the profile of a release."""
+        with self.engine.connect() as connection:
+            asked = select(release.c.profile).where(release.c.hash == hash_)
+            return connection.execute(asked).scalar_one_or_none()
+
+    def add_round(self, document: Round, signature: bytes) -> bool:
+        """Store a round; say whether it is new."""
+        content = document.to_bytes()
+        with self.engine.connect() as connection:
+            last = connection.execute(select(func.max(report.c.seq))).scalar() or 0
+        row = {
+            "name": document.name,
+            "document": content,
+            "signature": signature,
+            "release": document.release,
+            "base": last,
+            "withdrawn": 0,
+        }
+        if self._added(round_, row):
+            return True
+        with self.engine.connect() as connection:
+            asked = select(round_.c.document, round_.c.signature)
+            found = connection.execute(asked.where(round_.c.name == document.name)).one()
+            if (bytes(found[0]), bytes(found[1])) != (content, signature):
+                raise Differs("another round has this name; a round cannot be changed")
+        return False
+
+    def rounds(self, known: dict[int, StoredRound]) -> dict[int, StoredRound]:
+        """Return all rounds by key; documents that are known are not read again."""
+        asked = select(round_.c.id, round_.c.closed_at, round_.c.deleted_at)
+        found = {}
+        with self.engine.connect() as connection:
+            for key, closed_at, deleted_at in connection.execute(asked).all():
+                one = known.get(key) or _read_round(connection, key)
+                times = (as_utc(closed_at), as_utc(deleted_at))
+                if times != (one.closed_at, one.deleted_at):
+                    one = StoredRound(key, one.document, one.signature, one.base, *times)
+                found[key] = one
+        return found
+
+    def close_round(self, key: int, now: datetime) -> None:
+        """Close a round for good; closing it again changes nothing."""
+        with writing(self.engine) as connection:
+            open_ = update(round_).where(round_.c.id == key, round_.c.closed_at.is_(None))
+            connection.execute(open_.values(closed_at=now))
+
+    def count(self, key: int) -> int:
+        """Return how many reports of a round are stored and not withdrawn."""
+        asked = select(func.count()).where(report.c.round == key, report.c.content.is_not(None))
+        with self.engine.connect() as connection:
+            return connection.execute(asked).scalar_one()
+
+    def stored(self, key: int, ids: Sequence[bytes]) -> list[tuple[bool, bytes | None]]:
+        """Say of each id whether it is taken, and with which content; none once withdrawn."""
+        with self.engine.connect() as connection:
+            found = stored_under(connection, ((key, one) for one in ids))
+        return [(True, found[key, one][1]) if (key, one) in found else (False, None) for one in ids]
+
+    def withdraw(self, key: int, id_: bytes) -> bool:
+        """Forget a report but not its id; say whether there is such an id.
+
+        The round's moments begin again: what was withdrawn leaves them too.
+        """
+        its = (report.c.round == key, report.c.id == id_)
+        with writing(self.engine) as connection:
+            take_turns(connection, [key])
+            kept = update(report).where(*its, report.c.content.is_not(None))
+            if connection.execute(kept.values(content=None, label=None)).rowcount:
+                counted = update(round_).where(round_.c.id == key)
+                connection.execute(counted.values(withdrawn=round_.c.withdrawn + 1))
+                connection.execute(moments.delete().where(moments.c.round == key))
+                return True
+            return connection.execute(select(report.c.seq).where(*its)).first() is not None
+
+    def by_id(self, key: int) -> Iterator[Sequence[Any]]:
+        """Yield pages of (id, label, content) of a round, as stored at the first page.
+
+        They come in the order of ids, which tells nothing of when they came.
+        """
+        with self.engine.connect() as connection:
+            upto = connection.execute(select(func.max(report.c.seq))).scalar() or 0
+        asked = select(report.c.id, report.c.label, report.c.content).where(
+            report.c.round == key, report.c.seq <= upto, report.c.content.is_not(None)
+        )
+        after: ColumnElement[bool] = report.c.id > b""
+        while True:
+            with self.engine.connect() as connection:
+                page = asked.where(after).order_by(report.c.id).limit(_PAGE)
+                rows = connection.execute(page).all()
+            if not rows:
+                return
+            yield rows
+            after = report.c.id > rows[-1].id
+
+    def add_token(self, token: str, name: str, role: Role, now: datetime) -> int:
+        """Store a token's hash; return its number."""
+        row = {"name": name, "role": role, "sha256": token_hash(token.encode()), "created_at": now}
+        with writing(self.engine) as connection:
+            found = connection.execute(insert(tokens).values(**row)).inserted_primary_key
+            assert found is not None
+            return int(found[0])
+
+    def revoke_token(self, number: int, now: datetime) -> bool:
+        """Make a token invalid for good; False if there is none."""
+        with writing(self.engine) as connection:
+            valid = update(tokens).where(tokens.c.id == number, tokens.c.revoked_at.is_(None))
+            connection.execute(valid.values(revoked_at=now))
+            asked = select(tokens.c.id).where(tokens.c.id == number)
+            return connection.execute(asked).first() is not None
+
+    def valid_tokens(self) -> Tokens:
+        """Return the tokens that were not revoked, by hash."""
+        asked = select(tokens).where(tokens.c.revoked_at.is_(None))
+        with self.engine.connect() as connection:
+            return {
+                bytes(row.sha256): Token(row.id, row.name, row.role)
+                for row in connection.execute(asked)
+            }
+
+    def all_tokens(self) -> list[dict[str, Any]]:
+        """Return number, name, role and times of all tokens."""
+        shown = (tokens.c.id, tokens.c.name, tokens.c.role)
+        asked = select(*shown, tokens.c.created_at, tokens.c.revoked_at)
+        with self.engine.connect() as connection:
+            rows = connection.execute(asked.order_by(tokens.c.id)).mappings()
+            return [
+                {**row, **{at: as_utc(row[at]) for at in ("created_at", "revoked_at")}}
+                for row in rows
+            ]
+
+    def _added(self, table: Any, row: dict[str, Any]) -> bool:
+        try:
+            with writing(self.engine) as connection:
+                connection.execute(insert(table).values(**row))
+        except IntegrityError:
+            return False
+        return True
+
+
+def _read_round(connection: Connection, key: int) -> StoredRound:
+    row = connection.execute(select(round_).where(round_.c.id == key)).one()
+    document = Round.from_bytes(bytes(row.document))
+    times = (as_utc(row.closed_at), as_utc(row.deleted_at))
+    return StoredRound(row.id, document, bytes(row.signature), row.base, *times)
