@@ -50,13 +50,14 @@ def test_the_table_and_the_page(
     forecast = [f"{result.households.lines[epsilon]:.2f}"[1:] for epsilon in (0.5, 1.0)]
     assert lines[lines.index("forecast alone") + 1].split() == ["a", "line", *forecast]
     assert "not a bound" in told.stdout
-    assert " ".join(result.advice[0].sentence.split()) in " ".join(told.stdout.split())
+    assert " ".join(result.recommended[0].sentence.split()) in " ".join(told.stdout.split())
     assert sum(line.startswith("  reshaped") for line in lines) == 4 + 3
     assert sum(line.startswith("  plain") for line in lines) == 4 + 3
     assert max(map(len, lines[:-1])) <= 80
     assert any(line.startswith("Tomorrow's electricity") for line in lines)
     assert lines[-1] == f"curves and noise ellipses: {page}"
     assert "<html" in page.read_text()
+    assert {check.epsilon for check in result.exact} == {1.0}, "the largest, as 7.5 is not swept"
 
 
 def test_json(
@@ -77,7 +78,7 @@ def test_json(
         found = {line["epsilon"]: line[metric] for line in place["lines"]}
         assert found == wanted
         assert {line["kind"] for line in place["lines"]} == {"line"}
-    (advised,), (each,) = facts["recommended"], result.advice
+    (advised,), (each,) = facts["recommended"], result.recommended
     assert (advised["epsilon"], advised["ceiling"]) == (1.0, each.ceiling)
     assert advised["expected"]["score"] == each.expected.score
     assert advised["sentence"] == each.sentence

@@ -52,3 +52,15 @@ def test_a_budget_or_a_wish_but_not_both(desk: Path, run: Run) -> None:
     assert run(*BASICS).exit_code == 2
     assert run(*BASICS, "--epsilon", "1", "--wanted", "0.5").exit_code == 2
     assert_fails(run(*BASICS, "--wanted", "1.1"), 3, "no budget up to 10")
+
+
+def test_the_page(desk: Path, run: Run) -> None:
+    prepare()
+    told = run(*BASICS, "--epsilon", "1,3", "--report", "advice.html")
+    assert told.exit_code == 0, told.output
+    assert "figures and tables: advice.html" in told.stdout
+    page = Path("advice.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 2
+    assert 'data-epsilon="1"' in page
+    assert_fails(run(*BASICS, "--epsilon", "3", "--report", "many.npy"), 3, "is an input")
+    assert_fails(run(*BASICS, "--epsilon", "3", "--report", "no/page.html"), 3, "no folder")

@@ -116,15 +116,16 @@ def facts(
 ) -> dict[str, Any]:
     """Describe recommendations for ``--json``: one as itself, several as a list of budgets."""
     if len(found) > 1:
-        return {"budgets": [_facts(each) for each in found]}
-    known = _facts(found[0]) | {"out": None if out is None else str(out)}
+        return {"budgets": [recommendation_facts(each) for each in found]}
+    known = recommendation_facts(found[0]) | {"out": None if out is None else str(out)}
     if smallest is not None:
         known["wanted"] = smallest.wanted
         known["least_possible_epsilon"] = smallest.least_possible
     return known
 
 
-def _facts(found: Recommendation) -> dict[str, Any]:
+def recommendation_facts(found: Recommendation) -> dict[str, Any]:
+    """Describe what is recommended at one budget, and what was tried."""
     frontier = set(map(id, found.frontier))
     return {
         "epsilon": found.epsilon,

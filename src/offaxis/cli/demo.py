@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from offaxis.reporting import DemoResult
-    from offaxis.reporting.advice import Advice
     from offaxis.reporting.households import HouseholdResult
 
 _LINES: Final = (
@@ -32,6 +31,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Compare randomizers, plain and reshaped, on bundled real images and households."""
+    from offaxis.cli.advice import recommendation_facts
     from offaxis.cli.files import check_output
     from offaxis.cli.progress import moving, waiting
     from offaxis.cli.theory import theory_facts
@@ -54,7 +54,7 @@ def demo(
         }
         facts |= {"chance": result.chance, "lines": _lines(result.lines, "accuracy")}
         facts |= {"rows": result.table(), "households": households}
-        facts |= {"recommended": [advice_facts(each) for each in result.advice]}
+        facts |= {"recommended": [recommendation_facts(each) for each in result.recommended]}
         print_json(facts | theory)
         return
     with screen() as console:
@@ -70,7 +70,7 @@ def demo(
         )
         console.print(household_table(found))
         console.print(f"\n{_LINES}\n")
-        for each in result.advice:
+        for each in result.recommended:
             console.print(f"Recommended at ε = {each.epsilon:g}: {each.sentence}\n")
         console.print(f"curves and noise ellipses: {result.html}", soft_wrap=True)
 
@@ -126,17 +126,3 @@ def _grid(
 
 def _lines(heights: Mapping[float, float], metric: str) -> list[dict[str, Any]]:
     return [{"epsilon": e, metric: value, "kind": "line"} for e, value in heights.items()]
-
-
-def advice_facts(each: Advice) -> dict[str, Any]:
-    """Describe what is recommended at one budget, for ``--json``."""
-    (low, high), vector = each.expected.interval(), each.vector
-    return {
-        "epsilon": each.epsilon,
-        "choice": each.title,
-        "expected": {"score": each.expected.score, "low": low, "high": high},
-        "ceiling": each.ceiling,
-        "vector": vector and {"title": vector.candidate.title, "score": vector.utility.score},
-        "sentence": each.sentence,
-        "cautions": list(each.cautions),
-    }

@@ -70,6 +70,10 @@ def recommend(
     out: Annotated[
         Path | None, typer.Option(metavar="RELEASE", help="Write the best release to this file.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write an HTML page: figures, tables and cautions."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Public; cuts the public vectors.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -88,9 +92,14 @@ def recommend(
     from offaxis.evaluation.recommend import recommend_range
     from offaxis.evaluation.smallest import smallest_epsilon
 
-    if out is not None:
-        sources = [Path(source.partition("=")[2] or source) for source in model]
-        check_output(out, *sources, *([locate(public)[0]] if public else []))
+    sources = [Path(source.partition("=")[2] or source) for source in model]
+    sources += [locate(public)[0]] if public else []
+    for target in filter(None, (out, report)):
+        check_output(target, *sources)
+    if report is not None:
+        from offaxis.reporting.svg import require_report_extra
+
+        require_report_extra()
     tasks = _tasks(model)
     asked: dict[str, Any] = {"goal": goal, "people": people, "seed": seed}
     asked["weights"] = _weights(weight) if weight else None
@@ -110,6 +119,10 @@ def recommend(
         raise InvalidInput(smallest.sentence)
     if out is not None:
         found[0].release.save(out)
+    if report is not None:
+        from offaxis.reporting.recommend_page import write_recommendation
+
+        write_recommendation(found, report)
     if as_json:
         print_json(facts(found, smallest, out))
         return
@@ -120,6 +133,8 @@ def recommend(
             print_range(found, console)
         else:
             print_advice(found[0], console)
+        if report is not None:
+            console.print(f"\nfigures and tables: {report}", soft_wrap=True)
         if out is not None:
             console.print(f"\nwrote {out}; next: offaxis inspect {out}", soft_wrap=True)
 

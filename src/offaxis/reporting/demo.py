@@ -16,14 +16,13 @@ from threadpoolctl import threadpool_limits
 from offaxis.data import DemoData, load_cifar10_features
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import BUDGETS, Row, evaluate, sweep
-from offaxis.evaluation.recommend import recommend
+from offaxis.evaluation.recommend import Recommendation, recommend_range
 from offaxis.evaluation.sweep import SHAPES
 from offaxis.files import replacing
 from offaxis.fitting import Shape, fit
 from offaxis.geometry import Geometry, PublicVectors, measure
 from offaxis.recipes import recipe
 from offaxis.release import Release
-from offaxis.reporting.advice import Advice, advice
 from offaxis.reporting.figures import Releases, draw
 from offaxis.reporting.households import STEPS, measure_households
 from offaxis.reporting.html import HEADLINE_RANDOMIZER, render
@@ -107,7 +106,7 @@ def _run(
     theory = _theory(data, releases, headline, _stage(progress, "asking theory"))
     advance = _stage(progress, "forecasting electricity")(STEPS)
     households = measure_households(epsilons, seeds, advance)
-    advised = _advice(data, epsilons, headline, _stage(progress, "recommending"))
+    recommended = _recommended(data, epsilons, headline, _stage(progress, "recommending"))
     prior = answer_prior(data.head, data.public)
     result = DemoResult(
         rows=tuple(rows),
@@ -118,7 +117,7 @@ def _run(
         theory=theory,
         households=households,
         clean=rows[0].evaluation.clean[METRIC],
-        advice=advised,
+        recommended=recommended,
         ceilings={e: agreement_ceiling(prior, e).probability for e in epsilons},
         classes=len(data.class_names),
         seeds=seeds,
@@ -213,17 +212,15 @@ def _theory(data: DemoData, releases: Releases, epsilon: float, stage: _Stage) -
     return Theory(THEORY_RANDOMIZER, epsilon, len(vectors), THEORY_DRAWS, tuple(rows))
 
 
-def _advice(
+def _recommended(
     data: DemoData, epsilons: Sequence[float], headline: float, stage: _Stage
-) -> tuple[Advice, ...]:
+) -> tuple[Recommendation, ...]:
     """Recommend a release for the answers at a few budgets, from the public vectors alone."""
     budgets = [each for each in RECOMMENDED if each in epsilons] or [headline]
-    report = stage(len(budgets))
-    found = []
-    for epsilon in budgets:
-        found.append(advice(recommend(data.head, data.public, epsilon=epsilon)))
-        report(1)
-    return tuple(found)
+    report = stage(1)
+    found = recommend_range(data.head, data.public, epsilons=budgets)
+    report(1)
+    return found
 
 
 _Stage = Callable[[int], Callable[[int], None]]

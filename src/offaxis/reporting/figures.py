@@ -65,7 +65,7 @@ class Figures:
 
     curves: dict[str, str]
     households: dict[str, str]
-    advice: str
+    recommended: str
     noise: list[NoiseFigure]
     spectrum: str
     stretch: str
@@ -92,7 +92,7 @@ def draw(
             name: plots.accuracy_curves(result, name, TITLES[name]) for name in result.randomizers
         },
         households={name: error_curves(result.households, name) for name in LABELS},
-        advice=utility_curve(result.advice, result.ceilings, "the model's answers", "advice"),
+        recommended=utility_curve(result.recommended, result.ceilings, "recommended"),
         noise=[_noise(name, releases, plane, data.public, same, epsilon) for name in NOISE],
         spectrum=plots.spectrum_bars(values, read),
         stretch=plots.stretch_bars(

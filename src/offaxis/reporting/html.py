@@ -16,6 +16,7 @@ from offaxis.reporting.figures import Figures, Releases
 from offaxis.reporting.households import LABELS, SHAPES
 from offaxis.reporting.names import SHAPE_TITLES, TITLES
 from offaxis.reporting.pages import template
+from offaxis.reporting.recommend_page import joined_cautions, recommendation_row
 from offaxis.reporting.result import METRIC, DemoResult, find
 from offaxis.reporting.theory_lines import bounds_hold, line
 
@@ -146,14 +147,6 @@ def _households(result: DemoResult) -> dict[str, Any]:
     }
 
 
-def _advice(result: DemoResult) -> dict[str, Any]:
-    cautions = dict.fromkeys(text for each in result.advice for text in each.cautions)
-    return {
-        "vectors": any(each.vector for each in result.advice),
-        "cautions": list(cautions),
-    }
-
-
 def _promises(releases: Releases) -> list[dict[str, Any]]:
     return [
         {
@@ -195,7 +188,8 @@ def render(
         checks=_checks(result),
         theory=_theory(result),
         households=_households(result),
-        advice=_advice(result),
+        recommended=[recommendation_row(each) for each in result.recommended],
+        cautions=joined_cautions(result.recommended),
         promises=_promises(releases),
         release=result.release,
         titles=TITLES,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from offaxis.evaluation import Evaluation, Row
+from offaxis.evaluation.recommend import Recommendation
 from offaxis.release import Release
-from offaxis.reporting.advice import Advice
 from offaxis.reporting.households import HouseholdResult
 from offaxis.theory.ceiling import reference_line
 from offaxis.theory.table import Row as TheoryRow
@@ -100,7 +100,7 @@ class DemoResult:
         What theory says about a reshaped release, beside what is measured.
     households : HouseholdResult
         The second task.
-    advice : tuple of Advice
+    recommended : tuple of Recommendation
         What is recommended for the first task, at some of the budgets.
     ceilings : dict
         Budget → the share of the model's answers that no report tells more of, for public vectors.
@@ -121,7 +121,7 @@ class DemoResult:
     release: Release
     theory: Theory
     households: HouseholdResult
-    advice: tuple[Advice, ...]
+    recommended: tuple[Recommendation, ...]
     ceilings: dict[float, float]
     clean: float
     classes: int

@@ -71,7 +71,7 @@ def require_report_extra() -> None:
         import matplotlib.figure
     except ImportError as error:
         raise MissingExtra(
-            f"the demo's page needs {error.name or 'matplotlib and jinja2'}, which is not "
+            f"the page needs {error.name or 'matplotlib and jinja2'}, which is not "
             f"installed; run: pip install 'offaxis[report]'"
         ) from error
     del jinja2, matplotlib
