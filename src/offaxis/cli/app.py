@@ -22,6 +22,7 @@ from offaxis.cli.inspect import inspect
 from offaxis.cli.ledger import ledger
 from offaxis.cli.privatize import privatize
 from offaxis.cli.recommend import recommend
+from offaxis.cli.serve import serve
 from offaxis.cli.study import study
 from offaxis.cli.terminal import one_line
 from offaxis.errors import MissingExtra, OffaxisError
@@ -85,7 +86,7 @@ def _options(
     pass
 
 
-for _command in (recommend, fit, privatize, decode, evaluate, inspect, audit, demo):
+for _command in (recommend, fit, privatize, decode, evaluate, inspect, audit, demo, serve):
     app.command()(_command)
 app.add_typer(ledger, name="ledger")
 app.add_typer(data, name="data")

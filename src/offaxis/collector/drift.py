@@ -24,9 +24,12 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from offaxis.collector.profile import Expectation, Profile
+from offaxis.collector.profiling import profile_of
 from offaxis.decoding.aggregate import Moments
 from offaxis.randomizers.symbol_form import SymbolForm
 from offaxis.release import Release
+
+__all__ = ["FALSE_ALARM", "FEWEST", "Profile", "drift_facts", "p_value", "profile_of"]
 
 FALSE_ALARM: Final = 1e-3
 """How often a round without drift is warned of."""
@@ -62,8 +65,8 @@ def drift_facts(release: Release, profile: Profile | None, observed: Moments) ->
     else:
         sentence = (
             f"The reports do not fit the public vectors ({_WORDS[least]}; without drift this "
-            f"happens in less than 1 of {1 / FALSE_ALARM:,.0f} rounds): what was fitted to them may "
-            f"clip more and decode worse here."
+            f"happens in less than 1 of {1 / FALSE_ALARM:,.0f} rounds): what was fitted to them "
+            f"may clip more and decode worse here."
         )
     return facts | {"warning": p < FALSE_ALARM, "p_value": p, "sentence": sentence}
 

@@ -1,0 +1,146 @@
+"""The collector as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+from fastapi import FastAPI
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from offaxis import __version__
+from offaxis.collector import (
+    logs,
+    routes_analysis,
+    routes_publishing,
+    routes_reports,
+    routes_tokens,
+)
+from offaxis.collector.problems import Problem, unavailable
+from offaxis.collector.service import Collector
+from offaxis.collector.settings import Settings
+
+_METHODS: Final = frozenset(("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"))
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Open the database, bring it up to date, and return the application.
+
+    What waits is committed when the application shuts down.
+    """
+    collector = Collector(settings)
+    app = FastAPI(
+        title="offaxis collector",
+        version=__version__,
+        description="Collects reports under local differential privacy.",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        openapi_tags=[],
+        redirect_slashes=False,
+    )
+    app.state.collector = collector
+    for routes in (routes_reports, routes_publishing, routes_tokens, routes_analysis):
+        app.include_router(routes.router)
+    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(HTTPException, _http_problem)
+    app.add_exception_handler(SQLAlchemyError, _database_problem)
+    app.add_middleware(Watch, collector=collector)
+    _describe_tokens(app)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    collector: Collector = app.state.collector
+    house = asyncio.create_task(collector.keep_house())
+    yield
+    house.cancel()
+    with suppress(asyncio.CancelledError):
+        await house
+    await asyncio.to_thread(collector.close)
+
+
+def _describe_tokens(app: FastAPI) -> None:
+    """Add to OpenAPI how tokens are sent."""
+    described = app.openapi()
+    described.setdefault("components", {})["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer"}
+    }
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return error.response()
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
+    return Problem(
+        kind, "there is nothing to be asked like this", dict(error.headers or {})
+    ).response()
+
+
+async def _database_problem(request: Request, error: Exception) -> Response:
+    request.app.state.collector.metrics.failures.inc()
+    logs.event("database failed", logging.WARNING, **logs.error_facts(error))
+    return unavailable().response()
+
+
+class Watch:
+    """Counts and logs every request, and lets no error out."""
+
+    def __init__(self, app: ASGIApp, collector: Collector) -> None:
+        self._app = app
+        self._metrics = collector.metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except ClientDisconnect:
+            status = 499
+        except Exception as error:
+            logs.event("failed", logging.ERROR, **logs.error_facts(error))
+            if not status:
+                answer = Problem("internal", "this was logged; try again later").response()
+                await answer(scope, receive, watched)
+        finally:
+            seconds = time.perf_counter() - began
+            route = _template(scope)
+            # Made-up methods would fill the memory with counters, and the log with anything.
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._metrics.answered(method, route, status, seconds)
+            logs.event(
+                "request",
+                method=method,
+                route=route,
+                status=status,
+                ms=round(seconds * 1000, 2),
+                token=scope.get("offaxis.token"),
+            )
+
+
+def _template(scope: dict[str, Any] | Scope) -> str:
+    """Return the route's template, never the path."""
+    return getattr(scope.get("route"), "path", "other")

@@ -1,0 +1,116 @@
+"""The collector's parts, put together, and what it does by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from offaxis.collector import logs
+from offaxis.collector.auth import new_token
+from offaxis.collector.catalogue import EVERY, Catalogue
+from offaxis.collector.database import is_current, open_database, writing
+from offaxis.collector.limits import Buckets
+from offaxis.collector.means import Follower
+from offaxis.collector.metrics import Metrics
+from offaxis.collector.retention import Retention
+from offaxis.collector.settings import Settings
+from offaxis.collector.store import Store
+from offaxis.collector.tables import round_
+from offaxis.collector.writer import Writer
+from offaxis.errors import OffaxisError
+
+_FOLLOW: Final = 10.0
+_SWEEP: Final = 60.0
+"""Seconds between two rounds of means, and of deletion."""
+
+
+class Collector:
+    """One collector process: open it once, close it to commit what waits."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.engine = open_database(settings.database)
+        self.metrics = Metrics()
+        self.store = Store(self.engine)
+        self.catalogue = Catalogue(self.store)
+        self.follower = Follower(self.engine)
+        self.retention = Retention(self.engine, self.catalogue, self.follower)
+        self.writer = Writer(self.engine, self.metrics.committed)
+        self.metrics.watch_queue(lambda: self.writer.waiting)
+        self.device_buckets = Buckets(settings.device_rate)
+        self.reader_buckets = Buckets(settings.reader_rate)
+        self.catalogue.refresh()
+
+    def now(self) -> datetime:
+        """Return the time by which rounds open and close."""
+        return self.settings.clock()
+
+    def first_token(self) -> str | None:
+        """Return a new admin token if there is no token at all yet."""
+        if self.store.all_tokens():
+            return None
+        token = new_token()
+        self.store.add_token(token, "first admin", "admin", self.now())
+        self.catalogue.refresh()
+        return token
+
+    def check(self) -> bool:
+        """Say whether the database answers, is up to date and, after a failure, takes writes."""
+        try:
+            if not is_current(self.engine):
+                return False
+            if self.writer.failing:
+                self._try_writing()
+                self.writer.failing = False
+        except SQLAlchemyError:
+            return False
+        return True
+
+    def _try_writing(self) -> None:
+        """Write a row as it is: a full disk refuses that too."""
+        first = select(round_.c.id).order_by(round_.c.id).limit(1).scalar_subquery()
+        with writing(self.engine) as connection:
+            same = update(round_).where(round_.c.id == first).values(name=round_.c.name)
+            connection.execute(same)
+
+    async def keep_house(self) -> None:
+        """Refresh what is known, follow open rounds and delete what is due, until cancelled."""
+        chores = {
+            "refresh": (EVERY, self.catalogue.refresh),
+            "follow": (_FOLLOW, self._follow_open),
+            "sweep": (_SWEEP, lambda: self.retention.sweep(self.now())),
+        }
+        # Threads of their own: no slow request may keep a closing from being noticed.
+        with ThreadPoolExecutor(len(chores), "offaxis-house") as threads:
+            await asyncio.gather(
+                *(self._repeat(threads, name, *chore) for name, chore in chores.items())
+            )
+
+    async def _repeat(
+        self, threads: Executor, name: str, seconds: float, work: Callable[[], object]
+    ) -> None:
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(threads, work)
+            except (SQLAlchemyError, OffaxisError) as error:
+                self.metrics.failures.inc()
+                logs.event(f"{name} failed", logging.WARNING, **logs.error_facts(error))
+            await asyncio.sleep(seconds)
+
+    def _follow_open(self) -> None:
+        now = self.now()
+        for one in list(self.catalogue.rounds.values()):
+            if one.state(now) == "open":
+                self.follower.follow(one.key, self.catalogue.release(one.document.release))
+
+    def close(self) -> None:
+        """Commit what waits, and let go of the database."""
+        self.writer.close()
+        self.engine.dispose()
