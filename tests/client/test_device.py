@@ -215,9 +215,21 @@ def test_a_device_that_was_set_up_is_opened_by_its_file(tmp_path, collector, rel
         device.report("energy-1", public[0])
         device.send(at_once=True)
     assert collector.seen[-1].headers["authorization"] == "Bearer secret-token"
-    Ledger.create(tmp_path / "my.ledger", Limit(4)).close()
+
+
+def test_a_ledger_becomes_a_device_with_what_it_has_paid(tmp_path, collector, release, public):
+    """So does one whose setting up ended half way."""
+    path = tmp_path / "my.ledger"
+    with Ledger.create(path, Limit(4)) as ledger:
+        ledger.spend(release.guarantee, release.hash)
     with pytest.raises(InvalidInput, match="no device"):
-        Device.open(tmp_path / "my.ledger")
+        Device.open(path)
+    terms = Terms(collector.url, "4", publisher=PUBLISHER)
+    with pytest.raises(InvalidInput, match="already"):
+        Device.create(path, terms, Limit(5))
+    collector.offer(release)
+    with Device.create(path, terms, Limit(4)) as device, pytest.raises(BudgetExceeded):
+        device.report("energy-1", public[0])
 
 
 @pytest.mark.parametrize(

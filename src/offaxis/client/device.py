@@ -113,16 +113,26 @@ class Device:
     def create(cls, state: str | Path, terms: Terms, *limits: Limit) -> Self:
         """Make a device whose state stores its terms and limits, for :meth:`open`.
 
+        A ledger with the same stored limits becomes the device's: what it has paid counts on.
+
         Raises
         ------
         InvalidInput
-            If the state is there already: its payments and answers are not forgotten.
+            If the state is a device's already, or a ledger with other limits.
         """
-        device = cls.__new__(cls)
         transport = terms.transport(PATIENCE)
         if limits:
             _reserve(state)
-        device._start(Ledger.create(state, *limits), terms, transport, SPREAD)
+        try:
+            ledger = Ledger.create(state, *limits)
+        except InvalidInput:
+            # Perhaps an earlier attempt ended between making the ledger and keeping the terms.
+            ledger = Ledger(state)
+            if ledger.limits != limits or Outbox(ledger).setup() is not None:
+                ledger.close()
+                raise
+        device = cls.__new__(cls)
+        device._start(ledger, terms, transport, SPREAD)
         device._outbox.keep_setup(terms.to_json())
         return device
 

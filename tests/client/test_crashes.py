@@ -1,0 +1,116 @@
+"""A device that dies at any step: one report a round, and nothing sent that was not paid for."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offaxis.privacy.ledger import Ledger, Limit
+from tests.client.collectors import PUBLISHER, Collector
+from tests.client.crashing import DIED
+
+
+class Lives:
+    """Devices in processes of their own, one life after the other."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.client.crashing"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def live(self, collector: Collector, state: Path, **order: Any) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        common = {"url": collector.url, "publisher": PUBLISHER, "state": str(state)}
+        self._process.stdin.write(json.dumps(common | order) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def lives() -> Iterator[Lives]:
+    running = Lives()
+    yield running
+    running.close()
+
+
+def paid(state: Path) -> int:
+    """Return how many reports were paid for."""
+    with Ledger(state, Limit(8)) as ledger:
+        return sum(cost.reports for cost in ledger.costs())
+
+
+def check(collector: Collector, state: Path) -> int:
+    """Check what has left so far against what was paid so far; return how much left."""
+    bodies = [upload.body for upload in collector.uploads()]
+    assert len(set(bodies)) <= 1, "two different reports for one round"
+    assert len({upload.path for upload in collector.uploads()}) <= 1, "two ids for one round"
+    assert len(set(bodies)) <= paid(state) <= 1
+    return len(bodies)
+
+
+def die_everywhere(collector, lives, folder: Path, **order: Any) -> list[int]:
+    """Let a device die at every step in turn, then live again; return what it sent, each time."""
+    sent = []
+    step = 1
+    while True:
+        state = folder / f"{step}.device"
+        collector.seen.clear()
+        collector.stored.clear()
+        status = lives.live(collector, state, step=step, **order)
+        check(collector, state)
+        if os.waitstatus_to_exitcode(status) == 0:
+            return sent
+        assert os.waitstatus_to_exitcode(status) == DIED
+        assert lives.live(collector, state, **order) == 0
+        sent.append(check(collector, state))
+        assert sent[-1] >= 1
+        assert paid(state) == 1
+        step += 1
+
+
+def test_a_device_that_dies_at_any_step_sends_one_report(collector, lives, release, tmp_path):
+    collector.offer(release)
+    sent = die_everywhere(collector, lives, tmp_path)
+    assert len(sent) > 30, "so many steps were tried"
+    assert sent.count(2) > 3, "some died between sending and knowing that it was taken"
+
+
+def test_a_device_that_randomizes_again_is_caught(collector, lives, release, tmp_path):
+    """The broken twin makes a new report at every try; it dies around exchanges only."""
+    collector.offer(release)
+    release.save(tmp_path / "r.release")
+    with pytest.raises(AssertionError, match="two different reports"):
+        die_everywhere(collector, lives, tmp_path, twin=str(tmp_path / "r.release"))
+
+
+def test_a_device_that_is_killed_again_and_again_sends_one_report(
+    collector, lives, release, tmp_path
+):
+    """SIGKILL at random times, on one state, until a life ends by itself."""
+    collector.offer(release)
+    rng = random.Random(20_261_115)
+    for person in range(3):
+        state = tmp_path / f"{person}.device"
+        collector.seen.clear()
+        collector.stored.clear()
+        for _ in range(6):
+            lives.live(collector, state, seconds=rng.uniform(0.0, 0.06))
+            check(collector, state)
+        assert lives.live(collector, state) == 0
+        check(collector, state)
+        assert paid(state) == 1
