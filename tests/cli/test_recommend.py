@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
+import typer
 
 import offaxis
+from offaxis.cli.recommend import _budgets
 from offaxis.geometry import Layers
 from tests.cli.conftest import Run, assert_fails
 
@@ -42,25 +45,75 @@ def test_json(desk: Path, run: Run) -> None:
 
 def test_the_smallest_budget(desk: Path, run: Run) -> None:
     prepare()
-    told = run(*BASICS, "--wanted", "0.4")
+    told = run(*BASICS, "--wanted", "0.6")
     assert told.exit_code == 0, told.output
-    assert told.stdout.startswith("At ε = ")
+    words = " ".join(told.stdout.split())
+    assert "is the smallest budget found to reach 0.6" in words
+    assert "no report of any kind can" in words
+    facts = json.loads(run(*BASICS, "--wanted", "0.6", "--json").stdout)
+    assert facts["wanted"] == 0.6
+    assert facts["least_possible_epsilon"] <= facts["epsilon"] + 0.05
+    assert facts["expected"]["score"] >= 0.6
 
 
 def test_a_budget_or_a_wish_but_not_both(desk: Path, run: Run) -> None:
     prepare()
     assert run(*BASICS).exit_code == 2
     assert run(*BASICS, "--epsilon", "1", "--wanted", "0.5").exit_code == 2
-    assert_fails(run(*BASICS, "--wanted", "1.1"), 3, "no budget up to 10")
+    assert_fails(run(*BASICS, "--wanted", "1.1"), 3, "No report of a budget up to 10 can reach")
 
 
-def test_the_page(desk: Path, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("text", "budgets"),
+    [("3", [3]), ("1,3,5", [1, 3, 5]), ("2:3", [2, 2.5, 3]), ("0.7:1.2", [0.7, 1, 1.2])],
+)
+def test_budgets_are_read(text: str, budgets: list[float]) -> None:
+    assert _budgets(text) == budgets
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,b", "3:1", "1:2:3"])
+def test_no_budgets(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=r"1,3,5 or a range"):
+        _budgets(text)
+
+
+def test_several_budgets_are_one_table(desk: Path, run: Run) -> None:
     prepare()
-    told = run(*BASICS, "--epsilon", "1,3", "--report", "advice.html")
+    told = run(*BASICS, "--epsilon", "1,4")
     assert told.exit_code == 0, told.output
-    assert "figures and tables: advice.html" in told.stdout
-    page = Path("advice.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 2
-    assert 'data-epsilon="1"' in page
-    assert_fails(run(*BASICS, "--epsilon", "3", "--report", "many.npy"), 3, "is an input")
-    assert_fails(run(*BASICS, "--epsilon", "3", "--report", "no/page.html"), 3, "no folder")
+    words = " ".join(told.stdout.split())
+    assert words.startswith(("best release of a ε choose", "ε choose"))
+    assert "three standard errors" in words
+    facts = json.loads(run(*BASICS, "--epsilon", "1,4", "--json").stdout)
+    assert [each["epsilon"] for each in facts["budgets"]] == [1, 4]
+    assert run(*BASICS, "--epsilon", "1,4", "--out", "best.release").exit_code == 2
+
+
+def test_several_tasks_are_shown_one_by_one(desk: Path, run: Run) -> None:
+    prepare()
+    Layers.linear(np.array([[1.0, 1, 0, 0], [0.0, 0, 1, 0]])).save("other.safetensors")
+    models = ("--model", "left=task.safetensors", "--model", "right=other.safetensors")
+    asked = ("recommend", *models, "--public", "many.npy", "--epsilon", "3")
+    told = run(*asked, "--weight", "left=2", "--weight", "right=1", "--out", "both.release")
+    assert told.exit_code == 0, told.output
+    assert "left" in told.stdout
+    assert "right" in told.stdout
+    assert offaxis.load("both.release").guarantee.pure
+    assert_fails(run(*asked, "--weight", "left=2"), 3, "name every task")
+    assert run(*asked, "--weight", "left=x").exit_code == 2
+    unnamed = ("--model", "task.safetensors", "--model", "right=other.safetensors")
+    assert_fails(
+        run("recommend", *unnamed, "--public", "many.npy", "--epsilon", "3"), 3, "need a name each"
+    )
+
+
+def test_a_prior_stands_for_public_vectors(desk: Path, run: Run) -> None:
+    prepare()
+    asked = ("recommend", "--model", "task.safetensors", "--epsilon", "3")
+    told = run(*asked, "--prior", "box:-3,3", "--out", "best.release")
+    assert told.exit_code == 0, told.output
+    assert "not of people" in " ".join(told.stdout.split())
+    assert "synthetic prior" in offaxis.load("best.release").provenance.statement
+    assert run(*asked).exit_code == 2
+    assert run(*asked, "--prior", "ball:1", "--public", "many.npy").exit_code == 2
+    assert_fails(run(*asked, "--prior", "ball"), 3, "ball:RADIUS")

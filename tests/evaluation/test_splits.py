@@ -35,5 +35,5 @@ def test_a_held_out_part_has_a_largest_and_a_least_size():
     assert len(Split(public, 0, most=25).part(1)) == 25
     with pytest.raises(InvalidInput, match="at least 50 of them, got 49"):
         Split(public[:49], 0)
-    with pytest.raises(InvalidInput, match="2 parts.*at least 40 of them, got 39"):
+    with pytest.raises(InvalidInput, match=r"2 parts.*at least 40 of them, got 39"):
         Split(public[:39], 0, held_out=1, share=0.25)

@@ -31,7 +31,7 @@ _CODEWORDS: Final = (4, 8, 16, 32, 64, 128)
 _FAR: Final = 256
 """Dimensions from which on a projection pays."""
 
-_STEPS: Final = 1000
+_STEPS: Final = 500
 """Of training a noise-aware decoder."""
 
 

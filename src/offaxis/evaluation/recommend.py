@@ -160,12 +160,9 @@ class Question:
     def answer(self, epsilon: Any, progress: Progress | None = None) -> Recommendation:
         """Compare the candidates at a budget and return the best one with its estimate."""
         ceiling = self.ceilings(epsilon)
-        return self.conclude(epsilon, self.trials.compare(epsilon, ceiling, progress))
-
-    def conclude(self, epsilon: Any, compared: Compared) -> Recommendation:
-        """Estimate what the best one is worth, and fit it on all public vectors."""
-        best, release = self._fitted(epsilon, compared)
-        verdict, ceiling = self.trials.estimate(best.candidate, epsilon), self.ceilings(epsilon)
+        compared = self.trials.compare(epsilon, ceiling, progress)
+        best, tried, release = self._fitted(epsilon, compared)
+        verdict = self.trials.estimate(tried)
         expected = verdict.utility
         return Recommendation(
             release,
@@ -182,13 +179,13 @@ class Question:
             self._cautions(expected),
         )
 
-    def _fitted(self, epsilon: Any, compared: Compared) -> tuple[Tried, Release]:
-        """Return the best one that can be fitted on all public vectors, and that release."""
-        for each in compared.tried:
+    def _fitted(self, epsilon: Any, compared: Compared) -> tuple[Tried, Release, Release]:
+        """Return the best one, its release as it was compared, and fitted on all vectors."""
+        for each, tried in zip(compared.tried, compared.releases, strict=True):
             # Rounding may hide a faint direction in all vectors together; then the next one is it.
             release = each.candidate.make(self.whole, epsilon)
             if release is not None:
-                return each, release
+                return each, tried, release
         raise InvalidInput("no release could be fitted to these public vectors")
 
     def _cautions(self, expected: Utility) -> tuple[str, ...]:

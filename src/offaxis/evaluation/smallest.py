@@ -18,7 +18,7 @@ from typing import Any, Final
 from offaxis.evaluation.priors import Prior
 from offaxis.evaluation.recommend import Question
 from offaxis.evaluation.recommendation import Recommendation
-from offaxis.evaluation.trials import Compared, Progress
+from offaxis.evaluation.trials import Progress
 from offaxis.evaluation.utility import Goal
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.vectors import as_number
@@ -98,17 +98,14 @@ def smallest_epsilon(
     # A step below what the ceiling allows: both are estimates from the same vectors.
     first = max(1, int(Fraction(possible or 0) / _STEP) - 1)
     last = max(first, int(limit / _STEP))
-    known: dict[int, Compared] = {}
-
-    def compared(step: int) -> Compared:
-        if step not in known:
-            top = question.ceilings(step * _STEP)
-            known[step] = question.trials.compare(step * _STEP, top, progress)
-        return known[step]
+    known: dict[int, bool] = {}
 
     def reached(step: int) -> bool:
-        tried = compared(step).tried
-        return bool(tried) and tried[0].utility.score >= target
+        if step not in known:
+            # Decoders are trained only for what is told at the end.
+            tried = question.trials.compare(step * _STEP, None, progress).tried
+            known[step] = bool(tried) and tried[0].utility.score >= target
+        return known[step]
 
     if possible is None:
         return SmallestBudget(target, None, None, None, float(limit))
@@ -122,7 +119,7 @@ def smallest_epsilon(
         middle = (low + high) // 2
         low, high = (low, middle) if reached(middle) else (middle, high)
     for step in range(high, min(last, high + _UPWARDS) + 1):
-        found = question.conclude(step * _STEP, compared(step))
+        found = question.answer(step * _STEP, progress)
         if found.expected.score >= target:
             return SmallestBudget(target, found.epsilon, found, possible, float(limit))
     return SmallestBudget(target, None, None, possible, float(limit))

@@ -8,7 +8,7 @@ worth is estimated there. The noise of the simulation is the same for all candid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
@@ -48,9 +48,20 @@ class Tried:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The outcome at one budget: finalists, best first, and those that were left out before."""
+    """The outcome at one budget.
+
+    Attributes
+    ----------
+    tried : tuple of Tried
+        The finalists, best first.
+    releases : tuple of Release
+        As they were compared, in the same order.
+    left_out : tuple of Candidate
+        Those that were no finalists.
+    """
 
     tried: tuple[Tried, ...]
+    releases: tuple[Release, ...]
     left_out: tuple[Candidate, ...]
 
 
@@ -81,14 +92,16 @@ class Trials:
         self._options = candidates(side, goal)
         self._maps: dict[Hashable, Release] = {}
 
-    def compare(self, epsilon: Any, top: float, progress: Progress | None = None) -> Compared:
+    def compare(
+        self, epsilon: Any, top: float | None, progress: Progress | None = None
+    ) -> Compared:
         """Score all candidates at a budget.
 
         Parameters
         ----------
         epsilon : number
-        top : float
-            The ceiling: where it is reached, no decoder is trained to do better.
+        top : float or None
+            The ceiling: where it is reached, no decoder is trained to do better; nor for None.
         """
         made = self._made(epsilon, progress)
         few = self._second if self._panel.goal == "mean" else self._second[:_SCREENED]
@@ -102,18 +115,17 @@ class Trials:
             if len(few) < len(self._second):
                 verdict = self._panel(release, self._second, self._seed)
             scored.append((Tried(option, verdict), release))
-        scored.sort(key=lambda pair: -pair[0].utility.score)
-        tried = [each for each, _ in scored]
-        tried += self._trained(scored, top)
-        tried.sort(key=lambda each: -each.utility.score)
+        scored.sort(key=_by_score)
+        scored = sorted([*scored, *self._trained(scored, top)], key=_by_score)
         chosen = set(kept)
-        left = tuple(made[i][0] for i in range(len(made)) if i not in chosen)
-        return Compared(tuple(tried), left)
+        return Compared(
+            tuple(each for each, _ in scored),
+            tuple(release for _, release in scored),
+            tuple(made[i][0] for i in range(len(made)) if i not in chosen),
+        )
 
-    def estimate(self, candidate: Candidate, epsilon: Any) -> Verdict:
-        """Return what a candidate is worth on vectors that had no say."""
-        release = candidate.make(self._side, epsilon)
-        assert release is not None  # it was made before
+    def estimate(self, release: Release) -> Verdict:
+        """Return what a release is worth on vectors that had no say."""
         return self._panel(release, self._third, self._seed + 1)
 
     def _made(self, epsilon: Any, progress: Progress | None) -> list[tuple[Candidate, Release]]:
@@ -139,21 +151,29 @@ class Trials:
             self._maps[option.base] = release
         return release
 
-    def _trained(self, scored: Sequence[tuple[Tried, Release]], top: float) -> Iterable[Tried]:
+    def _trained(
+        self, scored: Sequence[tuple[Tried, Release]], top: float | None
+    ) -> Iterator[tuple[Tried, Release]]:
         """Try a network as the decoder of the best release of a vector, where it could win."""
-        if not scored or self._panel.goal == "mean" or find_spec("torch") is None:
+        if not scored or top is None or self._panel.goal == "mean" or find_spec("torch") is None:
             return
         best = scored[0][0].utility
-        if best.interval()[1] >= top:
-            return
+        silent = max((t.utility.score for t, _ in scored if t.candidate.is_silent), default=0.0)
+        if best.interval()[1] >= top or best.interval()[0] <= silent:
+            return  # nothing is left to gain, or reports tell too little to learn from
         for each, release in scored:
             if each.candidate.is_vector:
                 if best.score - each.utility.score <= _REACH:
                     option = each.candidate.decoded("noise-aware")
                     trained = option.finished(release, self._side)
                     if trained is not None:
-                        yield Tried(option, self._panel(trained, self._second, self._seed))
+                        verdict = self._panel(trained, self._second, self._seed)
+                        yield Tried(option, verdict), trained
                 return
+
+
+def _by_score(pair: tuple[Tried, Release]) -> float:
+    return -pair[0].utility.score
 
 
 def _finalists(screened: Sequence[tuple[Candidate, Release, Verdict]]) -> list[int]:

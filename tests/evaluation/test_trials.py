@@ -1,0 +1,52 @@
+"""Candidates at several budgets: maps are reused, and a first look never passes for a score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from offaxis.evaluation.candidates import candidates
+from offaxis.evaluation.public_side import PublicSide, Tasks
+from offaxis.evaluation.trials import Trials
+from offaxis.geometry import Layers
+
+RNG = np.random.default_rng(3)
+VECTORS = RNG.standard_normal((1800, 5)) * [3, 2, 1, 1, 0.5]
+HEAD = Layers.linear(RNG.standard_normal((4, 5)))
+SIDE = PublicSide.of(Tasks.of(HEAD, None), VECTORS[:600], "answers")
+
+
+@pytest.mark.parametrize("goal", ["answers", "mean"])
+def test_a_map_at_another_budget_is_the_one_that_would_be_fitted_there(goal):
+    reused = 0
+    seen = set()
+    for option in candidates(SIDE, goal):
+        if option.base in seen or option.settings.get("active", 1) > 3:
+            continue
+        seen.add(option.base)
+        first = option.fitted(SIDE, 1)
+        moved = None if first is None else option.at_budget(first, 3)
+        if moved is not None:
+            assert moved == option.fitted(SIDE, 3)
+            reused += 1
+    assert reused >= 10
+
+
+def test_what_is_told_was_scored_on_all_vectors_that_compare():
+    second = VECTORS[600:1500]
+    trials = Trials(SIDE, second, VECTORS[1500:], "answers", 1, 0)
+    compared = trials.compare(3, 1.0)
+    panel = SIDE.panel("answers", 1)
+    for each in compared.tried:
+        if each.candidate.decoding == "noise-aware":
+            continue
+        release = each.candidate.make(SIDE, 3)
+        assert panel(release, second, 0).utility == each.utility
+    titles = {each.candidate.title for each in compared.tried}
+    assert titles.isdisjoint(option.title for option in compared.left_out)
+    assert any(each.candidate.is_silent for each in compared.tried)
+    assert any(each.candidate.is_vector for each in compared.tried)
+    # What was left out after a first look would not have won.
+    for option in compared.left_out[::6]:
+        utility = panel(option.make(SIDE, 3), second, 0).utility
+        assert utility.score <= compared.tried[0].utility.score
