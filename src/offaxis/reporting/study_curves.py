@@ -71,7 +71,7 @@ def budget_panel(title: str, series: Sequence[Series], lines: Sequence[Line]) ->
     clean = next((o.outcome.mean for o in lines if o.outcome.row.label == CLEAN), None)
     return Panel(
         title,
-        [*series, *drawn_lines(lines)],
+        [*drawn_lines(lines), *series],
         "budget ε",
         YLABEL[metric],
         metric in ("rmse", "mean error"),

@@ -7,6 +7,7 @@ light or dark theme, and in fixed ones for files.
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -131,6 +132,10 @@ def draw(panels: Sequence[Panel], palette: Palette, columns: int = 3) -> Any:
     return figure
 
 
+_TITLE_WIDTH: Final = 36
+"""Characters of a title that fit beside the next panel's."""
+
+
 def _draw_panel(axes: Any, panel: Panel, palette: Palette) -> None:
     for series in panel.series:
         colour = getattr(palette, series.colour)
@@ -151,7 +156,7 @@ def _draw_panel(axes: Any, panel: Panel, palette: Palette) -> None:
                 ms=4.2,
                 mew=1.0,
             )
-    axes.set_title(panel.title)
+    axes.set_title(textwrap.fill(panel.title, _TITLE_WIDTH))
     axes.set(xlabel=panel.xlabel, ylabel=panel.ylabel)
     if panel.logarithmic:
         axes.set_yscale("log")
