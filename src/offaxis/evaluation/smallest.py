@@ -1,11 +1,12 @@
 """The inverse question: how small a budget reaches a wanted utility?
 
-Contract: budgets are those of a grid, 0.05 apart. A bisection finds, by the scores of the
-comparison, a budget that reaches what is wanted while the one before it does not; then budgets are
-taken one by one upwards until the estimate, on vectors that had no say in any comparison, reaches
-it too. Scores come from simulations and need not rise with every step: a smaller budget that would
-do by a hair may be passed over, and what is told is the estimate with its interval, not a
-certainty. Below ``least_possible`` no report of any kind reaches it, as far as the ceiling goes.
+Contract: budgets are those of a grid, 0.05 apart. A budget is taken to reach what is wanted if its
+best release does so on the vectors it was chosen on *and* on others, so that luck on either will
+not do; a bisection finds one that does while the one before it does not. Scores come from
+simulations and need not rise with every step: a smaller budget may be passed over, and what is told
+is an estimate with its interval, not a certainty. Having a say in the budget, it is optimistic by a
+part of its error. Below ``least_possible`` no report of any kind reaches what is wanted, as far as
+the ceiling goes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.vectors import as_number
 
 _STEP: Final = Fraction(1, 20)
-_UPWARDS: Final = 10
-"""Steps that are taken upwards from where the comparison has it, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +102,10 @@ def smallest_epsilon(
     def reached(step: int) -> bool:
         if step not in known:
             # Decoders are trained only for what is told at the end.
-            tried = question.trials.compare(step * _STEP, None, progress).tried
-            known[step] = bool(tried) and tried[0].utility.score >= target
+            compared = question.trials.compare(step * _STEP, None, progress)
+            known[step] = compared.tried[0].utility.score >= target and (
+                question.trials.estimate(compared.releases[0]).utility.score >= target
+            )
         return known[step]
 
     if possible is None:
@@ -118,8 +119,5 @@ def smallest_epsilon(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if reached(middle) else (middle, high)
-    for step in range(high, min(last, high + _UPWARDS) + 1):
-        found = question.answer(step * _STEP, progress)
-        if found.expected.score >= target:
-            return SmallestBudget(target, found.epsilon, found, possible, float(limit))
-    return SmallestBudget(target, None, None, possible, float(limit))
+    found = question.answer(high * _STEP, progress)
+    return SmallestBudget(target, found.epsilon, found, possible, float(limit))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
+from offaxis.errors import InvalidInput
 from offaxis.evaluation.candidates import Candidate, candidates
 from offaxis.evaluation.public_side import PublicSide
 from offaxis.evaluation.utility import Goal, Panel, Utility, Verdict
@@ -104,6 +105,8 @@ class Trials:
             The ceiling: where it is reached, no decoder is trained to do better; nor for None.
         """
         made = self._made(epsilon, progress)
+        if not made:
+            raise InvalidInput("no release could be fitted to these public vectors")
         few = self._second if self._panel.goal == "mean" else self._second[:_SCREENED]
         screened = [
             (option, release, self._panel(release, few, self._seed)) for option, release in made
@@ -155,7 +158,7 @@ class Trials:
         self, scored: Sequence[tuple[Tried, Release]], top: float | None
     ) -> Iterator[tuple[Tried, Release]]:
         """Try a network as the decoder of the best release of a vector, where it could win."""
-        if not scored or top is None or self._panel.goal == "mean" or find_spec("torch") is None:
+        if top is None or self._panel.goal == "mean" or find_spec("torch") is None:
             return
         best = scored[0][0].utility
         silent = max((t.utility.score for t, _ in scored if t.candidate.is_silent), default=0.0)
