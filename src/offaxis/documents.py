@@ -37,6 +37,7 @@ LARGEST_ROUND: Final = 32_768
 
 NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_FIRST_YEAR: Final = 2000
 _MOST_GROUPS: Final = 500
 _LONGEST_KEEPING: Final = 36_500
 
@@ -52,6 +53,8 @@ def _read_time(value: Any) -> datetime:
 def _whole_second(value: datetime) -> datetime:
     if value.tzinfo is None or value.utcoffset() != timedelta(0) or value.microsecond:
         raise ValueError("a time is in UTC and in whole seconds")
+    if value.year < _FIRST_YEAR:
+        raise ValueError(f"a time is in the year {_FIRST_YEAR} or later")
     return value
 
 

@@ -1,0 +1,63 @@
+"""What a device without a usable vector reports: the public mean, as well as each release knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.decoding import NetworkDecoder, ShrinkageDecoder, posterior, shrink
+from offaxis.encoding import NetworkEncoder
+
+FITTED = [
+    {},
+    {"reshaping": "optimal"},
+    {"reshaping": "centre"},
+    {"randomizer": "privunit2"},
+    {"randomizer": "piecewise"},
+    {"randomizer": "response"},
+    {"randomizer": "subset"},
+    {"randomizer": "class-response"},
+    {"randomizer": "coordinatewise-laplace"},
+    {"randomizer": "task-aware"},
+    {"randomizer": "plan", "delta": 1e-6},
+]
+
+
+@pytest.mark.parametrize("options", FITTED, ids=lambda o: "-".join(map(str, o.values())) or "plain")
+def test_every_fitted_release_knows_the_public_mean(head, public, options):
+    release = offaxis.fit(head, public, epsilon=3, **options)
+    assert release.public_mean == pytest.approx(public.mean(axis=0), abs=1e-8)
+    assert len(release.privatize(release.public_mean)) == release.report_size
+
+
+def test_points_of_a_posterior_know_it_where_nothing_was_fitted(head, public):
+    plain = offaxis.fit(None, public, epsilon=3, reshaping="none")
+    assert not plain.public_mean.any()
+    knowing = replace(plain, decoder=posterior(plain, public, size=500))
+    assert knowing.public_mean == pytest.approx(public.mean(axis=0))
+    symbols = offaxis.fit(head, public, epsilon=3, randomizer="response")
+    knowing = replace(symbols, decoder=posterior(symbols, public))
+    assert knowing.public_mean == pytest.approx(public.mean(axis=0))
+
+
+def test_an_encoders_centre_is_better_than_a_decoder_that_shrinks(release, public):
+    shrinking = replace(release, decoder=shrink(release, public))
+    assert np.array_equal(shrinking.public_mean, release.encoder.centre)
+
+
+def test_a_trained_pair_gives_what_its_decoder_makes_of_nothing(release):
+    rng = np.random.default_rng(1)
+    maps = [[rng.standard_normal((6, 6))], [rng.standard_normal(6)]]
+    trained = replace(release, encoder=NetworkEncoder(*maps), decoder=NetworkDecoder(*maps))
+    assert trained.public_mean == pytest.approx(maps[1][0])
+
+
+def test_a_decoder_that_answers_something_else_leaves_zero(release):
+    rng = np.random.default_rng(1)
+    encoder = NetworkEncoder([rng.standard_normal((6, 4))], [rng.standard_normal(6)])
+    answering = replace(release, encoder=encoder, decoder=ShrinkageDecoder(np.ones((2, 6)), [1, 1]))
+    assert answering.public_mean.shape == (4,)
+    assert not answering.public_mean.any()
