@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 import traceback
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -18,6 +20,8 @@ from typing import Any, Final, TextIO
 LOGGER: Final = logging.getLogger("offaxis.collector")
 
 _FRAMES: Final = 6
+_WAIT: Final = 0.2
+"""Seconds that a line may wait for others."""
 
 
 class JsonLines(logging.Formatter):
@@ -43,9 +47,43 @@ def error_facts(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "at": places}
 
 
+class Together(logging.Handler):
+    """Writes lines together, a few times a second: a system call for each would cost more than
+    the request. Warnings and worse are written at once, and everything at the end.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._lines: list[str] = []
+        self._written = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line."""
+        self._lines.append(self.format(record))
+        late = record.created - self._written > _WAIT
+        if late or record.levelno >= logging.WARNING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self.lock or nullcontext():
+            lines, self._lines = self._lines, []
+            self._written = time.time()
+            if lines:
+                self._stream.write("\n".join(lines) + "\n")
+                self._stream.flush()
+
+
+def flush() -> None:
+    """Write what waits; to be called now and then."""
+    for handler in LOGGER.handlers:
+        handler.flush()
+
+
 def configure(stream: TextIO = sys.stderr) -> None:
     """Send the collector's and the server's logs to one stream, as JSON lines."""
-    handler = logging.StreamHandler(stream)
+    handler = Together(stream)
     handler.setFormatter(JsonLines())
     for name in ("offaxis.collector", "uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)

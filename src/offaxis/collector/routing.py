@@ -9,13 +9,14 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from offaxis.collector.auth import Role, Token, authenticate
 from offaxis.collector.limits import read_body
@@ -33,12 +34,16 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
 
 
 class Plain(APIRoute):
-    """A route whose endpoint gets the request as it is."""
+    """A route whose endpoint gets the request as it is, and nothing around it."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the endpoint itself."""
-        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return handler
+    def __init__(self, path: str, endpoint: Endpoint, **more: Any) -> None:
+        super().__init__(path, endpoint, **more)
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await endpoint(Request(scope, receive))
+            await response(scope, receive, send)
+
+        self.app = answer
 
 
 def plain_router() -> APIRouter:

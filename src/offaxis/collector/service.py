@@ -85,6 +85,7 @@ class Collector:
         chores = {
             "refresh": (EVERY, self.catalogue.refresh),
             "follow": (_FOLLOW, self._follow_open),
+            "log": (EVERY, logs.flush),
             "sweep": (_SWEEP, lambda: self.retention.sweep(self.now())),
         }
         # Threads of their own: no slow request may keep a closing from being noticed.
