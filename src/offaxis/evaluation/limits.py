@@ -74,11 +74,11 @@ def limits(
         ceiling = agreement_ceiling(answer_prior(task, vectors), epsilon)
         found["agreement"] = Limit("at most", ceiling.probability)
     elif epsilon <= LARGEST_EPSILON:
-        found["output_rmse"] = Limit("at least", least_error(clean[:, 0], epsilon))
+        found["output_rmse"] = Limit("at least", _least_error(clean[:, 0], epsilon))
     return found
 
 
-def least_error(answers: Vectors, epsilon: Any) -> float:
+def _least_error(answers: Vectors, epsilon: Any) -> float:
     """Return the least root mean squared error of answers like these; of many, to 1 %."""
     values, counts = np.unique(answers, return_counts=True)
     if values.size <= _MOST_ATOMS:

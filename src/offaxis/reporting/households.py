@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from offaxis.evaluation.limits import least_error
 from offaxis.reporting.names import TITLES
 from offaxis.reporting.svg import (
     INK,
@@ -27,6 +26,7 @@ from offaxis.reporting.svg import (
     inline,
 )
 from offaxis.studies import engine
+from offaxis.studies.lines import line_scores
 from offaxis.studies.mechanisms import CLEAN, MECHANISMS
 from offaxis.studies.sources import open_source
 from offaxis.vectors import Vectors
@@ -54,8 +54,8 @@ class HouseholdResult:
     constant : float
         Error of always answering the public mean, which needs no report.
     lines : dict
-        Budget → error if the model's answer got the least noise that ε allows and the model's own
-        error did not mind: the root of the two squares' sum. A line, not a bound.
+        Budget → the root of the squared error without privacy and the least squared error that a
+        report of the forecast can have. A line, not a bound.
     reports : int
         Households that report in one repetition.
     """
@@ -116,20 +116,12 @@ def measure_households(
             for shape, label in zip(SHAPES, labels, strict=True):
                 for outcome in run(label):
                     found[name, shape, outcome.epsilon] = outcome.runs
-    samples = [source.sample(seed) for seed in range(seeds)]
-    usual = source.task.outputs(source.geometry.mean[None])[0, 0]
-    constant = np.mean([_rms(each.answers - usual) for each in samples])
-    forecasts = [source.task.outputs(each.vectors)[:, 0] for each in samples]
-    errors = [_rms(f - each.answers) for f, each in zip(forecasts, samples, strict=True)]
-    lines = {
-        epsilon: float(np.mean(np.hypot(errors, [least_error(f, epsilon) for f in forecasts])))
-        for epsilon in budgets
-    }
-    return HouseholdResult(found, clean, float(constant), lines, len(samples[0].answers))
-
-
-def _rms(values: Vectors) -> float:
-    return float(np.sqrt(np.mean(values**2)))
+    least = line_scores(source, "least", budgets, seeds)
+    constant = line_scores(source, "public mean", budgets[:1], seeds)[budgets[0]]
+    lines = {epsilon: float(np.mean(runs)) for epsilon, runs in least.items()}
+    return HouseholdResult(
+        found, clean, float(np.mean(constant)), lines, len(source.sample(0).answers)
+    )
 
 
 STEPS: Final = 1 + 2 * len(LABELS)

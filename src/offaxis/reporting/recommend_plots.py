@@ -18,6 +18,7 @@ from offaxis.reporting.svg import (
     canvas,
     inline,
 )
+from offaxis.reporting.theory_lines import number
 
 LABELS: Final = {
     "answers": "answers kept, %",
@@ -56,7 +57,7 @@ def utility_curve(
         axes.set(xlabel="budget ε", ylabel=LABELS[goal])
         if means:
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+            axes.yaxis.set_major_formatter(lambda value, _: number(value))
             axes.minorticks_off()
         else:
             axes.set_ylim(min(0.0, 1.1 * min(100 * each.expected.score for each in found)), 104)
