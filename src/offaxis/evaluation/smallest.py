@@ -11,6 +11,7 @@ the ceiling goes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -94,9 +95,8 @@ def smallest_epsilon(
     target, limit = as_number(wanted, "wanted"), exact_epsilon(most)
     question = Question.of(model, public, goal, people, weights, prior, seed)
     possible = question.ceilings.least_epsilon(target, float(limit))
-    # A step below what the ceiling allows: both are estimates from the same vectors.
-    first = max(1, int(Fraction(possible or 0) / _STEP) - 1)
-    last = max(first, int(limit / _STEP))
+    # Estimates may pass the ceiling by luck: what it rules out is not even tried.
+    first, last = math.ceil(Fraction(possible or 0) / _STEP) or 1, int(limit / _STEP)
     known: dict[int, bool] = {}
 
     def reached(step: int) -> bool:
@@ -108,8 +108,8 @@ def smallest_epsilon(
             )
         return known[step]
 
-    if possible is None:
-        return SmallestBudget(target, None, None, None, float(limit))
+    if possible is None or first > last:
+        return SmallestBudget(target, None, None, possible, float(limit))
     # The ceiling is often near: steps from it, each twice as long, find where to bisect.
     low, high = first - 1, first
     while not reached(high):
