@@ -13,12 +13,15 @@ import typer
 from typer.core import TyperGroup
 
 from offaxis.cli.audit import audit
+from offaxis.cli.collector import collector
 from offaxis.cli.data import data
 from offaxis.cli.decode import decode
 from offaxis.cli.demo import demo
+from offaxis.cli.device import device
 from offaxis.cli.evaluate import evaluate
 from offaxis.cli.fit import fit
 from offaxis.cli.inspect import inspect
+from offaxis.cli.keys import keys
 from offaxis.cli.ledger import ledger
 from offaxis.cli.privatize import privatize
 from offaxis.cli.recommend import recommend
@@ -89,5 +92,8 @@ def _options(
 for _command in (recommend, fit, privatize, decode, evaluate, inspect, audit, demo, serve):
     app.command()(_command)
 app.add_typer(ledger, name="ledger")
+app.add_typer(keys, name="keys")
+app.add_typer(collector, name="collector")
+app.add_typer(device, name="device")
 app.add_typer(data, name="data")
 app.add_typer(study, name="study")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -192,13 +193,14 @@ def _late(
     )
 )
 async def withdraw(request: Request) -> Response:
-    """Forget a report; who knows its id may. The id stays taken."""
+    """Forget a report; who knows its id may. The id stays taken, known before or not."""
     collector, token = admitted(request, "device")
     collector.device_buckets.take(token.id)
     one = collector.catalogue.round(request.path_params["name"])
     id_ = hexadecimal(request, "id")
-    if not await in_thread(collector.store.withdraw, one.key, id_):
-        raise Problem("not-found", "no report has this id")
+    # After closing nothing is accepted any more, so an unknown id need not be taken.
+    still = one.state(collector.now()) != "closed"
+    await in_thread(partial(collector.store.withdraw, one.key, id_, take=still))
     return Response(status_code=204)
 
 

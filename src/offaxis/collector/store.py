@@ -156,8 +156,8 @@ class Store:
             found = stored_under(connection, ((key, one) for one in ids))
         return [(True, found[key, one][1]) if (key, one) in found else (False, None) for one in ids]
 
-    def withdraw(self, key: int, id_: bytes) -> bool:
-        """Forget a report but not its id; say whether there is such an id.
+    def withdraw(self, key: int, id_: bytes, *, take: bool) -> None:
+        """Forget a report but not its id; an unknown id is taken too, if wanted.
 
         The round's moments begin again: what was withdrawn leaves them too.
         """
@@ -169,8 +169,8 @@ class Store:
                 counted = update(round_).where(round_.c.id == key)
                 connection.execute(counted.values(withdrawn=round_.c.withdrawn + 1))
                 connection.execute(moments.delete().where(moments.c.round == key))
-                return True
-            return connection.execute(select(report.c.seq).where(*its)).first() is not None
+            elif take and connection.execute(select(report.c.seq).where(*its)).first() is None:
+                connection.execute(insert(report).values(round=key, id=id_))
 
     def by_id(self, key: int) -> Iterator[Sequence[Any]]:
         """Yield pages of (id, label, content) of a round, as stored at the first page.
