@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -310,3 +312,15 @@ def test_whatever_is_done_a_round_has_one_report(steps, collector, device_of, re
     assert len({upload.path for upload in collector.uploads()}) <= 1
     assert device.ledger.spent() == (3 * answered, 0)
     device.close()
+
+
+def test_the_guide_runs(collector, release, public, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    guide = Path(__file__).parents[2] / "docs/device.md"
+    (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(), re.S)
+    collector.offer(release)
+    names = {"PUBLISHER": PUBLISHER, "TOKEN": "t", "encode": lambda: public[0]}
+    exec(block.replace("https://collect.example", collector.url), names)
+    with names["device"] as device:
+        assert device.ledger.spent() == (3, 0)
+        assert device.send(at_once=True)[0].state == "sent"
