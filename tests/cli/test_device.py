@@ -40,6 +40,7 @@ REPORT = ("device", "report", "my.device", "energy-1")
 
 
 def test_from_setting_up_to_sent(made: Collector, run: Run) -> None:
+    made.offer(offaxis.load("laplace.release"), groups=("north", "south"))
     assert "energy-1" in run("device", "rounds", "my.device").stdout
     result = run(*REPORT, "--vector", "mine.npy", "--group", "north")
     assert result.exit_code == 0, result.output

@@ -27,7 +27,6 @@ def a_round(release: Release | str, name: str = "energy-1", **changes: Any) -> R
         "release": release if isinstance(release, str) else release.hash,
         "opens": datetime(2026, 11, 1, tzinfo=UTC),
         "closes": datetime(2096, 12, 1, tzinfo=UTC),
-        "groups": ("north", "south"),
     }
     return Round(**fields | changes)
 

@@ -20,7 +20,7 @@ from tests.client.collectors import PUBLISHER, a_round
 
 
 def test_a_round_is_answered_and_its_report_arrives(collector, device, release, public):
-    round_ = collector.offer(release)
+    round_ = collector.offer(release, groups=("north", "south"))
     assert [(o.round, o.state) for o in device.rounds()] == [(round_, "open")]
     entry = device.report("energy-1", public[0], "north")
     assert entry.state == "queued"
@@ -177,9 +177,13 @@ def test_a_release_for_users_is_answered_once(collector, device_of, head, public
 
 
 def test_groups_are_the_rounds(collector, device, release, public):
+    collector.offer(release, groups=("north", "south"))
+    for group in ("elsewhere", None):
+        with pytest.raises(InvalidInput, match="is one of north, south"):
+            device.report("energy-1", public[0], group)
     collector.offer(release)
-    with pytest.raises(InvalidInput, match="no group"):
-        device.report("energy-1", public[0], "elsewhere")
+    with pytest.raises(InvalidInput, match="is not wanted"):
+        device.report("energy-1", public[0], "north")
     assert device.status() == []
 
 

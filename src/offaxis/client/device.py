@@ -206,7 +206,7 @@ class Device:
             report of the public mean, so that nobody learns of it. So does a callable that ended
             the process three times.
         group : str, optional
-            One of the round's, which everybody may know.
+            One of the round's, if it has any; everybody may know it.
 
         Raises
         ------
@@ -228,8 +228,9 @@ class Device:
             raise RoundRefused(f"the collector gives round {round_.name} for {round_name}")
         if offer.state == "closed":
             raise RoundRefused(f"round {round_name} is closed")
-        if group is not None and group not in round_.groups:
-            raise InvalidInput(f"round {round_name} has no group {group!r}")
+        if group not in (round_.groups or (None,)):
+            wanted = f"is one of {', '.join(round_.groups)}" if round_.groups else "is not wanted"
+            raise InvalidInput(f"the group for round {round_name} {wanted}, got group={group!r}")
         release = self._release(round_.release)
         return self._answered(round_, release, vector, group)
 
