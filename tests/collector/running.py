@@ -1,0 +1,152 @@
+"""Real servers for tests: one in a thread with a clock that can be set, and what to ask it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import uvicorn
+
+from offaxis.artifact import to_bytes
+from offaxis.collector.app import create_app
+from offaxis.collector.auth import new_token
+from offaxis.collector.settings import Settings
+from offaxis.documents import Round, new_key, sign_release, sign_round
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+KEY = new_key()
+
+
+@dataclass
+class Clock:
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def kind(self) -> str:
+        assert self.headers["content-type"] == "application/problem+json", self
+        assert self.json["status"] == self.status
+        return self.json["type"]
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def ask(port, method, path, body=None, token=None, **headers) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    if token is not None:
+        sent["Authorization"] = f"Bearer {token}"
+    try:
+        connection.request(method, path, body, sent)
+        got = connection.getresponse()
+        return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+    finally:
+        connection.close()
+
+
+def encoded(signature: bytes) -> str:
+    return base64.b64encode(signature).decode()
+
+
+def make_round(release, name, **more) -> Round:
+    values = {"study": "s", "number": 1, "opens": START, "closes": START + timedelta(days=1)}
+    return Round(name=name, release=release.hash, **(values | more))
+
+
+def new_id() -> bytes:
+    return os.urandom(32)
+
+
+@dataclass
+class Running:
+    """A collector that runs, with a token of every role."""
+
+    port: int
+    clock: Clock
+    app: object
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def collector(self):
+        return self.app.state.collector
+
+    def ask(self, role, method, path, body=None, **headers) -> Answer:
+        return ask(self.port, method, path, body, self.tokens.get(role), **headers)
+
+    def publish(self, release) -> None:
+        signature = encoded(sign_release(KEY, release.hash))
+        path = f"/v1/releases/{release.hash}"
+        got = self.ask("admin", "PUT", path, to_bytes(release), Offaxis_Signature=signature)
+        assert got.status in (200, 201), got
+
+    def open(self, release, name, **more) -> Round:
+        self.publish(release)
+        round_ = make_round(release, name, **more)
+        signature = encoded(sign_round(KEY, round_))
+        path = f"/v1/rounds/{name}"
+        got = self.ask("admin", "PUT", path, round_.to_bytes(), Offaxis_Signature=signature)
+        assert got.status == 201, got
+        return round_
+
+    def upload(self, name, id_, report, **headers) -> Answer:
+        return self.ask(
+            "device", "PUT", f"/v1/rounds/{name}/reports/{id_.hex()}", report, **headers
+        )
+
+    def batch(self, name, pairs, **headers) -> Answer:
+        body = b"".join(id_ + report for id_, report in pairs)
+        return self.ask("device", "POST", f"/v1/rounds/{name}/reports", body, **headers)
+
+
+@contextmanager
+def running(database: str, **settings):
+    """Serve from a thread of this process until the block ends."""
+    clock = Clock()
+    app = create_app(Settings(database=database, clock=clock, **settings))
+    port = free_port()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, port=port, log_config=None, access_log=False, loop="asyncio", http="httptools"
+        )
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    one = Running(port, clock, app)
+    for role in ("device", "analyst", "admin"):
+        one.tokens[role] = new_token()
+        one.collector.store.add_token(one.tokens[role], f"the {role}", role, START)
+    one.collector.catalogue.refresh()
+    try:
+        yield one
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
