@@ -205,6 +205,47 @@ def test_payments_are_summed_up_by_release_and_by_stretch(tmp_path, monkeypatch)
         assert ledger.within(Limit(100)) == [Cost(1, reports=6)]
 
 
+def test_what_is_charged_stands_and_falls_with_what_is_written_beside_it(tmp_path):
+    with Ledger(tmp_path / "x.ledger", Limit(3)) as ledger:
+        with ledger.alone() as database:
+            ledger.charge(ONE, "r")
+            database.execute("CREATE TABLE beside (x)")
+
+        def fail(reports):
+            with ledger.alone() as database:
+                database.execute("INSERT INTO beside VALUES (1)")
+                ledger.charge(ONE, "r", reports)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail(reports=1)
+        with pytest.raises(BudgetExceeded):
+            fail(reports=100)
+        with ledger.alone() as database:
+            assert database.execute("SELECT COUNT(*) FROM beside").fetchone() == (0,)
+        assert ledger.spent() == (1, 0)
+
+
+def test_a_full_disk_costs_nothing_and_is_survived(tmp_path):
+    with Ledger(tmp_path / "x.ledger", Limit(1000)) as ledger:
+        with ledger.alone() as database:
+            pages = database.execute("PRAGMA page_count").fetchone()[0]
+        database.execute(f"PRAGMA max_page_count = {pages}")
+        paid = []
+
+        def spend_on():
+            while True:
+                ledger.spend(ONE, "r" * 500)
+                paid.append(ONE)
+
+        with pytest.raises(InvalidInput, match="disk is full"):
+            spend_on()
+        assert ledger.spent() == (len(paid), 0)
+        database.execute("PRAGMA max_page_count = 100000")
+        ledger.spend(ONE, "r")
+        assert ledger.spent() == (len(paid) + 1, 0)
+
+
 def _race(path, results):
     with Ledger(path, Limit(50)) as ledger:
         paid = 0

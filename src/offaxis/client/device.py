@@ -17,6 +17,7 @@ import random
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -40,6 +41,7 @@ SPREAD: Final = 3600.0
 """Seconds over which first sends are spread."""
 
 _LISTED: Final = 8 * SMALL
+_LARGEST_EPSILON: Final = 10_000
 _TRIES: Final = 3
 _SLOW: Final = 10.0
 """Times the usual patience, for a release."""
@@ -93,10 +95,9 @@ class Device:
         spread: float = SPREAD,
         patience: float = PATIENCE,
     ) -> None:
-        smallest = min((limit.epsilon for limit in limits), default=10_000)
         terms = Terms(
             url,
-            str(exact_epsilon(smallest if epsilon is None else epsilon)),
+            str(exact_epsilon(_LARGEST_EPSILON if epsilon is None else epsilon)),
             str(exact(delta, "delta")),
             unit,
             publisher,
@@ -107,7 +108,11 @@ class Device:
         transport = terms.transport(patience)
         if limits:
             _reserve(state)
-        self._start(Ledger(state, *limits), terms, transport, spread)
+        ledger = Ledger(state, *limits)
+        if epsilon is None and ledger.limits:
+            smallest = min(limit.epsilon for limit in ledger.limits)
+            terms = replace(terms, epsilon=str(smallest))
+        self._start(ledger, terms, transport, spread)
 
     @classmethod
     def create(cls, state: str | Path, terms: Terms, *limits: Limit) -> Self:

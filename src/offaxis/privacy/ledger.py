@@ -99,6 +99,7 @@ class Ledger:
         return ledger
 
     def _open(self, path: str | Path, limits: tuple[Limit, ...], *, store: bool) -> None:
+        self._path = path
         try:
             self._database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
         except sqlite3.Error as error:
@@ -171,14 +172,25 @@ class Ledger:
 
     @contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
-        """Hold the only right to write; everything inside is written, or nothing."""
-        self._database.execute("BEGIN IMMEDIATE")
+        """Hold the only right to write; everything inside is written, or nothing.
+
+        Raises
+        ------
+        InvalidInput
+            If the file cannot be written: the disk is full, or others hold it for too long.
+        """
         try:
-            yield self._database
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._database
+                self._database.execute("COMMIT")
+            except BaseException:
+                # Some failures have ended the transaction already.
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise InvalidInput(f"{self._path} cannot be written as a ledger: {error}") from None
 
     def costs(self, since: float | None = None) -> list[Cost]:
         """Return what was paid, all of it or since a time in seconds."""
