@@ -1,0 +1,180 @@
+"""Means grow with the reports, are those of the reports, and stay when the reports go."""
+
+from __future__ import annotations
+
+import io
+import threading
+from datetime import timedelta
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from offaxis.collector import means as module
+from offaxis.collector.means import Follower, Totals
+from tests.collector.running import START, new_id
+
+
+def _check(found, release, reports, labels):
+    by_group = {one["group"]: one for one in found["means"]}
+    whole = release.aggregate(reports)
+    assert found["reports"] == by_group[None]["reports"] == len(reports)
+    np.testing.assert_allclose(by_group[None]["mean"], whole.estimate, rtol=1e-9)
+    np.testing.assert_allclose(by_group[None]["standard_error"], whole.standard_error, rtol=1e-9)
+    grouped = release.aggregate(reports, groups=labels)
+    for label in set(labels):
+        one = grouped.of(label)
+        assert by_group[label]["reports"] == one.count
+        np.testing.assert_allclose(by_group[label]["mean"], one.estimate, rtol=1e-9)
+        np.testing.assert_allclose(by_group[label]["standard_error"], one.standard_error, rtol=1e-9)
+
+
+def test_means_are_those_of_the_reports_that_came(server, for_means, some_reports):
+    server.open(for_means, "growing", groups=("north", "south"))
+    labels = ["north" if at % 3 else "south" for at in range(len(some_reports))]
+    done = 0
+    for upto in (5, 6, 200, len(some_reports)):
+        for label in ("north", "south"):
+            chosen = [r for r, own in zip(some_reports[done:upto], labels[done:upto], strict=True)
+                      if own == label]  # fmt: skip
+            if chosen:
+                pairs = [(new_id(), report) for report in chosen]
+                got = server.batch("growing", pairs, Offaxis_Group=label)
+                assert got.json["accepted"] == len(chosen)
+        done = upto
+        found = server.ask("analyst", "GET", "/v1/rounds/growing/means").json
+        _check(found, for_means, some_reports[:upto], labels[:upto])
+
+
+def test_many_followers_count_every_report_once(server, for_means, some_reports, monkeypatch):
+    monkeypatch.setattr(module, "_PAGE_ROWS", 7)
+    server.open(for_means, "followed")
+    key = server.collector.catalogue.round("followed").key
+    stop = threading.Event()
+    failed = []
+
+    def follow():
+        # Followers of their own, as other processes have.
+        follower = Follower(server.collector.engine)
+        while not stop.is_set():
+            try:
+                follower.follow(key, for_means)
+            except Exception as error:
+                failed.append(error)
+                return
+
+    threads = [threading.Thread(target=follow) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    pairs = [(new_id(), report) for report in some_reports[:60]]
+    for start in range(0, 60, 10):
+        server.batch("followed", pairs[start : start + 10])
+    gone = pairs[17][0].hex()
+    assert server.ask("device", "DELETE", f"/v1/rounds/followed/reports/{gone}").status == 204
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    found = server.ask("analyst", "GET", "/v1/rounds/followed/means").json
+    kept = [report for at, (_, report) in enumerate(pairs) if at != 17]
+    assert found["reports"] == 59
+    np.testing.assert_allclose(found["means"][0]["mean"], for_means.decode_mean(kept), rtol=1e-9)
+
+
+def test_moments_that_missed_a_withdrawal_are_not_stored(server, for_means, some_reports):
+    """A follower that read a report before it was withdrawn must not bring it back."""
+    server.open(for_means, "missed")
+    one = new_id()
+    server.batch("missed", [(one, some_reports[0]), (new_id(), some_reports[1])])
+    key = server.collector.catalogue.round("missed").key
+    follower = Follower(server.collector.engine)
+    reading = follower._read(key, 100)
+    assert len(reading.rows) == 2
+    assert server.ask("device", "DELETE", f"/v1/rounds/missed/reports/{one.hex()}").status == 204
+    totals = Totals()
+    totals.add(for_means, reading.rows)
+    assert not follower._store(key, reading, totals.to_bytes())
+    assert follower.follow(key, for_means).everybody.count == 1
+
+
+def test_moments_survive_writing(for_means, some_reports):
+    totals = Totals()
+    totals.add(for_means, [(report, "x" if at % 2 else None) for at, report in
+                           enumerate(some_reports)])  # fmt: skip
+    again = Totals.from_bytes(totals.to_bytes())
+    assert again.to_bytes() == totals.to_bytes()
+    assert again.groups["x"].count == len(some_reports) // 2
+    again.add(for_means, [(some_reports[0], None)])
+    assert again.everybody.count == len(some_reports) + 1
+
+
+def test_export_holds_every_report_in_the_order_of_ids(server, for_means, some_reports):
+    server.open(for_means, "exported", groups=("a",))
+    pairs = [(new_id(), report) for report in some_reports[:50]]
+    server.batch("exported", pairs, Offaxis_Group="a")
+    server.ask("device", "DELETE", f"/v1/rounds/exported/reports/{pairs[3][0].hex()}")
+    got = server.ask("analyst", "GET", "/v1/rounds/exported/export")
+    table = pq.read_table(io.BytesIO(got.body))
+    expected = sorted(pair for at, pair in enumerate(pairs) if at != 3)
+    found = zip(table["id"].to_pylist(), table["report"].to_pylist(), strict=True)
+    assert list(found) == expected
+    assert set(table["group"].to_pylist()) == {"a"}
+    server.open(for_means, "empty")
+    got = server.ask("analyst", "GET", "/v1/rounds/empty/export")
+    assert pq.read_table(io.BytesIO(got.body)).num_rows == 0
+
+
+def _rows(server, key):
+    with server.collector.engine.connect() as connection:
+        asked = f"SELECT count(*) FROM report WHERE round = {key}"
+        return connection.exec_driver_sql(asked).scalar()
+
+
+def test_purging_leaves_the_means_and_lets_nothing_in(server, for_means, some_reports):
+    server.open(for_means, "purged")
+    pairs = [(new_id(), report) for report in some_reports[:30]]
+    server.batch("purged", pairs)
+    assert server.ask("admin", "DELETE", "/v1/rounds/purged/reports").kind == "conflict"
+    server.ask("admin", "POST", "/v1/rounds/purged/close")
+    assert server.ask("admin", "DELETE", "/v1/rounds/purged/reports").json == {"deleted": 30}
+    assert server.ask("admin", "DELETE", "/v1/rounds/purged/reports").json == {"deleted": 0}
+    assert _rows(server, server.collector.catalogue.round("purged").key) == 0
+    found = server.ask("analyst", "GET", "/v1/rounds/purged/means").json
+    mean = for_means.decode_mean(some_reports[:30])
+    np.testing.assert_allclose(found["means"][0]["mean"], mean, rtol=1e-9)
+    assert server.upload("purged", *pairs[0]).status == 410
+    path = f"/v1/rounds/purged/reports/{pairs[0][0].hex()}"
+    assert server.ask("device", "DELETE", path).status == 204
+    assert server.ask("analyst", "GET", "/v1/rounds/purged/means").json["reports"] == 30
+
+
+def test_reports_are_deleted_when_their_days_are_over(server, for_means, some_reports):
+    server.open(for_means, "kept", keep_days=2)
+    server.batch("kept", [(new_id(), report) for report in some_reports[:10]])
+    one = server.collector.catalogue.round("kept")
+    sweep = server.collector.retention.sweep
+    due = START + timedelta(days=3)
+    sweep(due - timedelta(seconds=1))
+    assert _rows(server, one.key) == 10
+    sweep(due)
+    assert _rows(server, one.key) == 0
+    server.collector.catalogue.refresh()
+    assert server.ask("analyst", "GET", "/v1/rounds/kept/means").json["reports"] == 10
+
+
+def test_a_deleted_round_takes_no_upload_that_was_on_its_way(server, for_means, some_reports):
+    server.open(for_means, "on-its-way")
+    one = server.collector.catalogue.round("on-its-way")
+    # Deleted by another process; this one has not heard of it yet.
+    server.collector.follower.finish(one.key, for_means, START)
+    assert server.upload("on-its-way", new_id(), some_reports[0]).status == 410
+    assert _rows(server, one.key) == 0
+
+
+def test_a_release_without_unbiased_decoder_has_no_means(server, public, head):
+    import offaxis
+
+    biased = offaxis.fit(head, public, epsilon=3, randomizer="privunit2")
+    assert not biased.gives_means
+    server.open(biased, "biased")
+    got = server.ask("analyst", "GET", "/v1/rounds/biased/means")
+    assert (got.status, got.kind) == (409, "no-means")
