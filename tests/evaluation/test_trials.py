@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from offaxis.artifact import from_bytes, to_bytes
 from offaxis.evaluation.candidates import candidates
 from offaxis.evaluation.public_side import PublicSide, Tasks
 from offaxis.evaluation.trials import Trials
@@ -30,6 +31,24 @@ def test_a_map_at_another_budget_is_the_one_that_would_be_fitted_there(goal):
             assert moved == option.fitted(SIDE, 3)
             reused += 1
     assert reused >= 10
+
+
+@pytest.mark.parametrize("goal", ["answers", "mean"])
+def test_whatever_is_chosen_can_be_published(goal):
+    """One of every recipe and decoder goes through a file and keeps its budget."""
+    seen = set()
+    for option in candidates(SIDE, goal):
+        kind = option.settings["randomizer"], option.decoding
+        if kind in seen:
+            continue
+        seen.add(kind)
+        release = option.make(SIDE, 2)
+        if release is not None:
+            assert from_bytes(to_bytes(release)) == release
+            assert release.guarantee.pure
+            assert release.guarantee.epsilon == 2
+            assert release.gives_means or goal == "answers"
+    assert len(seen) > 8
 
 
 def test_what_is_told_was_scored_on_all_vectors_that_compare():

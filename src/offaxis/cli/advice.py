@@ -34,21 +34,23 @@ def print_advice(found: Recommendation, console: Console) -> None:
 
 def print_range(found: Sequence[Recommendation], console: Console) -> None:
     """Print what is recommended at every budget, beside the ceiling and the best vector."""
-    table = _table("ε", "choose", "expected", "±", "at most", "best release of a vector", "keeps")
+    means = found[0].goal == "mean"
+    beside = [] if means else ["best release of a vector", "keeps"]
+    table = _table("ε", "choose", *_headings(means), *beside)
     for each in found:
-        vector = each.best_vector
-        table.add_row(
-            f"{each.epsilon:g}",
-            each.candidate.title,
-            *_numbers(each.expected, each.goal),
-            _number(each.ceiling, each.goal),
-            "" if vector is None else vector.candidate.title,
-            "" if vector is None else _number(vector.utility.score, each.goal),
-        )
+        row = [f"{each.epsilon:g}", each.candidate.title, *_numbers(each.expected, each.goal)]
+        row.append(_number(each.ceiling, each.goal))
+        if (vector := each.best_vector) is not None and not means:
+            row += [vector.candidate.title, _number(vector.utility.score, each.goal)]
+        table.add_row(*row)
     console.print(table)
     console.print(f"\n{_ERRORS}", style="dim")
     for caution in dict.fromkeys(words for each in found for words in each.cautions):
         console.print(f"\n- {caution}")
+
+
+def _headings(means: bool) -> tuple[str, str, str]:
+    return ("error", "±", "at least") if means else ("expected", "±", "at most")
 
 
 def _table(*names: str) -> Table:
@@ -65,7 +67,7 @@ def _table(*names: str) -> Table:
 
 
 def _tasks(found: Recommendation) -> Table:
-    table = _table("task", "expected", "±", "at most")
+    table = _table("task", *_headings(found.goal == "mean"))
     for name, utility in found.each.items():
         ceiling = _number(found.ceilings[name], found.goal)
         table.add_row(name, *_numbers(utility, found.goal), ceiling)

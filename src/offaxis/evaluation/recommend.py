@@ -211,9 +211,10 @@ class Question:
             found.append(
                 "the mean is right as the task sees it; directions that are not sent are filled "
                 "with their public mean, and the bias of that, of clipping and of codebooks is "
-                "estimated on public vectors: people who differ from them have another"
+                "estimated on halves of the public vectors: people who differ more have another"
             )
-        found.append("the estimate holds for people distributed as the public vectors")
+        else:
+            found.append("the estimate holds for people distributed as the public vectors")
         return tuple(found)
 
 

@@ -142,7 +142,7 @@ class Trials:
             release = None if base is None else option.finished(base, self._side)
             if release is not None:
                 found.append((option, release))
-        return found
+        return _without_repetitions(found)
 
     def _fitted(self, option: Candidate, epsilon: Any) -> Release | None:
         """Fit a candidate, or take the map of another budget where it is the same."""
@@ -173,6 +173,21 @@ class Trials:
                         verdict = self._panel(trained, self._second, self._seed)
                         yield Tried(option, verdict), trained
                 return
+
+
+def _without_repetitions(
+    made: Sequence[tuple[Candidate, Release]],
+) -> list[tuple[Candidate, Release]]:
+    """Leave out codebooks with fewer cells than were asked for, if there is one of so many."""
+    kept, sizes = [], set[Hashable]()
+    for option, release in made:
+        size, cells = option.settings.get("size"), release.encoder.output_dim
+        book = option.settings["randomizer"], option.decoding, cells
+        if size is None or cells == size or book not in sizes:
+            kept.append((option, release))
+        if "size" in option.settings:
+            sizes.add(book)
+    return kept
 
 
 def _by_score(pair: tuple[Tried, Release]) -> float:
