@@ -7,8 +7,8 @@
 - "least": √(least² + clean²). ``least`` is the least error of the task's answer that any ε-LDP
   report allows, for whoever knows the law of the answers of the very sample that is measured
   (tested, not proved: :mod:`offaxis.recipes.scalar_channel`); ``clean`` is the error without
-  privacy, which no report takes away. The squares add up where what the forecast misses does not
-  depend on what the report misses.
+  privacy. A line, not a bound: the squares add up where what the forecast misses has nothing to do
+  with what the report misses, and a forecast that overshoots is mended by shrinking it.
 - "unbiased" and "sphere", for errors of means: the least that any unbiased report allows for
   vectors with the public spectrum, and the best there is for points of a sphere in as many
   dimensions (:mod:`offaxis.theory.limits`), divided by the number of people.

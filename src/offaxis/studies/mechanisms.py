@@ -229,7 +229,7 @@ LEAST: Final = "least error"
 LINES: Final[dict[str, Mechanism]] = {
     LINE: Mechanism("reference line: the head's answer by k-ary response", "line"),
     PUBLIC_MEAN: Mechanism("always the public mean, no report", "public mean"),
-    LEAST: Mechanism("least error that any report allows", "least"),
+    LEAST: Mechanism("least error of the forecast, and what it misses anyway", "least"),
 }
 """What stands beside the rows of every study."""
 
