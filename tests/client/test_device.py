@@ -328,3 +328,16 @@ def test_the_guide_runs(collector, release, public, tmp_path, monkeypatch):
     with names["device"] as device:
         assert device.ledger.spent() == (3, 0)
         assert device.send(at_once=True)[0].state == "sent"
+
+
+def test_another_process_that_answers_meanwhile_was_first(collector, device_of, release, public):
+    """Both have found the round unanswered; the vector of the slower one is thrown away."""
+    collector.offer(release)
+    slow, quick = device_of(), device_of()
+
+    def encode():
+        quick.report("energy-1", public[1])
+        return public[0]
+
+    assert slow.report("energy-1", encode) == quick.status()[0]
+    assert slow.ledger.spent() == (3, 0)

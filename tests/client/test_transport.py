@@ -174,3 +174,11 @@ def test_settings_of_the_environment_lead_nowhere(collector, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert Transport(collector.url).ask("GET", "/v1/rounds").status == 200
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_nobody_is_followed_elsewhere(collector, status):
+    collector.scripts["PUT", "/a"] = lambda handler: handler.answer(status, Location="/b")
+    with pytest.raises(Unreachable, match="sends elsewhere"):
+        Transport(collector.url).ask("PUT", "/a", body=b"x")
+    assert [request.path for request in collector.seen] == ["/a"]
