@@ -17,7 +17,7 @@ BASICS = ("recommend", "--model", "task.safetensors", "--public", "many.npy")
 
 def prepare() -> None:
     rng = np.random.default_rng(4)
-    np.save("many.npy", rng.standard_normal((400, 4)) * [3, 2, 1, 1])
+    np.save("many.npy", rng.standard_normal((300, 4)) * [3, 2, 1, 1])
     Layers.linear(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0], [0, 1, 0, 0]])).save(
         "task.safetensors"
     )
