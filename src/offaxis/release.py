@@ -167,6 +167,17 @@ class Release:
             )
         return self.mean_decoder or self.decoder
 
+    @property
+    def directions_of_means(self) -> int:
+        """Along how many directions a mean tells of people; along the others it is the public one.
+
+        All m, but for a decoder of means that maps fewer numbers back.
+        """
+        decoder = self.decoder_of_means
+        if isinstance(self.randomizer.domain, FiniteSet):
+            return decoder.output_dim
+        return min(decoder.input_dim, decoder.output_dim)
+
     def privatize(self, vectors: Any) -> bytes | list[bytes]:
         """Turn private vectors into reports that may leave the device.
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import offaxis
 from offaxis.cli import decode as command
 from offaxis.cli import means as cli_means
 from offaxis.cli.arrays import read_array
-from offaxis.decoding import Aggregate
+from offaxis.decoding import Aggregate, LinearDecoder
 from offaxis.reports import write_reports
 from tests.cli.conftest import DIM, Run, assert_fails
 
@@ -185,6 +186,22 @@ def test_memory_does_not_grow_with_labels_and_reports(run: Run, reports: list[by
     finally:
         tracemalloc.stop()
     assert peak < 4 << 20  # a list of the reports would add 5 MB, one of the labels 4 MB
+
+
+def test_a_mean_along_some_directions_says_so(desk: Path, run: Run) -> None:
+    public = np.load("public.npy")
+    weights = np.eye(2, DIM)
+    few = offaxis.fit(weights, public, epsilon=5, randomizer="laplace", reshaping="optimal")
+    back = few.decoder
+    few = replace(few, mean_decoder=LinearDecoder(back.matrix, back.offset))
+    few.save("few.release")
+    write_reports("few.reports", few.privatize(np.load("private.npy")))
+    asked = ("--reports", "few.reports", "--out", "mean.npy", "--mean", "--json")
+    result = run("decode", "few.release", *asked)
+    assert json.loads(result.stdout)["directions"] == 2
+    assert "along the 2 directions that are sent" in result.stderr
+    assert "along the 2 directions that are sent" in run("inspect", "few.release").stdout
+    assert "directions that are sent" not in run("inspect", "laplace.release").stdout
 
 
 def test_a_biased_release_has_no_mean(desk: Path, run: Run) -> None:

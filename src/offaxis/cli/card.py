@@ -135,6 +135,8 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
 def _averages(release: Release, *, directed: bool) -> str:
     if not release.gives_means:
         return "no, a report forgets its vector's length" if directed else "no, they would be off"
+    if release.directions_of_means < release.input_dim:
+        return f"yes, {wording.means_along(release.directions_of_means)}"
     if release.provenance.model:
         return "yes, accurate along what the model reads and very noisy across it"
     return "yes"

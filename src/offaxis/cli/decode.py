@@ -65,6 +65,7 @@ def decode(
     from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
     from offaxis.cli.labels import locate_labels
+    from offaxis.cli.wording import means_along
     from offaxis.errors import InvalidReport
     from offaxis.reports import count_reports
 
@@ -80,6 +81,11 @@ def decode(
     facts = {"out": str(out), "release": loaded.hash, "reports": count, "mean": mean}
     if mean:
         found = _aggregate(loaded, reports, count, groups, weights)
+        if loaded.directions_of_means < loaded.input_dim:
+            typer.echo(
+                f"note: means tell of people {means_along(loaded.directions_of_means)}", err=True
+            )
+        facts["directions"] = loaded.directions_of_means
         _tell_means(found, out, facts, as_json=as_json)
         return
     decoded = _each(loaded, reports, count)
