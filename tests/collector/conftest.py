@@ -38,13 +38,15 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def new_database(postgres, tmp_path_factory):
+def new_database(request, tmp_path_factory):
     """Make fresh databases: new_database("sqlite") or ("postgresql") returns a URL."""
 
     def make(kind: str) -> str:
         name = f"collector{next(_numbers)}"
         if kind == "sqlite":
             return f"sqlite:///{tmp_path_factory.mktemp(name)}/collector.db"
+        # Started when it is first wanted.
+        postgres = request.getfixturevalue("postgres")
         with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return postgres.get_uri(database=name)

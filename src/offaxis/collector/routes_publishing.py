@@ -31,7 +31,9 @@ from offaxis.documents import LARGEST_ROUND, Round, public_key, verify_release, 
 from offaxis.errors import InvalidDocument, InvalidInput, InvalidRelease
 
 router = plain_router()
-_SIGNATURE: Final = (("Offaxis-Signature", True, {"type": "string"}),)
+_SIGNATURE: Final = (
+    ("Offaxis-Signature", True, {"type": "string", "pattern": "^[A-Za-z0-9+/]{86}==$"}),
+)
 _JSON: Final[tuple[str, dict[str, Any]]] = ("application/json", {"type": "object"})
 _FILE: Final = "application/octet-stream"
 _BODY: Final = ("conflict", "too-large", "timeout")

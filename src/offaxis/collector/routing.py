@@ -124,8 +124,9 @@ _PROBLEM: Final = {
 
 
 def _content(body: str | tuple[str, dict[str, Any]]) -> dict[str, Any]:
-    media, schema = (body, {}) if isinstance(body, str) else body
-    return {media: {"schema": schema} if schema else {}}
+    octets: dict[str, Any] = {"type": "string", "format": "binary"}
+    media, schema = (body, octets) if isinstance(body, str) else body
+    return {media: {"schema": schema}}
 
 
 def of(request: Request) -> Collector:
