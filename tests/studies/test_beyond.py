@@ -23,6 +23,7 @@ from offaxis.studies.engine import Outcome, Row
 from offaxis.studies.engine_results import records, short_records, write_csv
 from offaxis.studies.mechanisms import CLEAN, LINE, PUBLIC_MEAN
 from offaxis.studies.scores import Metric
+from offaxis.studies.sources import open_source
 from offaxis.studies.standing import kept_under_shifts, predictions, recommendations, standings
 from tests.studies import tiny_study as tiny
 
@@ -127,23 +128,45 @@ def test_predictions_are_held_against_what_came() -> None:
     lines = lines_of("beyond-predicted", lambda row, _: 0.729, advice)
     found = predictions(lines)
     assert all(each.inside for each in found)
-    assert {each.shifted for each in found} == {True, False}
+    assert {(each.pooled, each.corrupted) for each in found} == {
+        (True, False),
+        (False, True),
+        (False, False),
+    }
     agreement, fidelity, faithful = claims(entry, lines)
     assert agreement.holds
     assert fidelity.holds
     assert not faithful.holds  # 0.729 < 0.75
 
     def off(row: Row, epsilon: float) -> float:
-        return 0.735 if row.setting in ("agreement mnist relu", FAITHFUL_SETTING) else 0.72
+        wrong = ("agreement pooled mnist relu", "agreement lhsm", FAITHFUL_SETTING)
+        return 0.735 if row.setting in wrong else 0.72
 
     agreement, fidelity, _ = claims(entry, lines_of("beyond-predicted", off, advice))
     assert not agreement.holds
-    assert "agreement mnist relu" in agreement.worst
+    assert "agreement pooled mnist relu" in agreement.worst
+    assert agreement.worst.startswith("25 of 30")  # households of another year are no pool
     assert fidelity.holds  # only a shifted one is off
     text = section(entry, lines_of("beyond-predicted", off, advice))
-    assert "| agreement mnist relu | 0.700 ± 0.030, 0.735 (outside)" in text
+    assert text.count("| agreement mnist relu | 0.700 ± 0.030, 0.735 (outside)") == 1
+    assert "| agreement lhsm | 0.700 ± 0.030, 0.735 (outside)" in text
     assert "| fog 2 | 0.720 (+0.000) | 0.720 (+0.000) | 0.720 (+0.000) |" in text
     assert "| brightness 5 | 0.720 (+0.000) | 0.720 (+0.000) | 0.735 (+0.015) |" in text
+
+
+def test_a_pool_is_divided_at_random() -> None:
+    plane, pool = open_source("plane"), open_source("pooled plane")
+    vectors = plane.sample(0).vectors
+    public = np.concatenate(list(pool.public.batches(8192)))
+    private = pool.sample(0).vectors
+    both = np.concatenate([public, private])
+    assert sorted(map(tuple, both)) == sorted(map(tuple, vectors))
+    assert not {*map(tuple, public)} & {*map(tuple, private)}
+    # Six standard errors of the difference of two means.
+    gap = public.mean(axis=0) - private.mean(axis=0)
+    assert (np.abs(gap) < 6 * vectors.std(axis=0) * np.sqrt(4 / len(vectors))).all()
+    assert np.array_equal(pool.sample(0).answers, plane.task.outputs(private).argmax(axis=1))
+    assert pool.fingerprint != plane.fingerprint
 
 
 def test_shifts_are_held_against_no_shift() -> None:

@@ -37,7 +37,7 @@ def predicted(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
     made = []
     by_question: dict[str, list[Prediction]] = {}
     for each in predictions(lines):
-        if not each.shifted:
+        if not each.corrupted:
             by_question.setdefault(each.question, []).append(each)
     for question, found in by_question.items():
         series = Series(

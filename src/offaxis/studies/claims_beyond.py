@@ -90,9 +90,7 @@ def _far_below_it(lines: Sequence[Line]) -> Claim:
 def _predictions_hold(kind: str) -> Callable[[Sequence[Line]], Claim]:
     def claim(lines: Sequence[Line]) -> Claim:
         found = [
-            each
-            for each in predictions(lines)
-            if not each.shifted and each.question.startswith(kind)
+            each for each in predictions(lines) if each.pooled and each.question.startswith(kind)
         ]
         inside = sum(each.inside for each in found)
         furthest = max(found, key=lambda each: abs(each.gap) - 3 * each.advice.error, default=None)
@@ -104,8 +102,8 @@ def _predictions_hold(kind: str) -> Callable[[Sequence[Line]], Claim]:
                 f"{3 * furthest.advice.error:.4f}, came {furthest.came.mean:.4f}"
             )
         return Claim(
-            f"Without a shift, {kind} comes within three standard errors of the prediction in "
-            f"every cell",
+            f"Where there is no shift, {kind} comes within three standard errors of the prediction "
+            f"in every cell",
             inside == len(found) > 0,
             worst,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, TaskModel
 from offaxis.geometry.spectrum import spectrum
 from offaxis.studies.scores import Metric
-from offaxis.studies.sources import Setting
+from offaxis.studies.sources import PublicSide, Setting
 from offaxis.vectors import Vectors
 
 Draw = Callable[[int], tuple[Any, Any]]
+
+_POOL: Final = 40_000
+"""Vectors of a pool, at most."""
 
 
 def agreement(base: Setting) -> Setting:
@@ -46,6 +49,24 @@ def fidelity(base: Setting) -> Setting:
         draw=_scored(root, base.sample),
         metric="explained",
         scored_by=root,
+    )
+
+
+def pooled(base: Setting) -> Setting:
+    """Draw public and private vectors from one pool, at random: what "no shift" means.
+
+    The pool are the private vectors, or, where these are drawn anew for every seed, the public
+    ones. A network that was trained on its public vectors treats private ones otherwise, and people
+    of another year differ: neither happens here.
+    """
+    vectors = base.sample(0).vectors if base.fixed else base.side.vectors
+    order = np.random.default_rng(0).permutation(len(vectors))[:_POOL]
+    public, private = np.split(vectors[order], [len(order) // 2])
+    side = PublicSide(base.task, public)
+    answers = base.task.outputs(private)
+    sample = (private, answers[:, 0] if answers.shape[1] == 1 else answers.argmax(axis=1))
+    return replace(
+        base, name=f"pooled {base.name}", side=side, draw=lambda seed: sample, fixed=True
     )
 
 

@@ -236,6 +236,8 @@ def open_source(name: str) -> Setting:
             return derived.agreement(open_source(" ".join(base)))
         case ["fidelity", *base]:
             return derived.fidelity(open_source(" ".join(base)))
+        case ["pooled", *base]:
+            return derived.pooled(open_source(" ".join(base)))
         case ["means", people, *base] if people.isdecimal():
             return derived.means(open_source(" ".join(base)), int(people))
         case ["plane"]:

@@ -82,8 +82,13 @@ class Prediction:
         return self.came.row.setting
 
     @property
-    def shifted(self) -> bool:
-        """Whether the private vectors are distributed otherwise than the public ones."""
+    def pooled(self) -> bool:
+        """Whether public and private vectors are drawn from one pool: then there is no shift."""
+        return " pooled " in self.question
+
+    @property
+    def corrupted(self) -> bool:
+        """Whether the private vectors were changed on purpose."""
         return " cifar10-c " in self.question
 
     @property

@@ -31,7 +31,12 @@ def text_tables(study: Study, lines: Sequence[Line]) -> list[TextTable]:
     if study.show == "standing":
         made.append(_stands(study, lines))
     if study.show == "predicted":
-        made += [_came(lines), _shifts(lines)]
+        found = [each for each in predictions(lines) if not each.corrupted]
+        made += [
+            _came([each for each in found if each.pooled], "one pool"),
+            _came([each for each in found if not each.pooled], "other vectors"),
+            _shifts(lines),
+        ]
     named = recommendations(lines)
     if named:
         rows = [
@@ -67,16 +72,15 @@ def _stands(study: Study, lines: Sequence[Line]) -> TextTable:
     return TextTable("Where the recommended release stands", _heads(study.level), rows)
 
 
-def _came(lines: Sequence[Line]) -> TextTable:
+def _came(found: Sequence[Prediction], where: str) -> TextTable:
     questions: dict[str, dict[float, Prediction]] = {}
-    for each in predictions(lines):
-        if not each.shifted:
-            questions.setdefault(each.question, {})[each.came.epsilon] = each
+    for each in found:
+        questions.setdefault(each.question, {})[each.came.epsilon] = each
     rows = []
-    for question, found in questions.items():
-        shown = [found[epsilon] for epsilon in BUDGETS]
-        rows.append([question, *map(_prediction, shown)])
-    return TextTable("Predicted, and what came", _heads("without a shift"), rows)
+    for question, at in questions.items():
+        shown = [at[epsilon] for epsilon in BUDGETS]
+        rows.append([question.replace("pooled ", ""), *map(_prediction, shown)])
+    return TextTable("Predicted, and what came", _heads(where), rows)
 
 
 def _prediction(each: Prediction) -> str:
