@@ -221,3 +221,10 @@ def test_tls(new_database, tmp_path):
     wrong = CliRunner().invoke(app, ["serve", "--tls-cert", str(tmp_path / "cert")])
     assert wrong.exit_code == 3
     assert "TLS needs both" in wrong.output
+
+
+def test_a_database_that_cannot_be_used_is_said_in_one_line(tmp_path):
+    url = f"sqlite:///{tmp_path}/no/such/folder.db"
+    result = CliRunner().invoke(app, ["serve", "--database", url])
+    assert result.exit_code == 3
+    assert "cannot open the database" in result.output

@@ -5,10 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import socket
+import time
 from datetime import timedelta
 
 import pytest
 
+from offaxis.collector.database import take_turns, writing
 from offaxis.collector.limits import MOST_REPORTS
 from tests.collector.running import START, new_id
 
@@ -145,6 +147,24 @@ def test_a_round_opens_and_closes_by_the_clock(server, for_means, some_reports):
         assert server.batch("timed", pair).kind == "closed"
     finally:
         server.clock.now = START
+
+
+def test_what_came_in_time_counts_however_long_it_waits(server, for_means, some_reports):
+    end = START + timedelta(days=1)
+    server.open(for_means, "waits", closes=end)
+    key = server.collector.catalogue.round("waits").key
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        try:
+            with writing(server.collector.engine) as connection:
+                take_turns(connection, [key])
+                early = threads.submit(server.upload, "waits", new_id(), some_reports[0])
+                while not server.collector.writer.waiting:
+                    time.sleep(0.001)
+                server.clock.now = end
+                assert server.upload("waits", new_id(), some_reports[1]).status == 410
+            assert early.result().status == 201
+        finally:
+            server.clock.now = START
 
 
 def test_closing_early_is_for_good(server, for_means, some_reports):

@@ -27,6 +27,15 @@ _MIGRATION: Final = 7079
 _ROUNDS: Final = 7080
 """First halves of PostgreSQL's advisory locks."""
 
+_PATIENCE: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""A PostgreSQL that no longer answers is given up after seconds, not after the system's hours."""
+
 _DRIVERS: Final = {
     "sqlite": "sqlite+pysqlite",
     "postgresql": "postgresql+psycopg",
@@ -68,7 +77,7 @@ def connect(url: str) -> Engine:
         pool_pre_ping=True,
         pool_size=8,
         hide_parameters=True,
-        connect_args={"connect_timeout": 5},
+        connect_args=_PATIENCE,
     )
 
 
@@ -78,6 +87,9 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    # The index of a million ids fits, and is not written back and forth for every few of them.
+    connection.execute("PRAGMA cache_size = -65536")
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
     # What is deleted or withdrawn is overwritten, not only forgotten.
     connection.execute("PRAGMA secure_delete = ON")
 

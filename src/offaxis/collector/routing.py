@@ -139,8 +139,8 @@ def admitted(request: Request, *roles: Role) -> tuple[Collector, Token]:
     """Return the collector and the request's token, if its role and its rate allow it."""
     collector = of(request)
     token = authenticate(request, collector.catalogue.tokens, *roles)
-    if token.role != "device":
-        collector.reader_buckets.take(token.id)
+    device = token.role == "device"
+    (collector.device_buckets if device else collector.reader_buckets).take(token.id)
     return collector, token
 
 

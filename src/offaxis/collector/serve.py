@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 from threadpoolctl import threadpool_limits
 
 from offaxis.collector import logs
@@ -44,7 +45,12 @@ def serve(
     if certificate is not None and key is not None:
         _check_tls(certificate, key)
     logs.configure()
-    app = create_app(settings)
+    try:
+        app = create_app(settings)
+    except SQLAlchemyError as error:
+        # Not the URL, which may hold a password.
+        why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise InvalidInput(f"cannot open the database: {why}") from None
     token = app.state.collector.first_token()
     if token is not None:
         first_token(token)

@@ -24,7 +24,7 @@ class Settings:
         Public key whose signatures are wanted, 64 hexadecimal digits. Without it any admin
         publishes, and only devices check who signed.
     device_rate : float
-        Reports a second that one device's token may send.
+        Reports a second that one device's token may send; what it asks counts as one.
     reader_rate : float
         Requests a second of any other token.
     largest_release : int
