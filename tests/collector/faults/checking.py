@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from offaxis.collector.store import Store
 from offaxis.collector.tables import report, round_
 from offaxis.documents import Round, sign_release, sign_round
 from offaxis.release import Release
+from tests.collector.faults.dying import opened
 from tests.collector.running import KEY
 
 PUBLISHER = KEY.public_key().public_bytes_raw().hex()
@@ -85,3 +88,44 @@ def mean_error(release: Release, found: dict[str, Any], sent: Mapping[bytes, byt
     everybody = found["means"][0]
     off = np.abs(np.asarray(everybody["mean"]) - decoded.mean(axis=0))
     return float(np.max(off / np.asarray(everybody["standard_error"])))
+
+
+def check_devices(url: str, order: dict[str, Any]) -> tuple[int, int]:
+    """Compare what devices paid for with what came; return how many reports and rounds refused.
+
+    Each device has answered as many rounds as its limit allows, and each of its answers is stored
+    once, as it was kept. Nothing else is stored.
+    """
+    stored = {name: rows_of(url, name) for name in order["rounds"]}
+    allowed = int(Fraction(order["limit"]) / Fraction(order["epsilon"]))
+    reports = refused = 0
+    for number in range(order["devices"]):
+        with opened(order, number) as device:
+            kept = [entry for entry in device.status() if entry.report]
+            refused += len(order["rounds"]) - len(kept)
+            assert [entry.state for entry in kept] == ["sent"] * allowed
+            assert device.ledger.spent()[0] == Fraction(order["epsilon"]) * len(kept)
+            assert device.ledger.spent()[0] <= Fraction(order["limit"])
+        for entry in kept:
+            assert stored[entry.round].count((entry.id, entry.report)) == 1
+        reports += len(kept)
+    assert sum(map(len, stored.values())) == reports
+    return reports, refused
+
+
+def order_of(
+    port: int, token: str, release: Release, rounds: Sequence[str], folder: Path
+) -> dict[str, Any]:
+    """Return what devices must know; their limit allows all rounds but the last two."""
+    epsilon = release.guarantee.epsilon
+    return {
+        "folder": str(folder),
+        "url": f"http://127.0.0.1:{port}",
+        "publisher": PUBLISHER,
+        "token": token,
+        "rounds": list(rounds),
+        "epsilon": str(epsilon),
+        "limit": str(epsilon * (len(rounds) - 2)),
+        "dim": release.input_dim,
+        "seconds": 0.1,
+    }

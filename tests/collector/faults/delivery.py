@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 _PATIENCE: Final = 60.0
@@ -30,8 +31,8 @@ class Delivery:
         Ids with their reports that a collector said it has.
     statuses : Counter
         How often each status came.
-    unanswered : int
-        Requests that were sent and not answered.
+    sent, unanswered : int
+        Requests that were sent, and those of them that were not answered.
     refused : list of bytes
         Answers that should not have come.
     """
@@ -41,18 +42,23 @@ class Delivery:
     ) -> None:
         self.acknowledged: dict[bytes, bytes] = {}
         self.statuses: Counter[int] = Counter()
-        self.unanswered = 0
+        self.sent = self.unanswered = 0
         self.refused: list[bytes] = []
         self._accepted: Counter[int] = Counter()
         self._ports, self._parcels = list(ports), parcels
         self._random = random.Random(seed)
         self._requests = [_request(round_name, token, parcel) for parcel in parcels]
         self._waiting = list(range(len(parcels)))
+        self._to_double = set(self._random.sample(self._waiting, len(parcels) // 10))
         self._waiting += self._random.sample(self._waiting, len(parcels) // 10)
         self._total = len(self._waiting)
         self._at_once: list[int] = []
         self._flying = 0
-        self.sent = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether everything was answered."""
+        return not (self._waiting or self._at_once or self._flying)
 
     @property
     def share(self) -> float:
@@ -80,26 +86,34 @@ class Delivery:
 
     async def _send(self) -> None:
         link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        while (at := await self._next()) is not None:
+        while (link := link or await self._connected()) is not None:
+            at = await self._next()
+            if at is None:
+                break
             self.sent += 1
             try:
                 async with asyncio.timeout(_PATIENCE):
-                    if link is None:
-                        port = self._random.choice(self._ports)
-                        link = await asyncio.open_connection("127.0.0.1", port)
                     status, body = await _exchange(*link, self._requests[at])
                 pause = self._answered(at, status, body)
             except (OSError, EOFError):
-                if link is not None:
-                    link[1].close()
-                    self.unanswered += 1
-                link, pause = None, True
+                self.unanswered += 1
                 self._waiting.append(at)
+                link[1].close()
+                link, pause = None, True
             self._flying -= 1
             if pause:
                 await asyncio.sleep(_PAUSE)
         if link is not None:
             link[1].close()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """Return a connection to any of the collectors, once there is one; None if all is done."""
+        while not self.done:
+            with suppress(OSError):
+                port = self._random.choice(self._ports)
+                return await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.sleep(_PAUSE)
+        return None
 
     async def _next(self) -> int | None:
         """Return what to send next, once there is something; None if all is done."""
@@ -113,7 +127,8 @@ class Delivery:
         place = self._random.randrange(len(self._waiting))
         self._waiting[place], self._waiting[-1] = self._waiting[-1], self._waiting[place]
         at = self._waiting.pop()
-        if self._random.random() < 0.1:
+        if at in self._to_double:
+            self._to_double.remove(at)
             self._at_once.append(at)
         return at
 
@@ -184,3 +199,15 @@ def troubles(actions: Sequence[Callable[[], object]], seed: int) -> Callable[...
             await asyncio.to_thread(action)
 
     return happen
+
+
+def watching(actions: Sequence[Callable[[], object]]) -> Callable[..., Awaitable[None]]:
+    """Return something that does all actions again and again until a delivery is done."""
+
+    async def watch(delivery: Delivery) -> None:
+        while not delivery.done:
+            await asyncio.sleep(0.2)
+            for action in actions:
+                await asyncio.to_thread(action)
+
+    return watch

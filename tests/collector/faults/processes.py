@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,10 @@ class Process(Protocol):
     """Something that runs."""
 
     pid: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
 
     def kill(self) -> None:
         """End it as a power cut does, and wait until it is gone."""
@@ -47,6 +52,11 @@ class Spawned:
                 stderr=out,
             )
         self.pid = self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
     def kill(self) -> None:
         """End it, and wait until it is gone."""
@@ -85,12 +95,19 @@ class Forked:
     def __init__(self, pid: int) -> None:
         self.pid = pid
 
+    @property
+    def alive(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-            while True:
-                time.sleep(0.002)
-                os.kill(self.pid, 0)
+        while self.alive:
+            time.sleep(0.002)
 
 
 class Collector:
@@ -100,13 +117,21 @@ class Collector:
         self.port = free_port()
         self.kills = 0
         self._launch, self._database = launch, database
+        self._turn = threading.Lock()
         self.process = launch(database, self.port)
 
     def kill(self) -> None:
         """Kill it and start it again; it need not be up yet when this returns."""
-        self.process.kill()
-        self.kills += 1
-        self.process = self._launch(self._database, self.port)
+        with self._turn:
+            self.process.kill()
+            self.kills += 1
+            self.process = self._launch(self._database, self.port)
+
+    def start_again(self) -> None:
+        """Start it again if it ended by itself, because there was no database to start with."""
+        with self._turn:
+            if not self.process.alive:
+                self.process = self._launch(self._database, self.port)
 
     def close(self) -> None:
         self.process.kill()
@@ -127,6 +152,7 @@ class Collector:
         began = time.monotonic()
         while self.status() != 200:
             assert time.monotonic() - began < _PATIENCE, "the collector does not come up"
+            self.start_again()
             time.sleep(0.02)
 
     def ask(self, path: str, token: str) -> Any:

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 import psycopg
 
+_PATIENCE = 60.0
 _MINE = "datname = current_database() AND pid <> pg_backend_pid()"
+
+
+def _connected(url: str) -> psycopg.Connection[Any]:
+    """Return a connection, once the server has recovered from what was done to it before."""
+    began = time.monotonic()
+    while True:
+        try:
+            return psycopg.connect(url, autocommit=True)
+        except psycopg.OperationalError:
+            if time.monotonic() - began > _PATIENCE:
+                raise
+            time.sleep(0.05)
 
 
 def cut_connections(url: str) -> None:
     """End all connections to a database."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with _connected(url) as connection:
         connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_MINE}")
 
 
 def kill_a_backend(url: str) -> None:
     """Kill one of the server's processes; the server then ends all others and recovers."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with _connected(url) as connection:
         asked = f"SELECT pid FROM pg_stat_activity WHERE {_MINE} ORDER BY state_change DESC"
         row = connection.execute(asked).fetchone()
         if row is not None:
