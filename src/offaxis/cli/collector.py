@@ -75,7 +75,9 @@ def _profile(release: Any, public: str) -> bytes:
 @collector.command("open-round")
 def open_round(
     name: RoundName,
-    release: Annotated[str, typer.Option(metavar="HASH", help="Of a published release.")],
+    release: Annotated[
+        str, typer.Option(metavar="RELEASE", help="A published release: its file, or its hash.")
+    ],
     closes: Annotated[str, typer.Option(metavar="TIME", help="As 2026-12-01T00:00:00Z.")],
     key: KeyFile,
     secret: Secret,
@@ -102,7 +104,7 @@ def open_round(
         "name": name,
         "study": study,
         "number": number,
-        "release": release,
+        "release": _hash_of(release),
         "opens": opens or now,
         "closes": closes,
         "groups": group or [],
@@ -114,6 +116,12 @@ def open_round(
         (url, secret, ca_file), "PUT", f"/v1/rounds/{round_.name}", round_.to_bytes(), headers
     )
     typer.echo(f"round {name} is {plain(str(facts(answer)['state']))}")
+
+
+def _hash_of(release: str) -> str:
+    from offaxis.release import Release
+
+    return Release.load(release).hash if Path(release).is_file() else release
 
 
 @collector.command("close-round")

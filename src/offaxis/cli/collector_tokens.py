@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from offaxis.cli.collector_asking import URL, CaFile, Secret, Url, ask, facts
+from offaxis.cli.files import check_output
 from offaxis.cli.options import AsJson
 from offaxis.cli.terminal import one_line, plain, print_json
+from offaxis.files import replacing
 
 token: Final = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens.")
 
@@ -20,15 +23,27 @@ def create_token(
     role: Annotated[str, typer.Option(help="device, analyst or admin.")],
     secret: Secret,
     url: Url = URL,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write it to a file of your own instead of showing it."),
+    ] = None,
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token; it is shown this once."""
+    """Make a token; it is shown this once, or written to a file that only you can read."""
+    if out is not None:
+        check_output(out)
     body = json.dumps({"name": name, "role": role}).encode()
     headers = {"Content-Type": "application/json"}
     made = facts(ask((url, secret, ca_file), "POST", "/v1/tokens", body, headers))
+    if out is not None:
+        with replacing(out) as file:
+            Path(file.name).chmod(0o600)
+            file.write(made.pop("token").encode() + b"\n")
     if as_json:
         print_json(made)
+    elif out is not None:
+        typer.echo(f"token {made['id']} is in {out}")
     else:
         typer.echo(plain(f"token {made['id']} (shown once): {made['token']}"))
 

@@ -52,7 +52,7 @@ def drift_facts(release: Release, profile: Profile | None, observed: Moments) ->
         return facts | _silent("This release has no profile of public reports to compare with.")
     if observed.count < _needed(profile):
         return facts | _silent(
-            f"{observed.count} reports are too few to tell; {_needed(profile)} are needed."
+            f"There are too few reports to tell: {observed.count} of {_needed(profile)}."
         )
     seen = _statistics(release, observed)
     values = {
