@@ -46,8 +46,8 @@ class StoredRound:
         return min(self.document.closes, self.closed_at or self.document.closes)
 
     def state(self, now: datetime) -> str:
-        """Return waiting, open or closed."""
-        if now >= self.ends:
+        """Return waiting, open or closed; what was closed or deleted stays so by any clock."""
+        if self.closed_at or self.deleted_at or now >= self.document.closes:
             return "closed"
         return "open" if now >= self.document.opens else "waiting"
 
