@@ -128,4 +128,5 @@ def order_of(
         "limit": str(epsilon * (len(rounds) - 2)),
         "dim": release.input_dim,
         "seconds": 0.1,
+        "growing": 1.3,
     }

@@ -24,9 +24,6 @@ from offaxis.client import Device
 from offaxis.errors import BudgetExceeded, OffaxisError
 from offaxis.privacy.ledger import Limit
 
-_GROWING = 1.3
-"""Lives grow, so that all devices come to an end on any machine."""
-
 
 def opened(order: dict[str, Any], number: int) -> Device:
     """Open a device of the order."""
@@ -64,13 +61,16 @@ def kill_again_and_again(order: dict[str, Any]) -> int:
     kills = 0
     while left:
         for number in left - set(lives):
-            longest = order["seconds"] * _GROWING ** lived[number]
+            # Lives grow, so that all devices come to an end on any machine.
+            longest = order["seconds"] * order["growing"] ** lived[number]
             lived[number] += 1
             child = os.fork()
             if child == 0:
                 try:
                     os._exit(0 if live(order, number) else 1)
                 except OffaxisError:
+                    # Its collector is down; too many lives would keep that from coming up.
+                    time.sleep(0.1)
                     os._exit(2)
             lives[number] = (child, time.monotonic() + rng.uniform(0.0, longest))
         time.sleep(0.002)
@@ -99,6 +99,7 @@ def devices(order: dict[str, Any]) -> subprocess.Popen[str]:
     assert process.stdin is not None
     process.stdin.write(json.dumps(order))
     process.stdin.close()
+    process.stdin = None
     return process
 
 

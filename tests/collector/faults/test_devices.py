@@ -21,9 +21,8 @@ def test_devices_that_die_answer_each_round_once(kind, new_database, start, for_
     order |= {"devices": 3, "seed": 9}
     with devices(order) as process:
         while process.poll() is None:
-            time.sleep(0.5)
-            # Once devices have begun.
-            if collector.kills < 2 and list(tmp_path.iterdir()):
+            time.sleep(0.3)
+            if not collector.kills and list(tmp_path.iterdir()):
                 collector.kill()
         assert process.stdout is not None
         kills = int(process.stdout.read())
