@@ -1,8 +1,34 @@
 """The device's side: reports within a person's budget, and a device that answers rounds."""
 
-from offaxis.client.device import Device
-from offaxis.client.outbox import Entry
-from offaxis.client.reporter import Reporter
-from offaxis.client.terms import Offer, Terms
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offaxis.client.device import Device
+    from offaxis.client.outbox import Entry
+    from offaxis.client.reporter import Reporter
+    from offaxis.client.terms import Offer, Terms
 
 __all__ = ["Device", "Entry", "Offer", "Reporter", "Terms"]
+
+_HOMES = {
+    "Device": "offaxis.client.device",
+    "Entry": "offaxis.client.outbox",
+    "Offer": "offaxis.client.terms",
+    "Reporter": "offaxis.client.reporter",
+    "Terms": "offaxis.client.terms",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first asked for: who only asks a collector waits for no release."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'offaxis.client' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
