@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,30 +29,34 @@ def nothing(_: Collector) -> None:
 
 
 @contextmanager
-def small(folder: Path, size: str) -> Iterator[Callable[[], None]]:
-    """Mount a small file system; yield what makes it larger."""
+def small(size: str) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """Mount a small file system; yield where it is, and what makes it larger."""
+    # Not among pytest's folders: a server of another user must reach it.
+    folder = Path(tempfile.mkdtemp(prefix="offaxis-disk-"))
+    folder.chmod(0o755)
 
-    def mount(*options: str) -> bool:
-        command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)]
+    def mount(options: str) -> bool:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
-    if shutil.which("mount") is None or not mount(f"size={size}"):
-        pytest.skip("mounting a file system is not permitted here")
-
     def grow() -> None:
-        assert mount("remount", "size=64m")
+        assert mount("remount,size=64m")
 
+    if shutil.which("mount") is None or not mount(f"size={size}"):
+        folder.rmdir()
+        pytest.skip("mounting a file system is not permitted here")
     try:
-        yield grow
+        yield folder, grow
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        folder.rmdir()
 
 
 @contextmanager
 def small_sqlite(new_database: Any, folder: Path) -> Iterator[Disk]:
     """A file system with room for some of the reports."""
-    with small(folder, "640k") as grow:
-        yield f"sqlite:///{folder}/collector.db", nothing, lambda _: grow()
+    with small("640k") as (mounted, grow):
+        yield f"sqlite:///{mounted}/collector.db", nothing, lambda _: grow()
 
 
 @contextmanager
@@ -73,12 +78,10 @@ def limited_sqlite(new_database: Any, folder: Path) -> Iterator[Disk]:
 def small_postgresql(new_database: Any, folder: Path) -> Iterator[Disk]:
     """Reports in a tablespace on a small file system."""
     url = new_database("postgresql")
-    with small(folder, "512k") as grow, psycopg.connect(url, autocommit=True) as connection:
+    with small("256k") as (mounted, grow), psycopg.connect(url, autocommit=True) as connection:
         (data,) = connection.execute("SHOW data_directory").fetchone()
-        shutil.chown(folder, Path(data).owner(), Path(data).group())
-        for above in folder.parents[:3]:
-            above.chmod(above.stat().st_mode | 0o011)
-        connection.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        shutil.chown(mounted, Path(data).owner(), Path(data).group())
+        connection.execute(f"CREATE TABLESPACE small LOCATION '{mounted}'")
 
         def fill(_: Collector) -> None:
             connection.execute("ALTER TABLE report SET TABLESPACE small")

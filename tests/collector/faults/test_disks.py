@@ -16,7 +16,7 @@ def test_a_disk_that_is_full_for_a_while(disk, new_database, start, for_means, m
     with disk(new_database, tmp_path) as (url, fill, grow):
         tokens = prepared(url, for_means, "full")
         collector = start(url)
-        sent = dict(many(6_000))
+        sent = dict(many(4_000))
         parcels = parcels_of(list(sent.items()), 25)
         delivery = Delivery([collector.port], "full", tokens["device"], parcels, seed=10)
         seen = []
