@@ -1,6 +1,6 @@
 -- A database for the collector, and roles that may do nothing else. Run it once, as a superuser:
 --   psql --set ON_ERROR_STOP=1 --file postgres.sql
---   psql --command '\password offaxis_collector'      (or let pg_hba.conf say peer or cert)
+--   psql --command '\password offaxis_collector'
 
 CREATE ROLE offaxis_collector LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT NOREPLICATION
     CONNECTION LIMIT 60;  -- a process opens up to 18
