@@ -26,8 +26,8 @@ from pydantic import (
 )
 
 from offaxis.errors import InvalidDocument
+from offaxis.fields import Sha256
 from offaxis.files import replacing
-from offaxis.manifest import Sha256
 from offaxis.strict_json import canonical_json, parse_json, shown
 
 RELEASE: Final = b"offaxis release v1\0"

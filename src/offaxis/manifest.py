@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offaxis.errors import InvalidRelease
+from offaxis.fields import Sha256
 from offaxis.provenance import LONGEST_STATEMENT
 from offaxis.randomizers.domain import LARGEST_DIM
 from offaxis.strict_json import canonical_json, parse_json, shown
@@ -14,7 +15,6 @@ from offaxis.strict_json import canonical_json, parse_json, shown
 FORMAT: Final = "offaxis-release"
 VERSION: Final = 1
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 Rational = Annotated[str, Field(pattern=r"^[0-9]+(/[0-9]+)?$", max_length=200)]
 Natural = Annotated[int, Field(ge=0)]

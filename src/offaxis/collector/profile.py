@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offaxis.errors import InvalidInput
-from offaxis.manifest import Sha256
+from offaxis.fields import Sha256
 from offaxis.randomizers.symbol_form import SymbolForm
 from offaxis.release import Release
 from offaxis.strict_json import canonical_json, parse_json
