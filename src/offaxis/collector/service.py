@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from offaxis.collector import logs
 from offaxis.collector.auth import new_token
 from offaxis.collector.catalogue import EVERY, Catalogue
-from offaxis.collector.database import is_current, open_database, writing
+from offaxis.collector.database import is_current, open_database
 from offaxis.collector.limits import Buckets
 from offaxis.collector.means import Follower
 from offaxis.collector.metrics import Metrics
 from offaxis.collector.retention import Retention
 from offaxis.collector.settings import Settings
 from offaxis.collector.store import Store
-from offaxis.collector.tables import round_
 from offaxis.collector.writer import Writer
 from offaxis.errors import OffaxisError
 
@@ -62,23 +61,18 @@ class Collector:
         return token
 
     def check(self) -> bool:
-        """Say whether the database answers, is up to date and, after a failure, takes writes."""
+        """Say whether the database answers, is up to date, and has taken what it was last given.
+
+        After a failure the collector is not ready until something is stored. Who sends nothing to
+        one that is not ready would never learn, so it is tried again after a while.
+        """
+        failed = self.writer.failed_at
+        if failed is not None and time.monotonic() - failed < self.settings.retry_seconds:
+            return False
         try:
-            if not is_current(self.engine):
-                return False
-            if self.writer.failing:
-                self._try_writing()
-                self.writer.failing = False
+            return is_current(self.engine)
         except SQLAlchemyError:
             return False
-        return True
-
-    def _try_writing(self) -> None:
-        """Write a row as it is: a full disk refuses that too."""
-        first = select(round_.c.id).order_by(round_.c.id).limit(1).scalar_subquery()
-        with writing(self.engine) as connection:
-            same = update(round_).where(round_.c.id == first).values(name=round_.c.name)
-            connection.execute(same)
 
     async def keep_house(self) -> None:
         """Refresh what is known, follow open rounds and delete what is due, until cancelled."""

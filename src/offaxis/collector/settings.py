@@ -31,6 +31,8 @@ class Settings:
         Bytes of a release file.
     body_seconds : float
         How long a request's body may take to come.
+    retry_seconds : float
+        How long the collector says that it is not ready after a failure to store.
     clock : callable
         The time by which rounds open and close.
     """
@@ -41,4 +43,5 @@ class Settings:
     reader_rate: float = 50.0
     largest_release: int = 256 << 20
     body_seconds: float = 30.0
+    retry_seconds: float = 15.0
     clock: Callable[[], datetime] = now

@@ -52,8 +52,8 @@ class Writer:
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         # Two counts, each written by one thread.
         self._put = self._done = 0
-        self.failing = False
-        """Whether the last group could not be stored."""
+        self.failed_at: float | None = None
+        """When the last group could not be stored, by the monotonic clock."""
         self._thread = threading.Thread(target=self._run, name="offaxis-writer", daemon=True)
         self._thread.start()
 
@@ -113,7 +113,7 @@ class Writer:
             found = self._stored(uploads)
             self._committed(rows, time.perf_counter() - began)
         except SQLAlchemyError as error:
-            self.failing = True
+            self.failed_at = time.monotonic()
             found = dict.fromkeys(
                 uploads, Unavailable(f"the database did not take it ({type(error).__name__})")
             )
@@ -129,7 +129,7 @@ class Writer:
             return wrong
         with writing(self._engine) as connection:
             outcomes = store(connection, valid)
-        self.failing = False
+        self.failed_at = None
         return wrong | dict(zip(valid, outcomes, strict=True))
 
 

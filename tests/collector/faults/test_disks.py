@@ -31,12 +31,13 @@ def test_a_disk_that_is_full_for_a_while(disk, new_database, start, for_means, m
             acknowledged = dict(delivery.acknowledged)
             seen.append(await asyncio.to_thread(look, url, "full", sent, acknowledged))
             seen.append(await asyncio.to_thread(collector.status, "/healthz"))
+            seen.append(await asyncio.to_thread(collector.status, "/readyz"))
             await asyncio.to_thread(grow, collector)
 
         delivery.run(4, fill_and_grow)
         assert seen[0].sound
         assert seen[0].rows < len(sent)
-        assert seen[1] == 200
+        assert seen[1:] == [200, 503]
         assert not delivery.refused
         assert delivery.acknowledged == sent
         assert not delivery.accepted_twice
