@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput
-from offaxis.evaluation.splits import Split
+from offaxis.evaluation.splits import Split, sample
 
 
 @given(
@@ -37,3 +37,14 @@ def test_a_held_out_part_has_a_largest_and_a_least_size():
         Split(public[:49], 0)
     with pytest.raises(InvalidInput, match=r"2 parts.*at least 40 of them, got 39"):
         Split(public[:39], 0, held_out=1, share=0.25)
+
+
+@pytest.mark.parametrize("count", [7, 10, 11, 25, 400])
+def test_a_sample_and_its_others_are_apart(count: int) -> None:
+    public = np.arange(2.0 * count).reshape(count, 2)
+    chosen, others = sample(lambda: iter(np.array_split(public, 3)), 10)
+    assert len(chosen) == min(count, 10)
+    assert len(others) == min(count - len(chosen), 10)
+    rows = [*map(tuple, chosen), *map(tuple, others)]
+    assert len({*rows}) == len(rows)
+    assert {*rows} <= {*map(tuple, public)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from offaxis.encoding.encoder import Encoder
 from offaxis.geometry.public import PublicVectors
@@ -28,11 +29,16 @@ class Channel(Protocol):
         ...
 
 
+def places(count: int, most: int) -> NDArray[np.int64]:
+    """Return the places of ``most`` of so many vectors, at even distances, or of all."""
+    return np.linspace(0, count - 1, min(count, most)).astype(np.int64)
+
+
 def evenly(public: Any, most: int) -> Vectors:
     """Return the public vectors, or ``most`` of them at even distances, as one array (n, m)."""
     vectors = PublicVectors(public)
     count = sum(len(batch) for batch in vectors.batches(_ROWS))
-    wanted = np.linspace(0, count - 1, min(count, most)).astype(np.int64)
+    wanted = places(count, most)
     kept, seen = [], 0
     for batch in vectors.batches(_ROWS):
         here = wanted[(wanted >= seen) & (wanted < seen + len(batch))]

@@ -1,9 +1,9 @@
 """Which release is best for a task, a budget and a goal, found on public vectors alone.
 
 Contract: the public vectors are cut in three. Releases are fitted on the first part, compared by
-simulation on the second, and the winner's utility is estimated on the third, which had no say: the
-estimate is not optimistic, for people distributed as the public ones. What is returned is the
-winner fitted again on all public vectors. No private vector is looked at, so nothing is spent.
+simulation on the second, and the winner, fitted again to both, is estimated on the third, which had
+no say: the estimate is not optimistic, for people distributed as the public ones. What is returned
+is the winner fitted on all public vectors. No private vector is looked at, so nothing is spent.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any, Final, get_args
 
 import numpy as np
 
-from offaxis.decoding.channel import evenly
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.ceilings import Ceilings
 from offaxis.evaluation.priors import Prior
 from offaxis.evaluation.public_side import PublicSide, Tasks
 from offaxis.evaluation.recommendation import Recommendation, sentence
-from offaxis.evaluation.splits import LEAST_HELD_OUT, SHARE, Split
+from offaxis.evaluation.splits import LEAST_HELD_OUT, SHARE, Split, sample
 from offaxis.evaluation.trials import Compared, Progress, Trials, Tried
 from offaxis.evaluation.utility import Goal, Utility
 from offaxis.privacy.guarantee import exact_epsilon
@@ -30,7 +29,7 @@ from offaxis.vectors import Vectors
 __all__ = ["Recommendation", "Tried", "recommend", "recommend_range"]
 
 _MOST: Final = 20_000
-"""Public vectors that are used, at most."""
+"""Public vectors that releases are fitted to, at most; as many others help to estimate."""
 
 _FEW: Final = 500
 _FEWEST: Final = round(LEAST_HELD_OUT / SHARE)
@@ -114,6 +113,8 @@ class Question:
     ----------
     whole : PublicSide
         Of all public vectors.
+    known : PublicSide
+        Of those that had a say: what the best release is worth is estimated on the others.
     trials : Trials
         Of candidates fitted on a part of them.
     ceilings : Ceilings
@@ -123,6 +124,7 @@ class Question:
     """
 
     whole: PublicSide
+    known: PublicSide
     trials: Trials
     ceilings: Ceilings
     goal: Goal
@@ -145,13 +147,15 @@ class Question:
         if isinstance(people, bool) or not isinstance(people, int | np.integer) or people < 1:
             raise InvalidInput(f"people must be an integer from 1 on, got people={people!r}")
         tasks = Tasks.of(model, weights)
-        vectors = _collected(public, prior, seed)
+        vectors, others = _collected(public, prior, seed)
         statement = "" if prior is None else f"{SYNTHETIC}: {prior.words}; no public vectors"
         split = Split(vectors, seed)
         side = PublicSide.of(tasks, split.part(0), goal, statement)
+        second, third = split.part(1), np.concatenate([split.part(2), others])
         return cls(
             whole := PublicSide.of(tasks, vectors, goal, statement),
-            Trials(side, split.part(1), split.part(2), goal, int(people), seed),
+            PublicSide.of(tasks, np.concatenate([side.vectors, second]), goal, statement),
+            Trials(side, second, third, goal, int(people), seed),
             Ceilings(whole, goal, int(people)),
             goal,
             prior is not None,
@@ -162,7 +166,8 @@ class Question:
         ceiling = self.ceilings(epsilon)
         compared = self.trials.compare(epsilon, ceiling, progress)
         best, tried, release = self._fitted(epsilon, compared)
-        verdict = self.trials.estimate(tried)
+        # Fitted to more vectors than it was compared on, so that less is left to hope for.
+        verdict = self.trials.estimate(best.candidate.make(self.known, epsilon) or tried)
         expected = verdict.utility
         return Recommendation(
             release,
@@ -218,21 +223,22 @@ class Question:
         return tuple(found)
 
 
-def _collected(public: Any, prior: Prior | None, seed: int) -> Vectors:
-    """Return the public vectors, evenly many where they are too many, or draw them."""
+def _collected(public: Any, prior: Prior | None, seed: int) -> tuple[Vectors, Vectors]:
+    """Return the public vectors, or draw them; of too many evenly many, and as many others."""
     if prior is not None:
         if public is not None:
             raise InvalidInput("give public vectors or a prior, not both: real ones are better")
-        return prior.draw(seed=seed)
+        drawn = prior.draw(seed=seed)
+        return drawn, drawn[:0]
     if public is None:
         raise InvalidInput(f"there are no public vectors. {_INSTEAD}")
-    vectors = evenly(public, _MOST)
+    vectors, others = sample(public, _MOST)
     if len(vectors) < _FEWEST:
         raise InvalidInput(
             f"a recommendation needs at least {_FEWEST} public vectors, got {len(vectors)}. "
             f"{_INSTEAD}"
         )
-    return vectors
+    return vectors, others
 
 
 _INSTEAD: Final = (

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.decoding.channel import evenly, places
 from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors
 from offaxis.vectors import Vectors
@@ -28,6 +29,28 @@ SHARE: Final = 0.2
 """Of the public vectors, for each held-out part."""
 
 _ROWS: Final = 8192
+
+
+def sample(public: Any, most: int) -> tuple[Vectors, Vectors]:
+    """Return ``most`` public vectors at even distances, (n, m), and as many of the others.
+
+    All of them, and none, where there are not more.
+    """
+    source = PublicVectors(public)
+    chosen = evenly(source, most)
+    count = sum(len(batch) for batch in source.batches(_ROWS))
+    if count <= most:
+        return chosen, chosen[:0]
+    left = np.ones(count, dtype=bool)
+    left[places(count, most)] = False
+
+    def others() -> Iterator[Vectors]:
+        seen = 0
+        for batch in source.batches(_ROWS):
+            yield batch[left[seen : seen + len(batch)]]
+            seen += len(batch)
+
+    return chosen, evenly(others, most)
 
 
 class Split:

@@ -20,7 +20,7 @@ from offaxis.vectors import Vectors
 
 Draw = Callable[[int], tuple[Any, Any]]
 
-_POOL: Final = 40_000
+_POOL: Final = 80_000
 """Vectors of a pool, at most."""
 
 
