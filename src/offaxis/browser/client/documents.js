@@ -1,0 +1,126 @@
+/**
+ * What a publisher signs: releases, and the rounds in which they are asked for.
+ *
+ * A signature speaks of one hash, in one role: a signed release cannot pass for a round, nor a
+ * round for a release, and neither can be changed by a byte.
+ */
+
+import { InvalidDocument, shown } from "./errors.js";
+import { canonicalJson, parseJson } from "./strict_json.js";
+import { ed25519Key, ed25519Verify, fromHex, sha256 } from "./webcrypto.js";
+
+const RELEASE = "offaxis release v1\0";
+const ROUND = "offaxis round v1\0";
+const LARGEST_ROUND = 32_768;
+const MOST_GROUPS = 500;
+const LONGEST_KEEPING = 36_500n;
+const SIGNATURE_BYTES = 64;
+
+const name = (value) => typeof value === "string" && /^[a-z0-9][a-z0-9-]{0,62}$/.test(value);
+const natural = (most) => (value) => typeof value === "bigint" && value >= 0n && value <= most;
+const group = (value) =>
+  typeof value === "string" && value.length <= 100 && /^[!-~][ -~]*$/.test(value);
+const time = (value) => {
+  if (typeof value !== "string" || !/^[2-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(value)) return false;
+  const read = new Date(value);
+  return Number.isFinite(read.getTime()) && read.toISOString() === value.replace("Z", ".000Z");
+};
+
+const FIELDS = {
+  name,
+  study: name,
+  number: natural(2n ** 53n),
+  release: (value) => typeof value === "string" && /^[0-9a-f]{64}$/.test(value),
+  opens: time,
+  closes: time,
+  groups: (value) =>
+    Array.isArray(value) &&
+    value.length <= MOST_GROUPS &&
+    value.every(group) &&
+    new Set(value).size === value.length,
+  keep_days: natural(LONGEST_KEEPING),
+};
+
+/**
+ * Read an untrusted round strictly: the bytes of its document, or the object that a collector's
+ * JSON held, which is then written in the one form that is signed.
+ */
+export function readRound(document) {
+  const bytes =
+    document instanceof Uint8Array ? new Uint8Array(document) : encoded(canonicalJson(asMaps(document)));
+  if (bytes.length > LARGEST_ROUND) {
+    throw new InvalidDocument(`a round's document has up to ${LARGEST_ROUND} bytes`);
+  }
+  let found, text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    found = parseJson(text);
+  } catch (error) {
+    throw new InvalidDocument(`this is no round: ${shown(error.message)}`);
+  }
+  if (!(found instanceof Map) || found.size !== Object.keys(FIELDS).length) {
+    throw new InvalidDocument("this is no round: it has other fields");
+  }
+  for (const [field, fits] of Object.entries(FIELDS)) {
+    if (!fits(found.get(field))) throw new InvalidDocument(`this is no round: ${field} is wrong`);
+  }
+  if (canonicalJson(found) !== text) {
+    throw new InvalidDocument("this round is not in the form that is signed; write it again");
+  }
+  const [opens, closes] = [new Date(found.get("opens")), new Date(found.get("closes"))];
+  if (!(opens < closes)) throw new InvalidDocument("this is no round: it closes before it opens");
+  return Object.freeze({
+    name: found.get("name"),
+    study: found.get("study"),
+    number: Number(found.get("number")),
+    release: found.get("release"),
+    opens,
+    closes,
+    groups: Object.freeze(found.get("groups")),
+    keepDays: Number(found.get("keep_days")),
+    document: text,
+  });
+}
+
+/** Turn what JSON.parse gives into what canonicalJson takes. */
+function asMaps(value) {
+  if (Array.isArray(value)) return value.map(asMaps);
+  if (typeof value === "number") return Number.isSafeInteger(value) ? BigInt(value) : NaN;
+  if (typeof value !== "object" || value === null) return value;
+  return new Map(Object.entries(value).map(([key, entry]) => [key, asMaps(entry)]));
+}
+
+/** Throw InvalidDocument unless the publisher's key signed this release. */
+export async function verifyRelease(publisher, hash, signature) {
+  const digest = fromHex(hash, 32);
+  if (!digest) throw new InvalidDocument("a release's hash has 64 hexadecimal digits");
+  await verify(publisher, signature, RELEASE, digest, "release");
+}
+
+/** Throw InvalidDocument unless the publisher's key signed this round. */
+export async function verifyRound(publisher, round, signature) {
+  const digest = await sha256(encoded(readRound(encoded(round.document)).document));
+  await verify(publisher, signature, ROUND, digest, "round");
+}
+
+async function verify(publisher, signature, role, digest, what) {
+  const key = await publicKey(publisher);
+  const fits = signature instanceof Uint8Array && signature.length === SIGNATURE_BYTES;
+  const message = new Uint8Array([...encoded(role), ...digest]);
+  if (!fits || !(await ed25519Verify(key, signature, message))) {
+    throw new InvalidDocument(`the ${what} is not signed by the publisher's key`);
+  }
+}
+
+/** Return a public key from its 64 hexadecimal digits. */
+async function publicKey(text) {
+  const bytes = fromHex(text, 32);
+  if (!bytes) throw new InvalidDocument("a public key has 64 hexadecimal digits");
+  try {
+    return await ed25519Key(bytes);
+  } catch (error) {
+    throw new InvalidDocument(`this browser cannot use the publisher's key: ${error.message}`);
+  }
+}
+
+const encoded = (text) => new TextEncoder().encode(text);

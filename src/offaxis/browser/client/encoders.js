@@ -1,0 +1,216 @@
+/**
+ * Encoders: public maps from a private vector to what a randomizer takes, numbers or a symbol.
+ *
+ * They carry no privacy, but must be total: every finite vector, tiny or huge, gets an encoding.
+ */
+
+import { InvalidInput, InvalidRelease } from "./errors.js";
+import { cumulative } from "./normal.js";
+
+const LARGEST_ENTRY = 1e100;
+const LARGEST_INPUT = 2 ** 500;
+const DEEPEST = 8;
+
+const ACTIVATIONS = {
+  identity: (x) => x,
+  relu: (x) => Math.max(x, 0),
+  tanh: Math.tanh,
+  logistic: (x) => 1 / (1 + Math.exp(-x)),
+  gelu: (x) => x * cumulative(x),
+};
+
+/** Shrink a vector with entries above 2**500 to that size: only its direction matters. */
+export function tame(z) {
+  const peak = z.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+  return peak <= LARGEST_INPUT ? z : z.map((x) => (x / peak) * LARGEST_INPUT);
+}
+
+/** Take tensors of a part out of a file's, each checked: finite and bounded. */
+export function take(tensors, prefix, ...names) {
+  return names.map((name) => {
+    const full = `${prefix}.${name}`;
+    const tensor = tensors.get(full);
+    if (!tensor) throw new InvalidRelease(`the file lacks the tensor '${full}'`);
+    tensors.delete(full);
+    if (!tensor.values.every((x) => Math.abs(x) <= LARGEST_ENTRY)) {
+      throw new InvalidInput(`a map must be finite with entries up to ${LARGEST_ENTRY}`);
+    }
+    return tensor;
+  });
+}
+
+/** Return a vector's numbers, or refuse what is none. */
+export function asShift({ shape, values }) {
+  if (shape.length !== 1 || !values.length) {
+    throw new InvalidInput(`a shift must be a vector (m,), got shape (${shape})`);
+  }
+  return values;
+}
+
+/** Return {rows, columns, values} of a matrix with a shift along one of its axes. */
+export function asMap(matrix, shift, axis) {
+  const { shape, values } = matrix;
+  if (shape.length !== 2 || !values.length || asShift(shift).length !== shape[axis]) {
+    throw new InvalidInput(`a map (${shape}) and a shift (${shift.shape}) do not fit`);
+  }
+  return { rows: shape[0], columns: shape[1], values };
+}
+
+/** Return A x. */
+export function multiply({ rows, columns, values }, x) {
+  const out = new Float64Array(rows);
+  for (let i = 0, at = 0; i < rows; i++) {
+    let sum = 0;
+    for (let j = 0; j < columns; j++) sum += values[at++] * x[j];
+    out[i] = sum;
+  }
+  return out;
+}
+
+export const add = (x, y) => x.map((value, i) => value + y[i]);
+const subtract = (x, y) => x.map((value, i) => value - y[i]);
+
+function argmax(scores) {
+  let best = 0;
+  scores.forEach((score, i) => {
+    if (score > scores[best]) best = i;
+  });
+  return best;
+}
+
+/** w = A (z − c). */
+class Affine {
+  constructor(tensors, prefix) {
+    const [matrix, centre] = take(tensors, prefix, "matrix", "centre");
+    this.matrix = asMap(matrix, centre, 1);
+    this.centre = centre.values;
+  }
+
+  get inputDim() {
+    return this.matrix.columns;
+  }
+
+  get outputDim() {
+    return this.matrix.rows;
+  }
+
+  encode(z) {
+    return multiply(this.matrix, subtract(tame(z), this.centre));
+  }
+}
+
+/** w = z − c. */
+class Shift {
+  constructor(tensors, prefix) {
+    this.centre = asShift(take(tensors, prefix, "centre")[0]);
+  }
+
+  get inputDim() {
+    return this.centre.length;
+  }
+
+  get outputDim() {
+    return this.centre.length;
+  }
+
+  encode(z) {
+    return subtract(tame(z), this.centre);
+  }
+}
+
+/** w_i = clip((A (z − c))_i, ±h_i). */
+class Box extends Affine {
+  constructor(tensors, prefix) {
+    super(tensors, prefix);
+    this.limits = asShift(take(tensors, prefix, "limits")[0]);
+    if (this.limits.length !== this.outputDim || !this.limits.every((limit) => limit > 0)) {
+      throw new InvalidInput(`a box needs ${this.outputDim} positive half widths`);
+    }
+  }
+
+  encode(z) {
+    return super.encode(z).map((w, i) => Math.max(-this.limits[i], Math.min(this.limits[i], w)));
+  }
+}
+
+/** The symbol of the largest of A (z − c) + b, the first of equals. */
+class Argmax extends Affine {
+  givesSymbols = true;
+
+  constructor(tensors, prefix) {
+    super(tensors, prefix);
+    this.bias = asShift(take(tensors, prefix, "bias")[0]);
+    if (this.bias.length !== this.outputDim) {
+      throw new InvalidInput(`${this.outputDim} scores and a bias of ${this.bias.length} do not fit`);
+    }
+  }
+
+  encode(z) {
+    return argmax(add(super.encode(z), this.bias));
+  }
+}
+
+/** Affine layers with an activation between them; every layer's values stay within ±1e100. */
+export class Network {
+  constructor(tensors, prefix, activation = "relu") {
+    const depth = [...tensors.keys()].filter((name) => name.startsWith(`${prefix}.weight.`)).length;
+    if (depth < 1 || depth > DEEPEST) {
+      throw new InvalidInput(`a network has 1 to ${DEEPEST} layers, got ${depth}`);
+    }
+    this.layers = Array.from({ length: depth }, (_, i) => {
+      const [weight, bias] = take(tensors, prefix, `weight.${i}`, `bias.${i}`);
+      return { weight: asMap(weight, bias, 0), bias: bias.values };
+    });
+    for (let i = 1; i < depth; i++) {
+      if (this.layers[i].weight.columns !== this.layers[i - 1].weight.rows) {
+        throw new InvalidInput("the layers of a network do not fit each other");
+      }
+    }
+    this.activation = ACTIVATIONS[activation];
+  }
+
+  get inputDim() {
+    return this.layers[0].weight.columns;
+  }
+
+  get outputDim() {
+    return this.layers.at(-1).weight.rows;
+  }
+
+  apply(x) {
+    let values = x;
+    this.layers.forEach(({ weight, bias }, depth) => {
+      values = add(multiply(weight, kept(values)), bias);
+      if (depth < this.layers.length - 1) values = values.map(this.activation);
+    });
+    return kept(values);
+  }
+
+  encode(z) {
+    return this.apply(z);
+  }
+}
+
+const kept = (x) => x.map((value) => Math.max(-LARGEST_ENTRY, Math.min(LARGEST_ENTRY, value)));
+
+/** The answer of a classifier: the symbol of a network's largest output, the first of equals. */
+class Answer extends Network {
+  givesSymbols = true;
+
+  encode(z) {
+    return argmax(this.apply(z));
+  }
+}
+
+/** Kind → how it is built from a file's tensors and the prefix of their names. */
+export const ENCODERS = new Map([
+  ["affine", (...from) => new Affine(...from)],
+  ["shift", (...from) => new Shift(...from)],
+  ["box", (...from) => new Box(...from)],
+  ["argmax", (...from) => new Argmax(...from)],
+  ["network", (...from) => new Network(...from)],
+  ...Object.keys(ACTIVATIONS).map((activation) => [
+    `network-${activation}-argmax`,
+    (...from) => new Answer(...from, activation),
+  ]),
+]);

@@ -1,0 +1,227 @@
+/**
+ * Exact samplers: coins with certified digits, a uniform choice, discrete Laplace noise and
+ * randomized response. Integers only; no float enters a decision.
+ *
+ * Every sampler draws from `bits`, an object with `words(count)` and `integer(bits)`; releases give
+ * it an Entropy. The laws and proofs are those of docs/proofs.md (sections 4, 5 and 8), and so is
+ * the order in which bits are used.
+ */
+
+import { Fraction, bitLength } from "./fraction.js";
+
+const WORDS = 2 ** 32;
+
+/** Return ⌈a / b⌉ of BigInts, b > 0. */
+const ceil = (a, b) => (a > 0n ? (a + b - 1n) / b : -(-a / b));
+
+/** Enclose exp(−x), x > 0: BigInts with low <= exp(−x)·2**bits <= high. */
+export function expMinus(x, bits) {
+  // Halved until at most 1/2, where partial sums of the series lie on either side of the limit.
+  const halvings = bitLength((2n * x.numerator) / x.denominator);
+  const precision = BigInt(bits + halvings + 16);
+  const one = 1n << precision;
+  const yLow = (x.numerator << (precision - BigInt(halvings))) / x.denominator;
+  const yHigh = yLow + 1n;
+  let [termLow, termHigh, low, high] = [one, one, one, one];
+  for (let order = 1n; termHigh > 1n; order++) {
+    termLow = (termLow * yLow) / (order << precision);
+    termHigh = ceil(termHigh * yHigh, order << precision);
+    if (order % 2n) [low, high] = [low - termHigh, high - termLow];
+    else [low, high] = [low + termLow, high + termHigh];
+  }
+  // What follows the last term is smaller than it.
+  low -= termHigh;
+  high += termHigh;
+  for (let i = 0; i < halvings; i++) {
+    low = (low * low) >> precision;
+    high = ceil(high * high, one);
+  }
+  const unit = 1n << (precision - BigInt(bits));
+  return [low / unit, ceil(high, unit)];
+}
+
+/** Enclose 1 / (1 + exp(x)), x > 0. */
+function logisticMinus(x, bits) {
+  const [low, high] = expMinus(x, bits + 2);
+  const one = 1n << BigInt(bits + 2);
+  const shift = BigInt(bits);
+  return [(low << shift) / (one + low), ceil(high << shift, one + high)];
+}
+
+/** Enclose near / (near + far·exp(−x)): the chance of a group whose members weigh e^x. */
+function preferred(near, far, x, bits) {
+  const precision = bits + 2 + bitLength(far);
+  const [low, high] = expMinus(x, precision);
+  const one = 1n << BigInt(precision);
+  const top = (near << BigInt(bits)) * one;
+  return [top / (near * one + far * high), ceil(top, near * one + far * low)];
+}
+
+/** A probability p known by certified enclosures: U < p is decided digit by digit. */
+export class Probability {
+  #enclose;
+  #known = new Map();
+
+  constructor(enclose) {
+    this.#enclose = enclose;
+  }
+
+  /** Return a rational probability, 0 <= p <= 1. */
+  static of({ numerator, denominator }) {
+    return new Probability((bits) => {
+      const scaled = numerator << BigInt(bits);
+      return [scaled / denominator, ceil(scaled, denominator)];
+    });
+  }
+
+  /** Return floor(p · 2**bits). */
+  digits(bits) {
+    for (let guard = 16; !this.#known.has(bits); guard *= 2) {
+      const [low, high] = this.#enclose(bits + guard).map((value) => value >> BigInt(guard));
+      if (low === high) this.#known.set(bits, low);
+    }
+    return this.#known.get(bits);
+  }
+
+  /** Decide U < p for a uniform U whose first `matched` digits are those of p. */
+  exceeds(matched, bits) {
+    for (;;) {
+      const fresh = bits.integer(64);
+      const wanted = BigInt.asUintN(64, this.digits(matched + 64));
+      if (fresh !== wanted) return fresh < wanted;
+      matched += 64;
+    }
+  }
+
+  /** Flip `count` independent coins, true with probability p exactly. */
+  draw(count, bits) {
+    const words = longWords(count, bits);
+    const head = Number(this.digits(32)); // 2**32 when p = 1, which no word reaches
+    return Array.from(words, (word) => (word === head ? this.exceeds(32, bits) : word < head));
+  }
+}
+
+function longWords(count, bits) {
+  const halves = bits.words(2 * count);
+  return Float64Array.from({ length: count }, (_, i) => halves[2 * i] + 65536 * halves[2 * i + 1]);
+}
+
+/** Draw `count` independent uniform integers in [0, limit), limit <= 2**32, without bias. */
+export function below(limit, count, bits) {
+  const complete = WORDS - (WORDS % limit);
+  const words = longWords(count, bits);
+  let missing = [...words.keys()].filter((i) => words[i] >= complete);
+  while (missing.length) {
+    const fresh = longWords(missing.length, bits);
+    missing.forEach((place, i) => (words[place] = fresh[i]));
+    missing = missing.filter((i) => words[i] >= complete);
+  }
+  return words.map((word) => word % limit);
+}
+
+const CHUNK = 4096;
+const SIGN = 0x8000;
+
+/**
+ * The discrete Laplace law, Pr[K = k] = tanh(1/2t) e^{−|k|/t}, t = 2**log2Scale, saturated at
+ * ±2**digits: the digits of a geometric variable are independent coins.
+ */
+export class DiscreteLaplace {
+  #log2Scale;
+  #digits;
+  #coins;
+  #heads;
+  #overflow;
+
+  constructor(log2Scale, digits) {
+    this.#log2Scale = log2Scale;
+    this.#digits = digits;
+    this.#coins = Array.from({ length: digits }, (_, i) => {
+      const x = this.#scales(digits - 1 - i);
+      return new Probability((bits) => logisticMinus(x, bits));
+    });
+    this.#heads = this.#coins.map((coin) => Number(coin.digits(16)));
+    const beyond = this.#scales(digits);
+    this.#overflow = new Probability((bits) => expMinus(beyond, bits));
+  }
+
+  /** Return 2**digit in noise scales. */
+  #scales(digit) {
+    const power = digit - this.#log2Scale;
+    return power < 0 ? new Fraction(1n, 1n << BigInt(-power)) : new Fraction(1n << BigInt(power));
+  }
+
+  /** Draw `count` independent variables. */
+  draw(count, bits) {
+    const out = new Float64Array(count);
+    for (let start = 0; start < count; start += CHUNK) {
+      out.set(this.#drawChunk(Math.min(CHUNK, count - start), bits), start);
+    }
+    return out;
+  }
+
+  #drawChunk(count, bits) {
+    const values = this.#magnitudes(count, bits);
+    const tail = bits.words(count);
+    // e^{−2**(d − b)} starts with at least 15 zero digits, so overflow needs 15 zero bits.
+    for (let i = 0; i < count; i++) {
+      if ((tail[i] & ~SIGN) === 0 && this.#overflow.exceeds(15, bits)) {
+        values[i] = 2 ** this.#digits;
+      }
+    }
+    const minusZero = [];
+    for (let i = 0; i < count; i++) {
+      if (tail[i] < SIGN) continue;
+      if (values[i] === 0) minusZero.push(i);
+      else values[i] = -values[i];
+    }
+    if (minusZero.length) {
+      const again = this.#drawChunk(minusZero.length, bits);
+      minusZero.forEach((place, i) => (values[place] = again[i]));
+    }
+    return values;
+  }
+
+  #magnitudes(count, bits) {
+    const digits = this.#digits;
+    const words = bits.words(count * digits);
+    const values = new Float64Array(count);
+    for (let i = 0; i < words.length; i++) {
+      const digit = i % digits;
+      const head = this.#heads[digit];
+      const one = words[i] === head ? this.#coins[digit].exceeds(16, bits) : words[i] < head;
+      const place = (i - digit) / digits;
+      values[place] = 2 * values[place] + (one ? 1 : 0);
+    }
+    return values;
+  }
+}
+
+/** The law on `size` symbols that gives weight e^ε to each of `near` preferred ones, 1 to others. */
+export class Response {
+  #coin;
+
+  constructor(size, near, epsilon) {
+    this.size = size;
+    this.near = near;
+    const [c, rest] = [BigInt(near), BigInt(size - near)];
+    this.#coin = new Probability((bits) => preferred(c, rest, epsilon, bits));
+  }
+
+  /** Draw responses as {isNear, offset}: which group, and the place in it. */
+  draw(count, bits) {
+    const isNear = this.#coin.draw(count, bits);
+    // Both places are drawn for every response: which one is used must not show in the work.
+    const near = below(this.near, count, bits);
+    const far = below(this.size - this.near, count, bits);
+    return isNear.map((flag, i) => ({ isNear: flag, offset: flag ? near[i] : far[i] }));
+  }
+}
+
+/** Return the symbol a draw stands for, given the preferred symbols, ascending. */
+export function place({ isNear, offset }, preferredSymbols) {
+  let skipped = 0;
+  preferredSymbols.forEach((symbol, i) => (skipped += symbol - i <= offset ? 1 : 0));
+  const chosen = preferredSymbols[isNear ? offset : 0];
+  return isNear ? chosen : offset + skipped;
+}

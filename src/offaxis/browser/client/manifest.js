@@ -1,0 +1,94 @@
+/** The manifest of a release file: a strict schema, nothing optional, nothing unknown. */
+
+import { LARGEST_DIM } from "./container.js";
+import { InvalidRelease, shown } from "./errors.js";
+import { canonicalJson, parseJson } from "./strict_json.js";
+
+const FORMAT = "offaxis-release";
+const VERSION = 1n;
+const LONGEST_WORD = 200;
+const LONGEST_STATEMENT = 10_000;
+
+const natural = (low, high) => (value) =>
+  typeof value === "bigint" && value >= low && (high === undefined || value <= high);
+const text = (low, high) => (value) => {
+  if (typeof value !== "string" || /[\ud800-\udfff]/u.test(value)) return false;
+  // In code points, as Python counts.
+  const length = value.length <= 2 * high ? Array.from(value).length : Infinity;
+  return low <= length && length <= high;
+};
+const pattern = (regex) => (value) => typeof value === "string" && regex.test(value);
+const finite = (value) => typeof value === "number" && Number.isFinite(value);
+
+const word = text(1, LONGEST_WORD);
+const sha256 = pattern(/^[0-9a-f]{64}$/);
+const fraction = (value) => word(value) && /^[0-9]+(\/[0-9]+)?$/.test(value);
+const dim = natural(1n, BigInt(LARGEST_DIM));
+const either = (...kinds) => (value) => kinds.some((kind) => kind(value));
+const nothing = (value) => value === null;
+
+/** Accept an object with exactly these fields. */
+const fields = (shape) => (value) =>
+  value instanceof Map &&
+  value.size === Object.keys(shape).length &&
+  Object.entries(shape).every(([name, kind]) => value.has(name) && kind(value.get(name)));
+
+/** Accept an object of any fields of one kind. */
+const table = (kind) => (value) =>
+  value instanceof Map && [...value].every(([name, entry]) => word(name) && kind(entry));
+
+const map = fields({ kind: word, input_dim: dim, output_dim: dim });
+
+const PARTS = {
+  format: (value) => value === FORMAT,
+  version: (value) => value === VERSION,
+  encoder: map,
+  randomizer: fields({ kind: word, parameters: table(either(natural(0n), finite, word)) }),
+  decoder: map,
+  mean_decoder: either(nothing, map),
+  guarantee: fields({
+    epsilon: fraction,
+    delta: fraction,
+    unit: (value) => value === "item" || value === "user",
+    relation: word,
+  }),
+  provenance: fields({
+    model: either(nothing, fields({ kind: word, name: word, sha256 })),
+    public: fields({ count: natural(1n, 10n ** 15n), dim, sha256 }),
+    settings: table(either(finite, word)),
+    statement: text(0, LONGEST_STATEMENT),
+  }),
+};
+
+/** Read a manifest from an untrusted text, as a Map of Maps. */
+export function parseManifest(content) {
+  let raw;
+  try {
+    raw = parseJson(content);
+  } catch (error) {
+    throw new InvalidRelease(`the manifest is not valid JSON: ${error.message}`);
+  }
+  if (!(raw instanceof Map) || raw.get("format") !== FORMAT) {
+    throw new InvalidRelease("this is not an offaxis release");
+  }
+  if (raw.get("version") !== VERSION) {
+    throw new InvalidRelease(
+      `the release has format version ${shown(raw.get("version"))}; this client reads version ` +
+        `${VERSION}: upgrade the client, or publish the release again`,
+    );
+  }
+  for (const name of raw.keys()) {
+    if (!Object.hasOwn(PARTS, name)) {
+      throw new InvalidRelease(`the manifest is wrong at ${shown(name)}: no release has it`);
+    }
+  }
+  for (const [name, kind] of Object.entries(PARTS)) {
+    if (!kind(raw.get(name))) {
+      throw new InvalidRelease(`the manifest is wrong at ${name}: not as a writer makes it`);
+    }
+  }
+  if (canonicalJson(raw) !== content) {
+    throw new InvalidRelease("the manifest is not in canonical form");
+  }
+  return raw;
+}

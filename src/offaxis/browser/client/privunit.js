@@ -1,0 +1,147 @@
+/**
+ * PrivUnit2 and PrivUnitG in rank form: pure ε without any assumption, whatever the floats do.
+ *
+ * The client draws a nonce, which stands for N public directions, ranks them by their correlation
+ * with its own vector, calls exactly c of them near, and reports one of the N: each near one is e^ε
+ * times as likely as each other, exactly. A wrong ranking costs utility, never privacy
+ * (docs/proofs.md, section 8).
+ */
+
+import { NONCE_BYTES, blocksPerPair, nearest, scores, spread, vector } from "./directions.js";
+import { InvalidInput, InvalidReport } from "./errors.js";
+import { Response, below, place } from "./exact.js";
+import { COIN_RANGE, direction, flipped, ontoLattice } from "./lattice.js";
+import {
+  checkDim,
+  checkEpsilon,
+  checkInteger,
+  checkRadius,
+  checkWord,
+  readParameters,
+} from "./parameters.js";
+import { meanComponent } from "./ranks.js";
+
+const LARGEST_EPSILON = 100;
+const INPUT_BOUND = 1 << 20;
+const INDEX_BYTES = 4;
+const MOST_BLOCKS = 1 << 22; // that one report may expand
+const TYPES = {
+  dim: "integer",
+  radius: "float",
+  epsilon: "text",
+  directions: "integer",
+  near: "integer",
+  target: "text",
+};
+
+/** What both share; a subclass says how directions are ranked and what a report is read as. */
+class RankForm {
+  payloadSize = NONCE_BYTES + INDEX_BYTES;
+  #response;
+  #length;
+
+  constructor(kind, read) {
+    this.kind = kind;
+    this.dim = checkDim(read.dim);
+    this.radius = checkRadius(read.radius);
+    this.epsilon = checkEpsilon(read.epsilon, kind, LARGEST_EPSILON);
+    this.target = checkWord(read.target, "target", ["direction", "vector"]);
+    const most = 2 * Math.max(1, Math.floor(MOST_BLOCKS / blocksPerPair(this.dim)));
+    this.directions = checkInteger(read.directions, "directions", 2, most);
+    if (this.directions % 2) {
+      throw new InvalidInput(`directions must be even, got directions=${this.directions}`);
+    }
+    this.near = checkInteger(read.near, "near", 1, this.directions / 2);
+    this.unbiased = this.target === "vector";
+  }
+
+  /** How many numbers it takes. */
+  get inner() {
+    return this.dim;
+  }
+
+  /** Return one exact payload for each Float64Array. */
+  async report(rows, bits) {
+    this.#response ??= new Response(this.directions, this.near, this.epsilon);
+    // Everything random is drawn before the input is ranked.
+    const nonces = nonceBytes(bits.words((rows.length * NONCE_BYTES) / 2));
+    const draws = this.#response.draw(rows.length, bits);
+    const coins = this.target === "vector" ? below(COIN_RANGE, rows.length, bits) : null;
+    const payloads = [];
+    for (const [i, row] of rows.entries()) {
+      const ranked = coins ? flipped(row, this.radius, coins[i]) : row;
+      const payload = new Uint8Array(this.payloadSize);
+      payload.set(nonces.subarray(NONCE_BYTES * i, NONCE_BYTES * (i + 1)));
+      const near = await this.nearest(ranked, payload.subarray(0, NONCE_BYTES));
+      new DataView(payload.buffer).setUint32(NONCE_BYTES, place(draws[i], near), true);
+      payloads.push(payload);
+    }
+    return payloads;
+  }
+
+  /** Return the direction of a vector on the integers: Σn_i² <= 2**40, checked; zero stays zero. */
+  integers(row) {
+    return ontoLattice(direction(row), 1, 2, INPUT_BOUND);
+  }
+
+  /** Return the near directions of a vector under a nonce, ascending. */
+  async nearest(row, nonce) {
+    const ranked = await scores(nonce, this.directions / 2, this.integers(row), this.byAngle);
+    return nearest(ranked, this.near);
+  }
+
+  /** The expected component of the reported vector along the input. */
+  get mean() {
+    const { law, dim, directions, near, epsilon } = this;
+    return meanComponent(law, dim, directions / 2, near, epsilon.toNumber());
+  }
+
+  /** Return the reported direction, scaled to be unbiased for the target. */
+  async read(payload) {
+    const index = new DataView(payload.buffer, payload.byteOffset).getUint32(NONCE_BYTES, true);
+    if (index >= this.directions) {
+      throw new InvalidReport(`a ${this.kind} payload names a direction that does not exist`);
+    }
+    this.#length ??= this.radius / this.mean;
+    const g = Float64Array.from(
+      await vector(payload.subarray(0, NONCE_BYTES), Math.floor(index / 2), this.dim),
+    );
+    const unit = this.law === "gaussian" ? await spread() : length(g);
+    const signed = index % 2 ? -this.#length : this.#length;
+    return g.map((x) => (x / unit) * signed);
+  }
+}
+
+const length = (g) => Math.sqrt(g.reduce((sum, x) => sum + x * x, 0));
+
+/** Write 16-bit words as bytes, low byte first. */
+function nonceBytes(words) {
+  const bytes = new Uint8Array(2 * words.length);
+  words.forEach((word, i) => bytes.set([word & 255, word >> 8], 2 * i));
+  return bytes;
+}
+
+/** PrivUnit2 (Bhowmick, Duchi, Freudiger, Kapoor, Rogers 2018): ranked by angle. */
+export class PrivUnit2 extends RankForm {
+  static kind = "privunit2";
+  wireId = 3;
+  byAngle = true;
+  law = "angle";
+
+  constructor(values) {
+    super(PrivUnit2.kind, readParameters(PrivUnit2.kind, values, TYPES));
+  }
+}
+
+/** PrivUnitG (Asi, Feldman, Talwar 2022): a Gaussian in place of the uniform direction. */
+export class PrivUnitG extends RankForm {
+  static kind = "privunitg";
+  wireId = 4;
+  byAngle = false;
+
+  constructor(values) {
+    const read = readParameters(PrivUnitG.kind, values, { ...TYPES, output: "text" });
+    super(PrivUnitG.kind, read);
+    this.law = checkWord(read.output, "output", ["gaussian", "sphere"]);
+  }
+}

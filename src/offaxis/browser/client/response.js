@@ -1,0 +1,78 @@
+/**
+ * k-ary randomized response: pure ε, one symbol a report.
+ *
+ * The own symbol is reported with probability e^ε / (e^ε + k − 1) and each other one with
+ * 1 / (e^ε + k − 1), exactly (Warner 1965; Kairouz, Oh, Viswanath 2014). Coin and place are drawn
+ * before the own symbol is looked at.
+ */
+
+import { InvalidInput, InvalidReport, shown } from "./errors.js";
+import { Response, place } from "./exact.js";
+import { checkEpsilon, checkInteger, readParameters } from "./parameters.js";
+
+const LARGEST_EPSILON = 100;
+const LARGEST_SIZE = 1 << 20;
+
+export class KaryResponse {
+  static kind = "response";
+  wireId = 9;
+  unbiased = true;
+  takesSymbols = true;
+  #law;
+
+  constructor(values) {
+    const types = { size: "integer", epsilon: "text" };
+    const read = readParameters(KaryResponse.kind, values, types);
+    this.size = checkInteger(read.size, "size", 2, LARGEST_SIZE);
+    this.epsilon = checkEpsilon(read.epsilon, KaryResponse.kind, LARGEST_EPSILON);
+  }
+
+  /** How many symbols it takes. */
+  get inner() {
+    return this.size;
+  }
+
+  /** 1, 2 or 4 bytes: the first that holds every symbol. */
+  get payloadSize() {
+    return this.size <= 1 << 8 ? 1 : this.size <= 1 << 16 ? 2 : 4;
+  }
+
+  /** Return one exact payload for each symbol. */
+  async report(symbols, bits) {
+    for (const symbol of symbols) {
+      if (!Number.isInteger(symbol) || symbol < 0 || symbol >= this.size) {
+        throw new InvalidInput(`symbols must lie in 0..${this.size - 1}, got ${shown(symbol)}`);
+      }
+    }
+    this.#law ??= new Response(this.size, 1, this.epsilon);
+    // Everything random is drawn before the input is looked at.
+    const draws = this.#law.draw(symbols.length, bits);
+    return symbols.map((symbol, i) => {
+      const told = place(draws[i], [symbol]);
+      const payload = new Uint8Array(this.payloadSize);
+      return payload.map((_, byte) => Math.floor(told / 256 ** byte) % 256);
+    });
+  }
+
+  /** Return the reported symbol, read strictly. */
+  told(payload) {
+    const told = payload.reduceRight((sum, byte) => 256 * sum + byte, 0);
+    if (told >= this.size) {
+      throw new InvalidReport("a response payload names a symbol that no client names");
+    }
+    return told;
+  }
+
+  /** Return the unbiased estimate of the one-hot vector, k numbers. */
+  async read(payload) {
+    const [k, q, gap] = [this.size, this.#farWeight, -Math.expm1(-this.epsilon.toNumber())];
+    const observed = new Float64Array(k).fill(-q / gap);
+    observed[this.told(payload)] = (1 + (k - 2) * q) / gap;
+    return observed;
+  }
+
+  /** q = e^{−ε}. */
+  get #farWeight() {
+    return Math.exp(-this.epsilon.toNumber());
+  }
+}

@@ -1,0 +1,44 @@
+/** What is asked of the browser's own cryptography: hashes, a public key stream, signatures. */
+
+import { OffaxisError } from "./errors.js";
+
+function subtle() {
+  const found = globalThis.crypto?.subtle;
+  if (!found) {
+    throw new OffaxisError("this page has no Web Cryptography: serve it by https or from localhost");
+  }
+  return found;
+}
+
+/** Return the SHA-256 of bytes. */
+export async function sha256(bytes) {
+  return new Uint8Array(await subtle().digest("SHA-256", bytes));
+}
+
+/** Return the AES-128 counter key stream of a public key from a counter block on. */
+export async function aesStream(key, counter, size) {
+  const imported = await subtle().importKey("raw", key, "AES-CTR", false, ["encrypt"]);
+  const settings = { name: "AES-CTR", counter, length: 32 };
+  return new Uint8Array(await subtle().encrypt(settings, imported, new Uint8Array(size)));
+}
+
+/** Return a public Ed25519 key from its 32 bytes; rejects if the browser cannot or they are none. */
+export function ed25519Key(bytes) {
+  return subtle().importKey("raw", bytes, "Ed25519", false, ["verify"]);
+}
+
+/** Return whether a key signed a message. */
+export function ed25519Verify(key, signature, message) {
+  return subtle().verify("Ed25519", key, signature, message);
+}
+
+/** Write bytes in hexadecimal. */
+export function toHex(bytes) {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Read lower-case hexadecimal of a fixed number of bytes; null if it is none. */
+export function fromHex(text, size) {
+  if (typeof text !== "string" || text.length !== 2 * size || !/^[0-9a-f]*$/.test(text)) return null;
+  return Uint8Array.from({ length: size }, (_, i) => parseInt(text.slice(2 * i, 2 * i + 2), 16));
+}
