@@ -20,8 +20,9 @@ const name = (value) => typeof value === "string" && /^[a-z0-9][a-z0-9-]{0,62}$/
 const natural = (most) => (value) => typeof value === "bigint" && value >= 0n && value <= most;
 const group = (value) =>
   typeof value === "string" && value.length <= 100 && /^[!-~][ -~]*$/.test(value);
+const TIME = /^[2-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/;
 const time = (value) => {
-  if (typeof value !== "string" || !/^[2-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/.test(value)) return false;
+  if (typeof value !== "string" || !TIME.test(value)) return false;
   const read = new Date(value);
   return Number.isFinite(read.getTime()) && read.toISOString() === value.replace("Z", ".000Z");
 };
@@ -46,14 +47,10 @@ const FIELDS = {
  * JSON held, which is then written in the one form that is signed.
  */
 export function readRound(document) {
-  const bytes =
-    document instanceof Uint8Array ? new Uint8Array(document) : encoded(canonicalJson(asMaps(document)));
-  if (bytes.length > LARGEST_ROUND) {
-    throw new InvalidDocument(`a round's document has up to ${LARGEST_ROUND} bytes`);
-  }
   let found, text;
   try {
-    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    const given = document instanceof Uint8Array;
+    text = decoded(given ? document : encoded(canonicalJson(asMaps(document))));
     found = parseJson(text);
   } catch (error) {
     throw new InvalidDocument(`this is no round: ${shown(error.message)}`);
@@ -82,10 +79,16 @@ export function readRound(document) {
   });
 }
 
+/** Read a document's text, up to the largest one. */
+function decoded(bytes) {
+  if (bytes.length > LARGEST_ROUND) throw new RangeError(`it has over ${LARGEST_ROUND} bytes`);
+  return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+}
+
 /** Turn what JSON.parse gives into what canonicalJson takes. */
 function asMaps(value) {
   if (Array.isArray(value)) return value.map(asMaps);
-  if (typeof value === "number") return Number.isSafeInteger(value) ? BigInt(value) : NaN;
+  if (typeof value === "number") return Number.isInteger(value) ? BigInt(value) : value;
   if (typeof value !== "object" || value === null) return value;
   return new Map(Object.entries(value).map(([key, entry]) => [key, asMaps(entry)]));
 }

@@ -12,6 +12,7 @@ import { centre, density, tail } from "./normal.js";
 
 const HALF_GAMMA_SERIES = [1, -1 / 8, 1 / 128, 5 / 1024, -21 / 32768, -399 / 262144, 869 / 4194304];
 const PANELS = 64;
+const HALVINGS = 30;
 const DROP = 80; // what is rarer than e^{−80} of the peak is left out
 const [NODES, WEIGHTS] = gaussLegendre(20);
 
@@ -142,7 +143,12 @@ function expected(component, pairs, near) {
   };
   const peak = highest(logWeight, high);
   const floor = logWeight(peak) - DROP;
-  const edges = even(edge(logWeight, floor, 0, peak), edge(logWeight, floor, high, peak), PANELS);
+  const low = edge(logWeight, floor, 0, peak);
+  const edges = even(low, edge(logWeight, floor, high, peak), PANELS);
+  // A moment may have a weak singularity at the edge of its range: panels halve towards it.
+  for (let halving = 0; halving < HALVINGS; halving++) {
+    edges.splice(1, 0, (edges[0] + edges[1]) / 2);
+  }
   let [total, sum] = [0, 0];
   integrate(edges, (x, width) => {
     const weight = width * Math.exp(logWeight(x) - floor - DROP);

@@ -1,0 +1,100 @@
+// One JSON request a line in, one answer a line out: how tests in Python use the client.
+import { createInterface } from "node:readline";
+import { readHeader, readTensors } from "../../../src/offaxis/browser/client/container.js";
+import { ENCODERS } from "../../../src/offaxis/browser/client/encoders.js";
+import { Entropy } from "../../../src/offaxis/browser/client/entropy.js";
+import { OffaxisError } from "../../../src/offaxis/browser/client/errors.js";
+import { DiscreteLaplace } from "../../../src/offaxis/browser/client/exact.js";
+import { exact } from "../../../src/offaxis/browser/client/fraction.js";
+import {
+  loadRelease,
+  readRound,
+  verifyRelease,
+  verifyRound,
+} from "../../../src/offaxis/browser/client/index.js";
+import { meanComponent } from "../../../src/offaxis/browser/client/ranks.js";
+import { canonicalJson, parseJson } from "../../../src/offaxis/browser/client/strict_json.js";
+import { fromHex, toHex } from "./recorded.mjs";
+
+const bytes = (text) => Uint8Array.from(Buffer.from(text, "base64"));
+const load = ({ file, expect }) => loadRelease(bytes(file), { expect });
+
+async function eachOf(values, action) {
+  const out = [];
+  for (const value of values) out.push(await action(value));
+  return out;
+}
+
+// An answer for each value; an error of the client is told by its name, any other ends the test.
+async function verdicts(values, action) {
+  return eachOf(values, async (value) => {
+    try {
+      return { ok: await action(value) };
+    } catch (error) {
+      if (!(error instanceof OffaxisError)) return { escaped: error.stack };
+      return { error: error.name, message: error.message };
+    }
+  });
+}
+
+const ANSWERS = {
+  load: ({ files }) =>
+    verdicts(files, async (file) => {
+      const { hash, guarantee, inputDim, reportSize, givesMeans } = await load({ file });
+      return { hash, guarantee, inputDim, reportSize, givesMeans };
+    }),
+  privatize: async (request) => {
+    const release = await load(request);
+    return eachOf(request.vectors, async (vector) => toHex(await release.privatize(vector)));
+  },
+  decode: async (request) => {
+    const release = await load(request);
+    return verdicts(request.reports, async (report) => [...(await release.decode(fromHex(report)))]);
+  },
+  observe: async (request) => {
+    const release = await load(request);
+    return verdicts(request.reports, async (report) => [...(await release.observe(fromHex(report)))]);
+  },
+  encode: ({ file, kind, vectors }) => {
+    const content = bytes(file);
+    const encoder = ENCODERS.get(kind)(readTensors(content, readHeader(content)), "encoder");
+    return vectors.map((vector) => {
+      const encoded = encoder.encode(Float64Array.from(vector));
+      return typeof encoded === "number" ? encoded : [...encoded];
+    });
+  },
+  noise: ({ log2Scale, count }) => [...new DiscreteLaplace(log2Scale, 24).draw(count, new Entropy())],
+  mean: ({ law, dim, pairs, near, epsilon }) => meanComponent(law, dim, pairs, near, epsilon),
+  exact: ({ texts }) => verdicts(texts, (text) => exact(text, "it").toString()),
+  json: ({ texts }) =>
+    texts.map((text) => {
+      try {
+        return canonicalJson(parseJson(text));
+      } catch (error) {
+        return error instanceof SyntaxError ? null : `escaped: ${error.stack}`;
+      }
+    }),
+  rounds: ({ documents }) =>
+    verdicts(documents, (document) => {
+      const round = readRound(bytes(document));
+      if (readRound(JSON.parse(round.document)).document !== round.document) throw new Error("forms");
+      return { ...round };
+    }),
+  signedRound: ({ publisher, document, signature }) =>
+    verdicts([signature], async (text) =>
+      verifyRound(publisher, readRound(bytes(document)), fromHex(text)),
+    ),
+  signedRelease: ({ publisher, hash, signature }) =>
+    verdicts([signature], async (text) => verifyRelease(publisher, hash, fromHex(text))),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const request = JSON.parse(line);
+  let answer;
+  try {
+    answer = { answer: (await ANSWERS[request.ask](request)) ?? null };
+  } catch (error) {
+    answer = { failed: error.stack };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+}

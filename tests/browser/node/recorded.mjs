@@ -1,0 +1,170 @@
+// The recorded vectors of tests/vectors, read by the client: in Node and in a page alike.
+import { nearest, table, vector } from "../../../src/offaxis/browser/client/directions.js";
+import {
+  DiscreteLaplace,
+  Probability,
+  Response,
+  below,
+} from "../../../src/offaxis/browser/client/exact.js";
+import { exact } from "../../../src/offaxis/browser/client/fraction.js";
+import { Unsupported, loadRelease } from "../../../src/offaxis/browser/client/index.js";
+import { Laplace, pack, unpack } from "../../../src/offaxis/browser/client/laplace.js";
+import { latticeLength } from "../../../src/offaxis/browser/client/lattice.js";
+import { PrivUnit2, PrivUnitG } from "../../../src/offaxis/browser/client/privunit.js";
+import { KaryResponse } from "../../../src/offaxis/browser/client/response.js";
+import { Tape } from "./tape.mjs";
+
+const FORMS = {
+  laplace: Laplace,
+  privunit2: PrivUnit2,
+  privunitg: PrivUnitG,
+  "privunitg-sphere": PrivUnitG,
+  "privunit2-mean": PrivUnit2,
+  "privunitg-mean": PrivUnitG,
+};
+const RELEASES = [
+  ...Object.keys(FORMS),
+  ...["response", "class-response", "scalar-response", "task-aware"],
+  ...["coordinatewise-laplace", "task-aware-network"],
+];
+const ELSEWHERE = ["gaussian", "spherical-laplace", "duchi", "piecewise", "hybrid", "subset", "projunit"];
+
+function equal(found, wanted, what) {
+  const [a, b] = [found, wanted].map((value) => JSON.stringify(value));
+  if (a !== b) throw new Error(`${what}: found ${a}, wanted ${b}`);
+}
+
+export function close(found, wanted, what) {
+  equal(found.length, wanted.length, `${what}: length`);
+  wanted.forEach((x, i) => {
+    if (!(Math.abs(found[i] - x) <= 1e-12 * Math.max(Math.abs(x), 1e-3))) {
+      throw new Error(`${what}: found ${found[i]}, wanted ${x}`);
+    }
+  });
+}
+
+export const fromHex = (text) =>
+  Uint8Array.from(text.match(/../g) ?? [], (byte) => parseInt(byte, 16));
+export const toHex = (bytes) =>
+  Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+// A hexadecimal float of Python: 0x1.8p+1.
+export function hexFloat(text) {
+  const [, sign, head, digits, exponent] = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/.exec(text);
+  const mantissa = parseInt(head + digits, 16);
+  // Two steps, so that a power of two below the normal range does not vanish on the way.
+  const power = Number(exponent) - 4 * digits.length;
+  const half = Math.trunc(power / 2);
+  const value = mantissa * 2 ** half * 2 ** (power - half);
+  return sign ? -value : value;
+}
+
+// Parameters as a manifest gives them: whole numbers are BigInts, but a radius is a float.
+export function asParameters(plain) {
+  return new Map(
+    Object.entries(plain).map(([name, value]) => [
+      name,
+      typeof value === "number" && name !== "radius" ? BigInt(value) : value,
+    ]),
+  );
+}
+
+async function samplers(read) {
+  const recorded = await read("samplers.json");
+  const drawn = {
+    discrete_laplace: ({ log2_scale: b }, tape) =>
+      [...new DiscreteLaplace(b, b < 20 ? 24 : 32).draw(20, tape)],
+    uniform: ({ limit }, tape) => [...below(limit, 20, tape)],
+    bernoulli: ({ p }, tape) => Probability.of(exact(p, "p")).draw(20, tape).map(Number),
+    response: ({ size, near, epsilon }, tape) =>
+      new Response(size, near, exact(epsilon, "epsilon"))
+        .draw(20, tape)
+        .map(({ isNear, offset }) => [Number(isNear), offset]),
+  };
+  for (const [kind, draw] of Object.entries(drawn)) {
+    for (const record of recorded[kind]) {
+      const tape = new Tape(record.tape);
+      equal(draw(record, tape), record.values, record.tape);
+      equal(tape.used, record.bytes, `bytes of ${record.tape}`);
+    }
+  }
+}
+
+async function directions(read) {
+  const recorded = await read("directions.json");
+  const values = await table(); // refuses itself if its hash is not the recorded one
+  for (const [k, entry] of Object.entries(recorded.table)) equal(values[k], entry, `T[${k}]`);
+  for (const { dim, pair, vector: wanted } of recorded.vectors) {
+    equal([...(await vector(fromHex(recorded.nonce), pair, dim))], wanted, `pair ${pair}`);
+  }
+  equal(nearest(Float64Array.of(1, -1, 2, 1), 2), [0, 4], "ties go to the smaller pair");
+}
+
+async function integers(read) {
+  for (const { values, width, payload } of (await read("payloads.json")).integers) {
+    equal(toHex(pack(values, width)), payload, "packed");
+    equal(toHex(pack([...unpack(fromHex(payload), width)], width)), payload, "packed again");
+  }
+}
+
+async function vectors(read, name) {
+  const record = (await read("payloads.json"))[name];
+  const form = new FORMS[name](asParameters(record.parameters));
+  const rows = record.inputs.map((row) => Float64Array.from(row, hexFloat));
+  equal(rows.map((row) => [...form.integers(row)]), record.integers, "lattice points");
+  const payloads = await form.report(rows, new Tape(record.tape));
+  equal(payloads.map(toHex), record.payloads, "payloads");
+  for (const [i, payload] of payloads.entries()) {
+    close(await form.read(payload), record.observations[i], "observation");
+    if (record.near) equal(await form.nearest(rows[i], payload.slice(0, 12)), record.near[i], "near");
+  }
+  if (record.mean) close([form.mean], [record.mean], "mean component");
+  if (record.lengths) {
+    equal(rows.map((row) => latticeLength(row, form.radius)), record.lengths, "lengths");
+  }
+}
+
+async function symbols(read) {
+  const record = (await read("payloads.json")).response;
+  const form = new KaryResponse(asParameters(record.parameters));
+  const payloads = await form.report(record.inputs, new Tape(record.tape));
+  equal(payloads.map(toHex), record.payloads, "payloads");
+  for (const [i, payload] of payloads.entries()) {
+    close(await form.read(payload), record.observations[i], "observation");
+  }
+}
+
+async function release(read, name) {
+  const record = (await read("reports.json"))[name];
+  const loaded = await loadRelease(await read(`${name}.release`), { expect: record.release });
+  equal(loaded.hash, record.release, "hash");
+  for (const [i, report] of record.reports.entries()) {
+    close(await loaded.decode(fromHex(report)), record.decoded[i], "decoded");
+  }
+  const own = await loaded.privatize(new Float32Array(loaded.inputDim));
+  equal(own.length, loaded.reportSize, "size of a report");
+  await loaded.decode(own);
+}
+
+async function elsewhere(read, name) {
+  try {
+    await loadRelease(await read(`${name}.release`));
+  } catch (error) {
+    if (error instanceof Unsupported && /not supported in the browser/.test(error.message)) return;
+    throw error;
+  }
+  throw new Error("a randomizer without code was loaded");
+}
+
+// All checks; read(name) gives a file of tests/vectors, parsed if it is JSON.
+export function checks(read) {
+  return [
+    ["samplers", () => samplers(read)],
+    ["directions", () => directions(read)],
+    ["integers on the wire", () => integers(read)],
+    ...Object.keys(FORMS).map((name) => [`payloads of ${name}`, () => vectors(read, name)]),
+    ["payloads of response", () => symbols(read)],
+    ...RELEASES.map((name) => [`release ${name}`, () => release(read, name)]),
+    ...ELSEWHERE.map((name) => [`refusal of ${name}`, () => elsewhere(read, name)]),
+  ];
+}

@@ -1,0 +1,77 @@
+// Random bits that were written down beforehand: SHAKE-128 of a name (tests/tape.py).
+import { littleInteger, littleWords } from "../../../src/offaxis/browser/client/entropy.js";
+
+const RATE = 168;
+const LANE = (1n << 64n) - 1n;
+const turned = (x, n) => (n ? ((x << n) | (x >> (64n - n))) & LANE : x);
+
+// Round constants from the linear feedback shift register x^8 + x^6 + x^5 + x^4 + 1 (FIPS 202).
+function* constants() {
+  let register = 1;
+  for (let round = 0; round < 24; round++) {
+    let constant = 0n;
+    for (let j = 0; j < 7; j++) {
+      if (register & 1) constant |= 1n << BigInt((1 << j) - 1);
+      register = register & 128 ? ((register << 1) ^ 0x171) : register << 1;
+    }
+    yield constant;
+  }
+}
+
+const ROUNDS = [...constants()];
+
+function permute(state) {
+  for (const constant of ROUNDS) {
+    const columns = [0, 1, 2, 3, 4].map((x) => [0, 5, 10, 15, 20].reduce((c, y) => c ^ state[x + y], 0n));
+    for (let i = 0; i < 25; i++) {
+      state[i] ^= columns[(i + 4) % 5] ^ turned(columns[(i + 1) % 5], 1n);
+    }
+    let [x, y, carried] = [1, 0, state[1]];
+    for (let t = 0; t < 24; t++) {
+      [x, y] = [y, (2 * x + 3 * y) % 5];
+      const place = x + 5 * y;
+      [carried, state[place]] = [state[place], turned(carried, BigInt((((t + 1) * (t + 2)) / 2) % 64))];
+    }
+    for (let row = 0; row < 25; row += 5) {
+      const old = state.slice(row, row + 5);
+      for (let i = 0; i < 5; i++) {
+        state[row + i] = old[i] ^ (~old[(i + 1) % 5] & LANE & old[(i + 2) % 5]);
+      }
+    }
+    state[0] ^= constant;
+  }
+}
+
+export class Tape {
+  #state = new Array(25).fill(0n);
+  #ready = [];
+  used = 0;
+
+  constructor(name) {
+    const block = new Uint8Array(RATE);
+    const text = new TextEncoder().encode(name);
+    block.set(text);
+    block[text.length] ^= 0x1f;
+    block[RATE - 1] ^= 0x80;
+    block.forEach((byte, i) => (this.#state[i >> 3] ^= BigInt(byte) << BigInt(8 * (i & 7))));
+  }
+
+  #take(count) {
+    while (this.#ready.length < count) {
+      permute(this.#state);
+      for (let i = 0; i < RATE; i++) {
+        this.#ready.push(Number((this.#state[i >> 3] >> BigInt(8 * (i & 7))) & 255n));
+      }
+    }
+    this.used += count;
+    return Uint8Array.from(this.#ready.splice(0, count));
+  }
+
+  words(count) {
+    return littleWords(this.#take(2 * count));
+  }
+
+  integer(bits) {
+    return littleInteger(this.#take((bits + 7) >> 3), bits);
+  }
+}
