@@ -24,7 +24,7 @@ def _ready_again(server) -> None:
 def test_a_full_disk(new_database, for_means, some_reports):
     with running(new_database("sqlite")) as server:
         server.open(for_means, "full")
-        engine = server.collector.engine
+        engine = server.collector.writer.engine
         room = [1 << 30]
 
         @event.listens_for(engine, "checkout")

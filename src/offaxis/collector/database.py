@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
@@ -50,8 +51,8 @@ def open_database(url: str) -> Engine:
     return engine
 
 
-def connect(url: str) -> Engine:
-    """Return an engine without looking at its tables."""
+def connect(url: str, cache: int = 4) -> Engine:
+    """Return an engine without looking at its tables; ``cache``: MiB of SQLite's a connection."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -68,7 +69,7 @@ def connect(url: str) -> Engine:
                 "the collector needs a database file, such as sqlite:///collector.db"
             )
         engine = create_engine(parsed, connect_args={"timeout": _WAIT}, hide_parameters=True)
-        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "connect", partial(_prepare_sqlite, cache))
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     # What a report says must not come back in the text of an error.
@@ -81,15 +82,14 @@ def connect(url: str) -> Engine:
     )
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(cache: int, connection: Any, _record: Any) -> None:
     # Transactions are begun below, not by the driver's guesses.
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
-    # The index of a million ids fits, and is not written back and forth for every few of them.
-    connection.execute("PRAGMA cache_size = -65536")
-    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    connection.execute(f"PRAGMA cache_size = {-1024 * cache}")
+    connection.execute("PRAGMA wal_autocheckpoint = 16000")
     # What is deleted or withdrawn is overwritten, not only forgotten.
     connection.execute("PRAGMA secure_delete = ON")
 

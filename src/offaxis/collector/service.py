@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from offaxis.collector import logs
 from offaxis.collector.auth import new_token
 from offaxis.collector.catalogue import EVERY, Catalogue
-from offaxis.collector.database import is_current, open_database
+from offaxis.collector.database import connect, is_current, open_database
 from offaxis.collector.limits import Buckets
 from offaxis.collector.means import Follower
 from offaxis.collector.metrics import Metrics
@@ -41,7 +41,8 @@ class Collector:
         self.catalogue = Catalogue(self.store)
         self.follower = Follower(self.engine)
         self.retention = Retention(self.engine, self.catalogue, self.follower)
-        self.writer = Writer(self.engine, self.metrics.committed)
+        # The index of a million ids fits, and is not written back and forth for every few of them.
+        self.writer = Writer(connect(settings.database, cache=32), self.metrics.committed)
         self.metrics.watch_queue(lambda: self.writer.waiting)
         self.device_buckets = Buckets(settings.device_rate)
         self.reader_buckets = Buckets(settings.reader_rate)
@@ -108,4 +109,5 @@ class Collector:
     def close(self) -> None:
         """Commit what waits, and let go of the database."""
         self.writer.close()
+        self.writer.engine.dispose()
         self.engine.dispose()

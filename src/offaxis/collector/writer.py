@@ -22,7 +22,7 @@ from offaxis.collector.database import writing
 from offaxis.collector.storing import Outcome, Upload, refused, store
 from offaxis.errors import OffaxisError
 
-_MOST_ROWS: Final = 8192
+_MOST_ROWS: Final = 32_768
 """Rows in one transaction, unless a single upload has more."""
 
 _MOST_WAITING: Final = 200_000
@@ -47,7 +47,7 @@ class Writer:
     def __init__(
         self, engine: Engine, committed: Callable[[int, float], None] = lambda rows, seconds: None
     ) -> None:
-        self._engine = engine
+        self.engine = engine
         self._committed = committed
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         # Two counts, each written by one thread.
@@ -127,7 +127,7 @@ class Writer:
         valid = [upload for upload in uploads if upload not in wrong]
         if not valid:
             return wrong
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             outcomes = store(connection, valid)
         self.failed_at = None
         return wrong | dict(zip(valid, outcomes, strict=True))

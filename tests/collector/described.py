@@ -1,0 +1,75 @@
+"""Send what the OpenAPI document allows, and more, and check every answer against it.
+
+    python -m tests.collector.described RELEASE DATABASE
+
+A process of its own: the syntax trees that schemathesis and Hypothesis make are not safe beside
+other threads of the tests' process in Python 3.11.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.transport.serialization import Binary
+
+import offaxis
+from offaxis.artifact import to_bytes
+from offaxis.collector.app import create_app
+from offaxis.collector.auth import ROLES, new_token
+from offaxis.collector.settings import Settings
+from tests.collector.running import START, Clock, make_round
+
+
+@schemathesis.serializer("application/vnd.offaxis.reports")
+def _as_it_is(context, value):
+    return value.data if isinstance(value, Binary) else str(value).encode()
+
+
+def application(release, database):
+    """Return an application with a release, a round and a token of each role."""
+    app = create_app(Settings(database, clock=Clock(), reader_rate=1e9))
+    collector = app.state.collector
+    tokens = {role: new_token() for role in ROLES}
+    collector.store.publish(release.hash, to_bytes(release), bytes(64), START)
+    collector.store.add_round(make_round(release, "a"), bytes(64))
+    for role, token in tokens.items():
+        collector.store.add_token(token, f"the {role}", role, START)
+    return app, tokens
+
+
+def _check(operation, token):
+    @given(operation.as_strategy())
+    @settings(
+        max_examples=12,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def check(case):
+        # No schema can say what a signed release is, so valid data may well be refused.
+        case.call_and_validate(
+            headers={"Authorization": f"Bearer {token}"},
+            excluded_checks=[positive_data_acceptance],
+        )
+
+    check()
+
+
+def main(release: str, database: str) -> None:
+    """Ask every operation with a token that has its role; print the roles that were used."""
+    app, tokens = application(offaxis.load(release), database)
+    for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
+        # Nothing keeps house here.
+        app.state.collector.catalogue.refresh()
+        operation = found.ok()
+        said = app.openapi()["paths"][operation.path][operation.method]["description"]
+        roles = [role for role in tokens if f"Role: {role}" in said] or ["device"]
+        _check(operation, tokens[roles[0]])
+        print(operation.method, operation.path, roles[0])  # noqa: T201
+    app.state.collector.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
