@@ -206,8 +206,8 @@ class Transport:
                 link.do_handshake()
             connection.sock = link
             yield connection
-        except (OSError, HTTPException, ValueError):
-            if ended.is_set():
+        except (OSError, HTTPException, ValueError) as error:
+            if ended.is_set() or isinstance(error, TimeoutError):
                 raise Unreachable(f"the collector took over {patience:g} s to answer") from None
             raise
         finally:
