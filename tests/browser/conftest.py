@@ -1,4 +1,4 @@
-"""Node, which runs the browser's modules without a browser."""
+"""Node, which runs the browser's modules without a browser, and a real browser with pages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 FOLDER = Path(__file__).parent / "node"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -68,3 +73,75 @@ def client(node: str) -> Iterator[Bridge]:
     bridge = Bridge(node)
     yield bridge
     bridge.close()
+
+
+def _chromium() -> str:
+    if shutil.which("chromium") is None and hasattr(os, "geteuid") and os.geteuid() == 0:
+        subprocess.run(["apt-get", "install", "-y", "-qq", "chromium"], check=False)
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.fail("these tests need Chromium on the PATH: install chromium")
+    return found
+
+
+# One for all files of this folder, and closed behind it: while it is open its thread has a running
+# event loop, which tests of other rooms may not want.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """A real headless Chromium."""
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def context_of(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
+    """Return a function that makes browsers with a memory of their own, closed after the test."""
+    opened: list[BrowserContext] = []
+
+    def make(**options: Any) -> BrowserContext:
+        opened.append(browser.new_context(**options))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+class _Files(SimpleHTTPRequestHandler):
+    """Serves files, and an empty page at /, without a word."""
+
+    def do_GET(self) -> None:
+        if self.path != "/":
+            super().do_GET()
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>a page</title>")
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[str]:
+    """The address of this checkout as files, on an origin that a browser calls secure."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=str(ROOT)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def page(context_of: Callable[..., BrowserContext], site: str) -> Page:
+    """An empty page beside the checkout's files."""
+    found = context_of().new_page()
+    found.goto(site + "/")
+    return found

@@ -60,8 +60,9 @@ def test_discrete_laplace_noise_has_its_law(client, log2_scale):
     law = laplace_cells(scale, edge)
     assert math.isclose(law.sum(), 1, rel_tol=1e-12)
     assert counts_p_value(counted(noise, edge), law) > ALPHA
-    # The twin rounds continuous noise, as a careless client would.
-    twin = np.rint(np.random.default_rng(0).laplace(scale=scale, size=50_000))
+    # The twin keeps minus zero, so that zero comes twice as often.
+    rng = np.random.default_rng(0)
+    twin = rng.choice([-1, 1], 50_000) * (rng.geometric(-math.expm1(-1 / scale), 50_000) - 1)
     assert counts_p_value(counted(twin, edge), law) < ALPHA
 
 
@@ -90,9 +91,11 @@ def test_responses_have_their_law(client):
     weights = np.where(np.arange(5) == 3, math.e, 1.0)
     observed = np.bincount(told, minlength=5)
     assert counts_p_value(observed, weights / weights.sum()) > ALPHA
-    # The twin answers k − 1 instead of k: the truth too often.
-    twin = np.where(np.arange(5) == 3, math.e, 3 / 4)
-    assert counts_p_value(observed, twin / twin.sum()) < ALPHA
+    # The twin counts one symbol too few, and tells the truth too often.
+    truth = math.e / (math.e + 3)
+    twin = np.where(np.arange(5) == 3, truth, (1 - truth) / 4)
+    drawn = np.random.default_rng(0).multinomial(COUNT, twin)
+    assert counts_p_value(drawn, weights / weights.sum()) < ALPHA
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,8 @@ def test_near_directions_are_named_as_often_as_they_must(client, randomizer):
     chance = kept * told + (1 - kept) * (1 - told) * c / (n - c)
     assert stats.binomtest(near, COUNT, chance).pvalue > ALPHA
     # The twin forgets how many directions there are in each group.
-    assert stats.binomtest(near, COUNT, math.exp(2) / (math.exp(2) + 1)).pvalue < ALPHA
+    twin = np.random.default_rng(0).binomial(COUNT, math.exp(2) / (math.exp(2) + 1))
+    assert stats.binomtest(int(twin), COUNT, chance).pvalue < ALPHA
     octets = np.bincount(nonces.ravel(), minlength=256)
     assert counts_p_value(octets, np.full(256, 1 / 256)) > ALPHA
     assert len({p[:12] for p in made}) == COUNT

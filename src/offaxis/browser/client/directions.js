@@ -16,6 +16,7 @@ const WORDS = BLOCK / 2;
 const STREAM_BLOCKS = 1 << 16; // so many blocks are held at a time
 
 let made = null;
+let measured = null;
 
 /** Return the 65,536 odd integers that follow the normal law. */
 export function table() {
@@ -41,8 +42,9 @@ async function makeTable() {
 
 /** Return the root mean square of the table: the length of one standard deviation. */
 export async function spread() {
-  const squares = (await table()).reduce((sum, value) => sum + value * value, 0);
-  return Math.sqrt(squares / (1 << 16));
+  const squares = (values) => values.reduce((sum, value) => sum + value * value, 0);
+  measured ??= Math.sqrt(squares(await table()) / (1 << 16));
+  return measured;
 }
 
 /** Return how many key-stream blocks a pair takes. */

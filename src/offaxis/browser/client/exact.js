@@ -108,6 +108,7 @@ function longWords(count, bits) {
 
 /** Draw `count` independent uniform integers in [0, limit), limit <= 2**32, without bias. */
 export function below(limit, count, bits) {
+  if (!(limit >= 1 && limit <= WORDS)) throw new RangeError(`limit must lie in 1..2**32: ${limit}`);
   const complete = WORDS - (WORDS % limit);
   const words = longWords(count, bits);
   let missing = [...words.keys()].filter((i) => words[i] >= complete);
@@ -134,6 +135,10 @@ export class DiscreteLaplace {
   #overflow;
 
   constructor(log2Scale, digits) {
+    // Kept where the test of the overflow below is valid.
+    if (![24, 32].includes(digits) || !(log2Scale >= 0 && log2Scale <= digits - 4)) {
+      throw new RangeError(`no sampler for log2Scale=${log2Scale}, digits=${digits}`);
+    }
     this.#log2Scale = log2Scale;
     this.#digits = digits;
     this.#coins = Array.from({ length: digits }, (_, i) => {
@@ -202,6 +207,9 @@ export class Response {
   #coin;
 
   constructor(size, near, epsilon) {
+    if (!(near >= 1 && near < size && size <= WORDS) || epsilon.numerator <= 0n) {
+      throw new RangeError(`no such response: size=${size}, near=${near}, epsilon=${epsilon}`);
+    }
     this.size = size;
     this.near = near;
     const [c, rest] = [BigInt(near), BigInt(size - near)];
