@@ -20,6 +20,7 @@ from offaxis import __version__
 from offaxis.collector import (
     logs,
     routes_analysis,
+    routes_pages,
     routes_publishing,
     routes_reports,
     routes_tokens,
@@ -50,7 +51,13 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.collector = collector
-    for routes in (routes_reports, routes_publishing, routes_tokens, routes_analysis):
+    for routes in (
+        routes_reports,
+        routes_publishing,
+        routes_tokens,
+        routes_analysis,
+        routes_pages,
+    ):
         # Not included, which would wrap them, but taken over as they are.
         app.router.routes.extend(routes.router.routes)
     app.add_exception_handler(Problem, _problem)

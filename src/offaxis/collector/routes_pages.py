@@ -1,0 +1,95 @@
+"""Pages for browsers: the dashboard, the demo and the client's modules, as they lie in the wheel.
+
+What may be served is listed when the collector starts; a path is looked up, never opened. Pages
+need no token: they hold nothing that is not in the wheel, and ask the API like everybody else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from offaxis.collector.problems import Problem
+from offaxis.collector.routing import plain_router
+
+_MEDIA: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".bin": "application/octet-stream",
+    ".safetensors": "application/octet-stream",
+    ".release": "application/octet-stream",
+}
+"""What is served, by the ending of its name; nothing else is."""
+
+HEADERS: Final = {
+    # Nothing runs or is loaded that does not come from here; no page can be put into another.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    # Asked for again each time, and sent again only if it is another.
+    "cache-control": "no-cache",
+}
+
+router = plain_router()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A file of the wheel, ready to be sent."""
+
+    content: bytes
+    media: str
+    etag: str
+
+    def answer(self, request: Request) -> Response:
+        """Send the file, or say that it has not changed."""
+        headers = {**HEADERS, "etag": self.etag}
+        known = request.headers.get("if-none-match", "").split(",")
+        if self.etag in {one.strip().removeprefix("W/") for one in known}:
+            return Response(None, 304, headers)
+        return Response(self.content, 200, headers, self.media)
+
+
+def _listed(folder: Traversable, name: str = "") -> Iterator[tuple[str, Page]]:
+    for one in folder.iterdir():
+        if one.is_dir():
+            yield from _listed(one, f"{name}{one.name}/")
+        elif (ending := "." + one.name.rpartition(".")[2]) in _MEDIA:
+            content = one.read_bytes()
+            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            yield name + one.name, Page(content, _MEDIA[ending], etag)
+
+
+_PAGES: Final = dict(_listed(files("offaxis") / "browser"))
+
+
+def _serves(place: str, name: str | None = None) -> None:
+    async def page(request: Request) -> Response:
+        found = _PAGES.get(name or request.path_params["file"])
+        if found is None:
+            raise Problem("not-found", "there is no such page")
+        return found.answer(request)
+
+    router.add_api_route(place, page, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+_serves("/dashboard", "dashboard/index.html")
+_serves("/demo", "demo/index.html")
+_serves("/browser/{file:path}")
