@@ -4,7 +4,7 @@ import { readHeader, readTensors } from "../../../src/offaxis/browser/client/con
 import { ENCODERS } from "../../../src/offaxis/browser/client/encoders.js";
 import { Entropy } from "../../../src/offaxis/browser/client/entropy.js";
 import { OffaxisError } from "../../../src/offaxis/browser/client/errors.js";
-import { DiscreteLaplace } from "../../../src/offaxis/browser/client/exact.js";
+import { DiscreteLaplace, Response, below } from "../../../src/offaxis/browser/client/exact.js";
 import { exact } from "../../../src/offaxis/browser/client/fraction.js";
 import {
   loadRelease,
@@ -12,9 +12,12 @@ import {
   verifyRelease,
   verifyRound,
 } from "../../../src/offaxis/browser/client/index.js";
+import { Laplace } from "../../../src/offaxis/browser/client/laplace.js";
+import { PrivUnit2 } from "../../../src/offaxis/browser/client/privunit.js";
 import { meanComponent } from "../../../src/offaxis/browser/client/ranks.js";
 import { canonicalJson, parseJson } from "../../../src/offaxis/browser/client/strict_json.js";
-import { fromHex, toHex } from "./recorded.mjs";
+import { asParameters, fromHex, toHex } from "./recorded.mjs";
+import { Written } from "./tape.mjs";
 
 const bytes = (text) => Uint8Array.from(Buffer.from(text, "base64"));
 const load = ({ file, expect }) => loadRelease(bytes(file), { expect });
@@ -36,6 +39,15 @@ async function verdicts(values, action) {
     }
   });
 }
+
+const SAMPLERS = {
+  laplace: ({ b, digits }, count, tape) => [...new DiscreteLaplace(b, digits).draw(count, tape)],
+  response: ({ size, near, epsilon }, count, tape) =>
+    new Response(size, near, exact(epsilon, "epsilon"))
+      .draw(count, tape)
+      .map(({ isNear, offset }) => [Number(isNear), offset]),
+  below: ({ limit }, count, tape) => [...below(limit, count, tape)],
+};
 
 const ANSWERS = {
   load: ({ files }) =>
@@ -62,6 +74,15 @@ const ANSWERS = {
       const encoded = encoder.encode(Float64Array.from(vector));
       return typeof encoded === "number" ? encoded : [...encoded];
     });
+  },
+  draw: ({ sampler, settings, count, tapes }) =>
+    tapes.map((text) => {
+      const tape = new Written(fromHex(text));
+      return { values: SAMPLERS[sampler](settings, count, tape), used: tape.used };
+    }),
+  integers: ({ kind, parameters, vectors }) => {
+    const form = new { laplace: Laplace, privunit2: PrivUnit2 }[kind](asParameters(parameters));
+    return vectors.map((vector) => [...form.integers(Float64Array.from(vector))]);
   },
   noise: ({ log2Scale, count }) => [...new DiscreteLaplace(log2Scale, 24).draw(count, new Entropy())],
   mean: ({ law, dim, pairs, near, epsilon }) => meanComponent(law, dim, pairs, near, epsilon),

@@ -42,29 +42,25 @@ function permute(state) {
   }
 }
 
-export class Tape {
-  #state = new Array(25).fill(0n);
-  #ready = [];
+// Bytes handed out in order, in the units an Entropy hands out; running over the end fails.
+export class Written {
+  #bytes;
   used = 0;
 
-  constructor(name) {
-    const block = new Uint8Array(RATE);
-    const text = new TextEncoder().encode(name);
-    block.set(text);
-    block[text.length] ^= 0x1f;
-    block[RATE - 1] ^= 0x80;
-    block.forEach((byte, i) => (this.#state[i >> 3] ^= BigInt(byte) << BigInt(8 * (i & 7))));
+  constructor(bytes) {
+    this.#bytes = bytes;
+  }
+
+  more() {
+    throw new RangeError("the tape is too short");
   }
 
   #take(count) {
-    while (this.#ready.length < count) {
-      permute(this.#state);
-      for (let i = 0; i < RATE; i++) {
-        this.#ready.push(Number((this.#state[i >> 3] >> BigInt(8 * (i & 7))) & 255n));
-      }
+    while (this.#bytes.length < this.used + count) {
+      this.#bytes = Uint8Array.from([...this.#bytes, ...this.more()]);
     }
     this.used += count;
-    return Uint8Array.from(this.#ready.splice(0, count));
+    return this.#bytes.slice(this.used - count, this.used);
   }
 
   words(count) {
@@ -73,5 +69,27 @@ export class Tape {
 
   integer(bits) {
     return littleInteger(this.#take((bits + 7) >> 3), bits);
+  }
+}
+
+// As many bytes of SHAKE-128 of a name as are taken.
+export class Tape extends Written {
+  #state = new Array(25).fill(0n);
+
+  constructor(name) {
+    super(new Uint8Array(0));
+    const block = new Uint8Array(RATE);
+    const text = new TextEncoder().encode(name);
+    block.set(text);
+    block[text.length] ^= 0x1f;
+    block[RATE - 1] ^= 0x80;
+    block.forEach((byte, i) => (this.#state[i >> 3] ^= BigInt(byte) << BigInt(8 * (i & 7))));
+  }
+
+  more() {
+    permute(this.#state);
+    return Array.from({ length: RATE }, (_, i) =>
+      Number((this.#state[i >> 3] >> BigInt(8 * (i & 7))) & 255n),
+    );
   }
 }
