@@ -10,12 +10,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from offaxis.cli import wording
-from offaxis.cli.facts import direction_facts, spent, stretch_facts
-from offaxis.cli.numbers import kept
+from offaxis.card import averages, spent
+from offaxis.cli.facts import direction_facts, stretch_facts
 from offaxis.cli.terminal import fields, plain
 from offaxis.manifest import VERSION
+from offaxis.privacy import wording
 from offaxis.privacy.guarantee import decimal
+from offaxis.privacy.numbers import kept
 
 if TYPE_CHECKING:
     from offaxis.release import Release
@@ -128,18 +129,8 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
         share = f"{kept(directions['kept_correlation'])} of the ideal correlation with its vector"
         number = f"{directions['count']:,} directions, {directions['near']:,} of them near"
         rows.append(("accuracy", f"keeps {share}: {number}"))
-    rows.append(("averages over people", _averages(release, directed=directions is not None)))
+    rows.append(("averages over people", averages(release)))
     return rows
-
-
-def _averages(release: Release, *, directed: bool) -> str:
-    if not release.gives_means:
-        return "no, a report forgets its vector's length" if directed else "no, they would be off"
-    if release.directions_of_means < release.input_dim:
-        return f"yes, {wording.means_along(release.directions_of_means)}"
-    if release.provenance.model:
-        return "yes, accurate along what the model reads and very noisy across it"
-    return "yes"
 
 
 def _clipping(stretch: dict[str, float]) -> list[RenderableType]:

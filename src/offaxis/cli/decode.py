@@ -65,8 +65,8 @@ def decode(
     from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
     from offaxis.cli.labels import locate_labels
-    from offaxis.cli.wording import means_along
     from offaxis.errors import InvalidReport
+    from offaxis.privacy.wording import means_along
     from offaxis.reports import count_reports
 
     _check_options(out, mean, groups, weights)

@@ -23,43 +23,12 @@ def load_release(path: Path, expect: str | None = None) -> Release:
         raise InvalidRelease(f"{path}: {error}") from None
 
 
-def guarantee_facts(release: Release) -> dict[str, Any]:
-    """Describe the promise in numbers; ε and δ as exact text, p/q or a decimal."""
-    from offaxis.privacy.guarantee import RELATION, decimal
-
-    guarantee = release.guarantee
-    return {
-        "epsilon": decimal(guarantee.epsilon),
-        "delta": decimal(guarantee.delta),
-        "pure": guarantee.pure,
-        "unit": guarantee.unit,
-        "relation": RELATION,
-        "assumptions": list(guarantee.assumptions),
-    }
-
-
-def spent(release: Release) -> dict[str, str]:
-    """Return the ε and δ that reports really spend, rounded up; never more than is promised.
-
-    A lattice is made of whole steps, so its noise may protect a little better than it must.
-    """
-    from offaxis.cli.numbers import at_most
-
-    randomizer, promised = release.randomizer, release.guarantee
-    epsilon = getattr(randomizer, "realised_epsilon", promised.epsilon)
-    delta = getattr(randomizer, "realised_delta", promised.delta)
-    return {
-        "epsilon": at_most(epsilon, promised.epsilon),
-        "delta": at_most(delta, promised.delta),
-    }
-
-
 def allowed(release: Release) -> dict[str, float] | None:
     """Return how often one of 2, 10, 100 equally likely answers is guessed at most, by number.
 
     None where the promise is not pure. The shares that answers really have are not in the file.
     """
-    from offaxis.cli.wording import ANSWERS
+    from offaxis.privacy.wording import ANSWERS
     from offaxis.theory.ceiling import agreement_ceiling
 
     if not release.guarantee.pure:
@@ -96,6 +65,7 @@ def stretch_facts(release: Release) -> dict[str, float] | None:
 
 def describe(release: Release) -> dict[str, Any]:
     """Describe a release."""
+    from offaxis.card import guarantee_facts, spent
     from offaxis.manifest import VERSION
     from offaxis.randomizers import parameters
 

@@ -34,7 +34,8 @@ def forecast(
     as_json: AsJson = False,
 ) -> None:
     """Say what N reports of a release would cost. Nothing is spent."""
-    from offaxis.cli.facts import guarantee_facts, load_release
+    from offaxis.card import guarantee_facts
+    from offaxis.cli.facts import load_release
     from offaxis.cli.ledger_facts import by_loss, loss_words, promise
     from offaxis.privacy.composition import Cost, basic
     from offaxis.privacy.guarantee import decimal, exact_delta

@@ -45,11 +45,11 @@ def inspect(
     the release. Nothing here protects the vectors:
     use public ones.
     """
-    from offaxis.cli import wording
     from offaxis.cli.card import print_card
     from offaxis.cli.evaluate import limit_facts, print_limits, written_limit
     from offaxis.cli.facts import describe, load_release
     from offaxis.cli.theory import print_theory, theory_facts
+    from offaxis.privacy import wording
 
     _check_options(model, vectors, public)
     loaded = load_release(release, expect)

@@ -50,8 +50,9 @@ def privatize(
     With --ledger the cost is on the disk before a report is made: a run that fails later has paid
     and released nothing, and what would pass a limit is refused.
     """
+    from offaxis.card import guarantee_facts
     from offaxis.cli.arrays import locate, read_array
-    from offaxis.cli.facts import guarantee_facts, load_release
+    from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
     from offaxis.cli.ledger_facts import (
         open_ledger,

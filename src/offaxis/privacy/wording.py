@@ -8,8 +8,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
-from offaxis.cli.numbers import answer_rate, belief_after, guess_rate, odds_factor, one_in
 from offaxis.privacy.guarantee import Guarantee, decimal
+from offaxis.privacy.numbers import answer_rate, belief_after, guess_rate, odds_factor, one_in
 
 PRIORS: Final = (Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2))
 """Beliefs before the report, for the table of a pure guarantee."""

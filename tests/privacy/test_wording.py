@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from offaxis.cli import wording
+from offaxis.privacy import wording
 from offaxis.privacy.guarantee import Guarantee
 
 LEAK = Fraction(1, 100_000)

@@ -1,0 +1,97 @@
+"""The privacy card of a release as facts: what its parameters promise, in numbers and in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offaxis.privacy import wording
+from offaxis.privacy.guarantee import RELATION, decimal
+from offaxis.privacy.numbers import at_most
+from offaxis.randomizers.domain import FiniteSet
+from offaxis.randomizers.rank_form import RankForm
+from offaxis.release import Release
+
+
+def guarantee_facts(release: Release) -> dict[str, Any]:
+    """Describe the promise in numbers; ε and δ as exact text, p/q or a decimal."""
+    guarantee = release.guarantee
+    return {
+        "epsilon": decimal(guarantee.epsilon),
+        "delta": decimal(guarantee.delta),
+        "pure": guarantee.pure,
+        "unit": guarantee.unit,
+        "relation": RELATION,
+        "assumptions": list(guarantee.assumptions),
+    }
+
+
+def spent(release: Release) -> dict[str, str]:
+    """Return the ε and δ that reports really spend, rounded up; never more than is promised.
+
+    A lattice is made of whole steps, so its noise may protect a little better than it must.
+    """
+    randomizer, promised = release.randomizer, release.guarantee
+    epsilon = getattr(randomizer, "realised_epsilon", promised.epsilon)
+    delta = getattr(randomizer, "realised_delta", promised.delta)
+    return {
+        "epsilon": at_most(epsilon, promised.epsilon),
+        "delta": at_most(delta, promised.delta),
+    }
+
+
+def averages(release: Release) -> str:
+    """Say whether reports can be averaged over people."""
+    if not release.gives_means:
+        if isinstance(release.randomizer, RankForm):
+            return "no, a report forgets its vector's length"
+        return "no, they would be off"
+    if release.directions_of_means < release.input_dim:
+        return f"yes, {wording.means_along(release.directions_of_means)}"
+    if release.provenance.model:
+        return "yes, accurate along what the model reads and very noisy across it"
+    return "yes"
+
+
+def symbols(release: Release) -> int | None:
+    """Return how many symbols a report chooses from; None if it is no symbol."""
+    domain = release.randomizer.domain
+    return domain.size if isinstance(domain, FiniteSet) else None
+
+
+def card_facts(release: Release) -> dict[str, Any]:
+    """Return the whole card; everything is computed from the parameters, nothing is claimed."""
+    guarantee, origin = release.guarantee, release.provenance
+    word, meaning = wording.strength(guarantee)
+    return {
+        "release": release.hash,
+        "guarantee": guarantee_facts(release),
+        "spent": spent(release),
+        "strength": word,
+        "meaning": meaning,
+        "promise": wording.promise(guarantee),
+        "beliefs": [
+            {"before": before, "at_least": least, "at_most": most}
+            for before, least, most in wording.beliefs(guarantee)
+        ],
+        "allowed": [
+            {"answers": answers, "guessing": guessing, "at_most": most}
+            for answers, guessing, most in wording.allowed(guarantee)
+        ],
+        "protected": wording.protected(guarantee),
+        "not_promised": wording.not_promised(guarantee),
+        "report": {
+            "bytes": release.report_size,
+            "input_dim": release.input_dim,
+            "encoded_dim": release.encoder.output_dim,
+            "encoder": release.encoder.kind,
+            "randomizer": release.randomizer.kind,
+            "symbols": symbols(release),
+            "can_decode_mean": release.gives_means,
+            "averages": averages(release),
+        },
+        "origin": {
+            "public_vectors": origin.public.count,
+            "model": origin.model and origin.model.name,
+            "statement": origin.statement,
+        },
+    }
