@@ -53,6 +53,7 @@ def test_the_same_files_are_loaded(client):
         assert facts["inputDim"] == release.input_dim
         assert facts["reportSize"] == release.report_size
         assert facts["givesMeans"] == release.gives_means
+        assert np.allclose(facts["publicMean"], release.public_mean, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -52,8 +52,8 @@ const SAMPLERS = {
 const ANSWERS = {
   load: ({ files }) =>
     verdicts(files, async (file) => {
-      const { hash, guarantee, inputDim, reportSize, givesMeans } = await load({ file });
-      return { hash, guarantee, inputDim, reportSize, givesMeans };
+      const { hash, guarantee, inputDim, reportSize, givesMeans, publicMean } = await load({ file });
+      return { hash, guarantee, inputDim, reportSize, givesMeans, publicMean: [...publicMean] };
     }),
   privatize: async (request) => {
     const release = await load(request);

@@ -76,6 +76,10 @@ class Codeword {
     return this.codewords.columns;
   }
 
+  get priorMean() {
+    return weighted(this.codewords, this.prior);
+  }
+
   codeword(symbol) {
     const { columns, values } = this.codewords;
     return values.slice(symbol * columns, (symbol + 1) * columns);
@@ -119,12 +123,18 @@ class Posterior {
 
   constructor(tensors, prefix) {
     const [points, encoded, prior] = take(tensors, prefix, "points", "encoded", "prior");
-    this.outputDim = asMap(points, prior, 0).columns;
+    this.points = asMap(points, prior, 0);
+    this.prior = prior.values;
+    this.outputDim = this.points.columns;
     this.inputDim = asMap(encoded, prior, 0).columns;
     if (prior.values.length > MOST_POINTS) {
       throw new InvalidInput(`a posterior has at most ${MOST_POINTS} points`);
     }
     checkPositive(prior.values);
+  }
+
+  get priorMean() {
+    return weighted(this.points, this.prior);
   }
 
   bind(randomizer) {
@@ -136,6 +146,14 @@ class Posterior {
   decode() {
     throw new Unsupported("posterior decoders are not supported in the browser; decode elsewhere");
   }
+}
+
+/** Return the mean of rows by their shares. */
+function weighted({ columns, values }, shares) {
+  const mass = shares.reduce((sum, share) => sum + share, 0);
+  const mean = new Float64Array(columns);
+  values.forEach((x, i) => (mean[i % columns] += (shares[Math.trunc(i / columns)] / mass) * x));
+  return mean;
 }
 
 function checkPositive(prior) {

@@ -115,14 +115,17 @@ async function verify(publisher, signature, role, digest, what) {
   }
 }
 
-/** Return a public key from its 64 hexadecimal digits. */
-async function publicKey(text) {
+/** Return a public key from its 64 hexadecimal digits, or refuse it where it cannot be used. */
+export async function publicKey(text) {
   const bytes = fromHex(text, 32);
   if (!bytes) throw new InvalidDocument("a public key has 64 hexadecimal digits");
   try {
     return await ed25519Key(bytes);
   } catch (error) {
-    throw new InvalidDocument(`this browser cannot use the publisher's key: ${error.message}`);
+    throw new InvalidDocument(
+      `this browser cannot use the publisher's key (${error.message}); one without Ed25519 can be ` +
+        "given the hash of a release instead",
+    );
   }
 }
 

@@ -73,6 +73,8 @@ export class Release {
   /** Whether a mean over people can be decoded without bias. */
   readonly givesMeans: boolean;
   readonly provenance: Provenance;
+  /** The public mean, as well as the release knows it: for who has no vector to report. */
+  readonly publicMean: Float64Array;
   /** Throw LimitExceeded unless one report promises at least what the page asks for. */
   checkLimit(limit: Limit): void;
   /**
@@ -84,6 +86,92 @@ export class Release {
   observe(report: Uint8Array): Promise<Float64Array>;
   /** Turn one report into a vector. */
   decode(report: Uint8Array): Promise<Float64Array>;
+}
+
+/** A budget for all reports together, ever or within any `seconds`. */
+export interface BudgetLimit {
+  epsilon: Exact;
+  /** Unless given: for ever. */
+  seconds?: number;
+}
+
+export interface DeviceOptions {
+  /** The collector's address. */
+  url: string;
+  /** The publisher's public key, 64 hexadecimal digits: its rounds are answered. */
+  publisher?: string;
+  /** Hash of the only release that is reported. One of the two must be given. */
+  release?: string;
+  /** For all reports together; each must hold. */
+  limits: readonly BudgetLimit[];
+  /** The most that one report may promise away: by default the smallest limit. */
+  epsilon?: Exact;
+  /** "item" unless given. Of a release for users a single round is answered, ever. */
+  unit?: Unit;
+  /** By which the collector knows its devices. */
+  token?: string;
+  /** Name of the database of this origin, "offaxis" unless given. */
+  state?: string;
+  /** First sends wait a random time of up to so many seconds, an hour unless given. */
+  spread?: number;
+  /** Seconds for one exchange with the collector, 60 unless given. */
+  patience?: number;
+}
+
+/** A round that the device believes; `state` is only the collector's word. */
+export interface Offer {
+  readonly round: Round;
+  readonly state: string;
+}
+
+/** A round that was answered, or begun to be. */
+export interface Entry {
+  readonly round: string;
+  readonly study: string;
+  readonly number: number;
+  readonly release: string;
+  readonly group: string | null;
+  /** Under which the collector knows the report, 64 hexadecimal digits. */
+  readonly id: string;
+  /** Null while it is only begun. */
+  readonly report: Uint8Array | null;
+  readonly state: "begun" | "queued" | "sent" | "refused" | "withdrawing" | "withdrawn";
+  /** Times its bytes were about to be sent. */
+  readonly attempts: number;
+  /** Not to be sent before this time. */
+  readonly nextTry: Date;
+  /** Why it was not taken, the last time. */
+  readonly problem: string;
+}
+
+/** A device that answers rounds: it verifies, pays, reports once, and sends until it is taken. */
+export class Device {
+  private constructor();
+  /** Open this browser's device, which is made the first time. */
+  static open(options: DeviceOptions): Promise<Device>;
+  /** The rounds that the collector offers and this device believes. */
+  rounds(): Promise<Offer[]>;
+  /**
+   * Answer a round, once: verify it, pay, make the report and keep it to be sent. What cannot be
+   * used as a vector becomes a report of the public mean, so that nobody learns of it.
+   */
+  report(
+    round: string,
+    vector: Vector | null | (() => Vector | null | Promise<Vector | null>),
+    options?: { group?: string | null },
+  ): Promise<Entry>;
+  /** Send what is due; `atOnce` sends all that waits, and shows when it was made. */
+  send(options?: { atOnce?: boolean }): Promise<Entry[]>;
+  /** Send now, every so many seconds and when the browser is online again; returns how to stop. */
+  keepSending(options?: { every?: number }): () => void;
+  /** Ask for a report back; what was paid stays paid. */
+  withdraw(round: string): Promise<Entry>;
+  /** Every round that was answered or begun. */
+  status(): Promise<Entry[]>;
+  /** Σε of all reports, "p" or "p/q", and how many there were. */
+  spent(): Promise<{ epsilon: string; reports: number }>;
+  /** Close the state. */
+  close(): void;
 }
 
 /** Read a release from untrusted bytes; `expect` pins the hash it must have. */

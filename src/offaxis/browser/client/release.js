@@ -127,6 +127,18 @@ export class Release {
     Object.freeze(this);
   }
 
+  /** The public mean, as well as the release knows it: for who has no vector to report. */
+  get publicMean() {
+    const { inputDim } = this.#decoder;
+    const mean =
+      this.#decoder.priorMean ??
+      this.#encoder.centre?.slice() ??
+      this.#decoder.decode(new Float64Array(inputDim));
+    // Decoders may answer something else than a vector, and files may hold any numbers.
+    const usable = mean.length === this.inputDim && mean.every(Number.isFinite);
+    return usable ? mean : new Float64Array(this.inputDim);
+  }
+
   /** Throw LimitExceeded unless one report promises at least what the page asks for. */
   checkLimit({ epsilon, delta = 0, unit = "item" } = {}) {
     const [most, mostDelta] = [exactEpsilon(epsilon), exact(delta, "delta")];
@@ -194,7 +206,7 @@ function guarantee(randomizer, claim) {
 }
 
 /** Return a private Float64Array of a finite vector, or refuse it; nothing is released then. */
-function checkedVector(vector, dim) {
+export function checkedVector(vector, dim) {
   const list = Array.isArray(vector) || (ArrayBuffer.isView(vector) && "length" in vector);
   if (!list || vector.length !== dim) {
     throw new InvalidInput(`a vector must be an array of ${dim} numbers`);

@@ -32,6 +32,16 @@ export function ed25519Verify(key, signature, message) {
   return subtle().verify("Ed25519", key, signature, message);
 }
 
+/** Return a new random key for hmac(), which can be kept but not read out. */
+export function hmacKey() {
+  return subtle().generateKey({ name: "HMAC", hash: "SHA-256", length: 256 }, false, ["sign"]);
+}
+
+/** Return the HMAC-SHA-256 of a message. */
+export async function hmac(key, message) {
+  return new Uint8Array(await subtle().sign("HMAC", key, message));
+}
+
 /** Write bytes in hexadecimal. */
 export function toHex(bytes) {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
