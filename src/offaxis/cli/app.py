@@ -26,6 +26,7 @@ from offaxis.cli.ledger import ledger
 from offaxis.cli.privatize import privatize
 from offaxis.cli.recommend import recommend
 from offaxis.cli.serve import serve
+from offaxis.cli.serve_demo import serve_demo
 from offaxis.cli.study import study
 from offaxis.cli.terminal import one_line
 from offaxis.errors import MissingExtra, OffaxisError
@@ -89,7 +90,10 @@ def _options(
     pass
 
 
-for _command in (recommend, fit, privatize, decode, evaluate, inspect, audit, demo, serve):
+for _command in (
+    *(recommend, fit, privatize, decode, evaluate, inspect, audit),
+    *(demo, serve, serve_demo),
+):
     app.command()(_command)
 app.add_typer(ledger, name="ledger")
 app.add_typer(keys, name="keys")

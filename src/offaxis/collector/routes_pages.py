@@ -77,7 +77,11 @@ def _listed(folder: Traversable, name: str = "") -> Iterator[tuple[str, Page]]:
             yield name + one.name, Page(content, _MEDIA[ending], etag)
 
 
-_PAGES: Final = dict(_listed(files("offaxis") / "browser"))
+_PAGES: Final = {
+    **dict(_listed(files("offaxis") / "browser")),
+    # The demo's encoder is one of the studies' networks.
+    **dict(_listed(files("offaxis") / "studies" / "weights", "weights/")),
+}
 
 
 def _serves(place: str, name: str | None = None) -> None:

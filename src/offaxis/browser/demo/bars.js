@@ -1,0 +1,35 @@
+/** A vector as a row of bars, up from the middle if positive. */
+
+const SVG = "http://www.w3.org/2000/svg";
+const [STEP, WIDTH, HALF] = [10, 7, 40];
+
+function element(name, attributes) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+/** Fill a figure with a vector: an <svg>, a .scale, and the numbers in an <ol>. */
+export function showBars(figure, vector) {
+  const largest = Math.max(...vector.map(Math.abs)) || 1;
+  const svg = figure.querySelector("svg");
+  svg.setAttribute("viewBox", `0 0 ${STEP * vector.length} ${2 * HALF}`);
+  const bars = Array.from(vector, (value, i) => {
+    const height = (Math.abs(value) / largest) * HALF;
+    const y = value < 0 ? HALF : HALF - height;
+    return element("rect", { x: STEP * i + (STEP - WIDTH) / 2, y, width: WIDTH, height });
+  });
+  const axis = { x1: 0, x2: STEP * vector.length, y1: HALF, y2: HALF };
+  svg.replaceChildren(...bars, element("line", axis));
+  const range = [Math.min(...vector), Math.max(...vector)].map((value) => rounded(value));
+  svg.setAttribute("aria-label", `${vector.length} numbers from ${range[0]} to ${range[1]}`);
+  figure.querySelector(".scale").textContent = `full height: ${rounded(largest)}`;
+  const items = Array.from(vector, (value) => {
+    const item = document.createElement("li");
+    item.textContent = value.toFixed(4);
+    return item;
+  });
+  figure.querySelector("ol").replaceChildren(...items);
+}
+
+const rounded = (value) => (Math.abs(value) < 100 ? value.toFixed(1) : value.toFixed(0));

@@ -1,0 +1,70 @@
+/** What the page fetches, once: the public networks, example digits, and two releases a budget. */
+
+import { loadRelease } from "/browser/client/index.js";
+import { Network } from "./weights.js";
+
+const DATA = "/browser/demo/data";
+const ENCODER = "/browser/weights/mnist-encoder.safetensors";
+const ENCODER_LAYERS = ["body.0", "body.2", "mean"].map((name) => [`${name}.weight`, `${name}.bias`]);
+const HEAD_LAYERS = [0, 1, 2].map((i) => [`weight.${i}`, `bias.${i}`]);
+const PIXELS = 28 * 28;
+
+export const KINDS = ["plain", "recommended"];
+
+/** All that the page needs; after that it works without a network. */
+export class Shelf {
+  #files;
+  #loaded = new Map();
+
+  constructor(rows, files) {
+    this.#files = files;
+    this.rows = rows;
+    this.encoder = new Network(files.get(ENCODER), ENCODER_LAYERS);
+    this.head = new Network(files.get(`${DATA}/head.safetensors`), HEAD_LAYERS);
+    const pixels = new Uint8Array(files.get(`${DATA}/examples.bin`));
+    this.examples = Array.from({ length: pixels.length / PIXELS }, (_, i) => ({
+      digit: i % 10,
+      image: pixels.subarray(PIXELS * i, PIXELS * (i + 1)),
+    }));
+  }
+
+  /** Fetch everything; `progress` gets how many of how many files are there. */
+  static async open(progress) {
+    const rows = await (await fetched(`${DATA}/releases.json`)).json();
+    const releases = rows.flatMap((row) => KINDS.map((kind) => `${DATA}/${row[kind].file}`));
+    const wanted = [ENCODER, `${DATA}/head.safetensors`, `${DATA}/examples.bin`, ...releases];
+    const files = new Map();
+    progress(0, wanted.length);
+    await Promise.all(
+      wanted.map(async (address) => {
+        files.set(address, await (await fetched(address)).arrayBuffer());
+        progress(files.size, wanted.length);
+      }),
+    );
+    return new Shelf(rows, files);
+  }
+
+  /**
+   * Return the release of a kind at a row's budget.
+   *
+   * Its content must have the hash that is listed, and what it promises, computed from its
+   * parameters, must be within the budget that the person chose; otherwise this throws.
+   */
+  release(kind, row) {
+    const { file, hash } = row[kind];
+    if (!this.#loaded.has(file)) this.#loaded.set(file, this.#load(file, hash, row.epsilon));
+    return this.#loaded.get(file);
+  }
+
+  async #load(file, hash, epsilon) {
+    const release = await loadRelease(this.#files.get(`${DATA}/${file}`), { expect: hash });
+    release.checkLimit({ epsilon });
+    return release;
+  }
+}
+
+async function fetched(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${address} could not be loaded (${answer.status})`);
+  return answer;
+}

@@ -1,0 +1,44 @@
+/** How often reports of one drawing led to the network's own answer. */
+
+/** Counts a kind's reports; a new drawing or another ε starts anew. */
+export class Tally {
+  #rows = new Map();
+
+  constructor(body, kinds) {
+    for (const kind of kinds) {
+      const row = body.insertRow();
+      const name = document.createElement("th");
+      name.scope = "row";
+      name.textContent = kind;
+      row.append(name);
+      this.#rows.set(kind, { cells: [0, 1, 2].map(() => row.insertCell()), reports: 0, right: 0 });
+    }
+    this.reset();
+  }
+
+  /** Start anew. */
+  reset() {
+    for (const row of this.#rows.values()) Object.assign(row, { reports: 0, right: 0 });
+    this.show();
+  }
+
+  /** Count one report. */
+  count(kind, right) {
+    const row = this.#rows.get(kind);
+    row.reports += 1;
+    row.right += right ? 1 : 0;
+  }
+
+  /** The most reports of one kind. */
+  get reports() {
+    return Math.max(...Array.from(this.#rows.values(), (row) => row.reports));
+  }
+
+  /** Write the counts into the table. */
+  show() {
+    for (const { cells, reports, right } of this.#rows.values()) {
+      const share = reports ? `${((100 * right) / reports).toFixed(0)} %` : "–";
+      [reports, right, share].forEach((value, i) => (cells[i].textContent = value));
+    }
+  }
+}
