@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 import offaxis
+from tests.collector.printed import printed_facts
 from tests.collector.running import running
 
 
@@ -69,3 +70,9 @@ def for_means(public) -> offaxis.Release:
 @pytest.fixture(scope="session")
 def some_reports(for_means, public) -> list[bytes]:
     return for_means.privatize(public)
+
+
+@pytest.fixture(scope="session")
+def printed(tmp_path_factory, for_means, head, public) -> dict[str, bytes]:
+    """A curve and an audit as the command line prints them."""
+    return printed_facts(tmp_path_factory.mktemp("printed"), for_means, head, public)

@@ -54,10 +54,12 @@ def test_the_api_page_names_every_problem():
     assert table == STATUS
 
 
-def test_the_examples_of_the_api_work(new_database, tmp_path, for_means, public):
+def test_the_examples_of_the_api_work(new_database, tmp_path, for_means, public, printed):
     for_means.save(tmp_path / "my.release")
     np.save(tmp_path / "public.npy", public)
     save_key(KEY, tmp_path / "publisher.key")
+    for kind, body in printed.items():
+        (tmp_path / f"{kind}.json").write_bytes(body)
     blocks = re.findall(r"```sh\n(.*?)```", API, re.S)
     with running(new_database("sqlite")) as server:
         for role, token in server.tokens.items():
@@ -66,6 +68,8 @@ def test_the_examples_of_the_api_work(new_database, tmp_path, for_means, public)
         said = walk(where + "\n".join(blocks), tmp_path)
     for expected in (
         '{"status": "ready"}',
+        '"strength": "weak"',
+        '"caveat":"An audit can find faults',
         "offaxis_requests_total",
         '{"outcome": "accepted"}',
         '{"accepted": 2, "repeated": 0, "conflicts": []}',

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
-from offaxis.collector.database import connect, is_current, migrate, open_database
+from offaxis.artifact import to_bytes
+from offaxis.collector.database import _config, connect, is_current, migrate, open_database, writing
+from offaxis.collector.means import Follower, Totals, means_facts
+from offaxis.collector.store import Store
 from offaxis.collector.tables import metadata
 from offaxis.errors import InvalidInput
+from tests.collector.running import START, make_round, new_id
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -32,3 +38,52 @@ def test_migrations_make_the_tables(new_database, kind):
 def test_other_databases_are_refused(url):
     with pytest.raises(InvalidInput):
         connect(url)
+
+
+_OLD = {
+    "release": "(hash, content, signature, published_at) VALUES (:hash, :content, :sign, :at)",
+    "round": "(id, name, document, signature, release, base, withdrawn, deleted_at) "
+    "VALUES (:id, :name, :document, :sign, :hash, 0, 0, :gone)",
+    "report": "(round, id, label, content) VALUES (:round, :id, 'a', :content)",
+    "moments": "(round, upto, state) VALUES (:round, :upto, :state)",
+}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_what_0001_held_is_there_after_0002(new_database, kind, for_means, some_reports):
+    """Reports stay, means are computed again where they can be, and kept where they cannot."""
+    engine = connect(new_database(kind))
+    old = Totals()
+    old.add(for_means, [(report, "a") for report in some_reports[:7]])
+    document = make_round(for_means, "old", groups=("a",)).to_bytes()
+    other = make_round(for_means, "gone", groups=("a",)).to_bytes()
+    facts = {"hash": for_means.hash, "sign": bytes(64), "content": to_bytes(for_means), "at": START}
+    rows = [
+        ("release", facts),
+        ("round", facts | {"id": 1, "name": "old", "document": document, "gone": None}),
+        ("round", facts | {"id": 2, "name": "gone", "document": other, "gone": START}),
+        *(("report", {"round": 1, "id": new_id(), "content": one}) for one in some_reports[:9]),
+        ("moments", {"round": 1, "upto": 7, "state": old.to_bytes()}),
+        ("moments", {"round": 2, "upto": 0, "state": old.to_bytes()}),
+    ]
+    with writing(engine) as connection:
+        command.upgrade(_config(connection), "0001")
+        for table, values in rows:
+            connection.execute(text(f"INSERT INTO {table} {_OLD[table]}"), values)
+    assert not is_current(engine)
+    migrate(engine)
+    assert is_current(engine)
+    store = Store(engine)
+    assert store.release_file(for_means.hash) == (to_bytes(for_means), bytes(64))
+    assert store.attached(for_means.hash, "curve") is None
+    assert store.kinds_attached(for_means.hash, ("curve", "audit")) == []
+    for key, count in ((1, 9), (2, 7)):
+        found = means_facts("r", for_means, Follower(engine).follow(key, for_means))
+        assert found["reports"] == count
+        expected = for_means.decode_mean(some_reports[:count])
+        np.testing.assert_allclose(found["means"][1]["mean"], expected, rtol=1e-9)
+    with writing(engine) as connection:
+        command.downgrade(_config(connection), "0001")
+    columns = {one["name"] for one in inspect(engine).get_columns("release")}
+    assert columns == {"hash", "content", "signature", "profile", "published_at"}
+    engine.dispose()

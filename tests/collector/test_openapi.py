@@ -20,7 +20,7 @@ def test_answers_are_as_described(new_database, for_means, tmp_path):
     )
     assert done.returncode == 0, done.stderr[-4000:]
     asked = [line.split()[-1] for line in done.stdout.splitlines()]
-    assert len(asked) == 21
+    assert len(asked) == 25
     assert set(asked) == set(ROLES)
 
 

@@ -20,6 +20,9 @@ MATRIX = [
     ("GET", "/v1/releases", ANY),
     ("GET", "/v1/releases/HASH", ANY),
     ("PUT", "/v1/releases/HASH/profile", {"admin"}),
+    ("GET", "/v1/releases/HASH/card", ANY),
+    ("PUT", "/v1/releases/HASH/facts/curve", {"admin"}),
+    ("GET", "/v1/releases/HASH/facts/curve", ANY),
     ("PUT", "/v1/rounds/roles", {"admin"}),
     ("GET", "/v1/rounds", ANY),
     ("GET", "/v1/rounds/roles", ANY),
@@ -32,6 +35,7 @@ MATRIX = [
     ("GET", "/v1/rounds/roles/drift", {"analyst"}),
     ("GET", "/v1/rounds/roles/export", {"analyst"}),
     ("POST", "/v1/tokens", {"admin"}),
+    ("GET", "/v1/token", ANY),
     ("GET", "/v1/tokens", {"admin"}),
     ("DELETE", "/v1/tokens/999", {"admin"}),
 ]
@@ -52,7 +56,8 @@ def test_the_matrix_names_every_route(with_rounds):
     }
     written = {
         (method, path.replace("roles", "{name}").replace("other", "{name}")
-         .replace("HASH", "{hash}").replace("ID", "{id}").replace("999", "{number}"))
+         .replace("HASH", "{hash}").replace("ID", "{id}").replace("999", "{number}")
+         .replace("curve", "{kind}"))
         for method, path, _ in MATRIX
     }  # fmt: skip
     assert written == known

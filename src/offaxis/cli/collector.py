@@ -64,6 +64,44 @@ def publish(
     typer.echo(f"{done} {loaded.hash}{'' if profile is None else ', with its profile'}")
 
 
+@collector.command()
+def attach(
+    release: Annotated[
+        str, typer.Argument(metavar="RELEASE", help="A published release: its file, or its hash.")
+    ],
+    secret: Secret,
+    url: Url = URL,
+    curve: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="What offaxis recommend --json printed over a range.",
+        ),
+    ] = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="What offaxis audit --json printed of this release.",
+        ),
+    ] = None,
+    ca_file: CaFile = None,
+) -> None:
+    """Attach facts to a published release for people who look at the dashboard."""
+    found = {kind: path for kind, path in (("curve", curve), ("audit", audit)) if path is not None}
+    if not found:
+        raise typer.BadParameter("is needed, or --audit, or both", param_hint="'--curve'")
+    bodies = {kind: path.read_bytes() for kind, path in found.items()}
+    for kind, body in bodies.items():
+        where = f"/v1/releases/{quoted(_hash_of(release))}/facts/{kind}"
+        ask((url, secret, ca_file), "PUT", where, body, {"Content-Type": "application/json"})
+    typer.echo(f"attached {' and '.join(bodies)}")
+
+
 def _profile(release: Any, public: str) -> bytes:
     from offaxis.cli.arrays import read_array
     from offaxis.collector.profiling import profile_of

@@ -20,6 +20,7 @@ from offaxis import __version__
 from offaxis.collector import (
     logs,
     routes_analysis,
+    routes_facts,
     routes_pages,
     routes_publishing,
     routes_reports,
@@ -56,6 +57,7 @@ def create_app(settings: Settings) -> FastAPI:
         routes_publishing,
         routes_tokens,
         routes_analysis,
+        routes_facts,
         routes_pages,
     ):
         # Not included, which would wrap them, but taken over as they are.

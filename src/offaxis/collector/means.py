@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from offaxis.collector.database import take_turns, writing
 from offaxis.collector.tables import moments, report, round_
 from offaxis.decoding.aggregate import Moments
+from offaxis.randomizers.symbol_form import SymbolForm
 from offaxis.release import Release
 
 _PART_NUMBERS: Final = 1 << 17
@@ -36,11 +37,15 @@ _FIELDS: Final = ("sums", "mean", "squared_mean", "spread")
 
 @dataclass(eq=False)
 class Totals:
-    """Moments of reports: decoded, of everybody and by group, and as the randomizer let through."""
+    """Moments of reports: decoded, of everybody and by group, and as the randomizer let through.
+
+    The latter by group too where a report is a symbol, whose shares they are.
+    """
 
     observed: Moments = field(default_factory=Moments)
     everybody: Moments = field(default_factory=Moments)
     groups: dict[str, Moments] = field(default_factory=dict)
+    symbols: dict[str, Moments] = field(default_factory=dict)
 
     def add(self, release: Release, rows: Sequence[tuple[bytes, str | None]]) -> None:
         """Add reports with their labels."""
@@ -51,25 +56,20 @@ class Totals:
             part = rows[start : start + step]
             seen = release.observe([content for content, _ in part])
             weights = np.ones(len(part))
+            places = _places([label for _, label in part])
             self.observed.add(seen, weights)
+            if _names_symbols(release):
+                _add(self.symbols, seen, places)
             if decoder is not None:
                 decoded = decoder.decode(seen)
                 self.everybody.add(decoded, weights)
-                self._add_groups(decoded, [label for _, label in part])
-
-    def _add_groups(self, decoded: NDArray[Any], labels: list[str | None]) -> None:
-        places: dict[str, list[int]] = {}
-        for place, label in enumerate(labels):
-            if label is not None:
-                places.setdefault(label, []).append(place)
-        for label, chosen in places.items():
-            group = self.groups.setdefault(label, Moments())
-            group.add(decoded[chosen], np.ones(len(chosen)))
+                _add(self.groups, decoded, places)
 
     def to_bytes(self) -> bytes:
         """Write the moments."""
         parts = {"observed": self.observed, "everybody": self.everybody}
         parts |= {f"group {label}": one for label, one in self.groups.items()}
+        parts |= {f"symbols {label}": one for label, one in self.symbols.items()}
         arrays: dict[str, Any] = {}
         for at, one in enumerate(parts.values()):
             arrays |= {f"{at} {name}": getattr(one, name) for name in _FIELDS}
@@ -86,11 +86,30 @@ class Totals:
         with np.load(io.BytesIO(state), allow_pickle=False) as arrays:
             for at, (name, count) in enumerate(json.loads(arrays["names"].tobytes())):
                 one = Moments(count, *(arrays[f"{at} {part}"] for part in _FIELDS))
-                if name.startswith("group "):
-                    totals.groups[name.removeprefix("group ")] = one
+                kind, _, label = name.partition(" ")
+                if kind in ("group", "symbols"):
+                    (totals.groups if kind == "group" else totals.symbols)[label] = one
                 else:
                     setattr(totals, name, one)
         return totals
+
+
+def _places(labels: list[str | None]) -> dict[str, list[int]]:
+    """Return the rows of each group."""
+    places: dict[str, list[int]] = {}
+    for place, label in enumerate(labels):
+        if label is not None:
+            places.setdefault(label, []).append(place)
+    return places
+
+
+def _add(groups: dict[str, Moments], rows: NDArray[Any], places: dict[str, list[int]]) -> None:
+    for label, chosen in places.items():
+        groups.setdefault(label, Moments()).add(rows[chosen], np.ones(len(chosen)))
+
+
+def _names_symbols(release: Release) -> bool:
+    return isinstance(release.randomizer, SymbolForm)
 
 
 def _width(release: Release) -> int:
@@ -100,7 +119,12 @@ def _width(release: Release) -> int:
 def numbers(release: Release, groups: int) -> int:
     """Return how many numbers the moments of a round hold, times three."""
     decoded = release.decoder_of_means.output_dim * (groups + 1) if release.gives_means else 0
-    return _width(release) + decoded
+    return _width(release) * (groups * _names_symbols(release) + 1) + decoded
+
+
+def can_tell(release: Release) -> bool:
+    """Say whether means or shares of symbols can be estimated without bias."""
+    return release.gives_means or _names_symbols(release)
 
 
 @dataclass(frozen=True)
@@ -194,22 +218,36 @@ def _after(connection: Connection, key: int, mark: int, rows: int) -> Sequence[A
 
 
 def means_facts(round_name: str, release: Release, totals: Totals) -> dict[str, Any]:
-    """Return means and standard errors of everybody and of each group, for JSON."""
-    groups: dict[str | None, Moments] = {None: totals.everybody}
-    groups |= dict(sorted(totals.groups.items()))
+    """Return means and shares with standard errors of everybody and of each group, for JSON."""
+    groups = sorted({*totals.groups, *totals.symbols})
+    decoded: dict[str | None, Moments] = {None: totals.everybody}
+    decoded |= dict(totals.groups.items())
+    symbols: dict[str | None, Moments] = {}
+    if _names_symbols(release):
+        symbols = {None: totals.observed, **dict(totals.symbols.items())}
+    entries = [_entry(label, decoded.get(label), symbols.get(label)) for label in (None, *groups)]
     return {
         "round": round_name,
         "release": release.hash,
         "reports": totals.observed.count,
-        "means": [_mean(label, one) for label, one in groups.items() if one.count],
+        "means": entries if totals.observed.count else [],
     }
 
 
-def _mean(label: str | None, one: Moments) -> dict[str, Any]:
-    error = one.standard_error.tolist() if one.count > 1 else None
+def _entry(label: str | None, decoded: Moments | None, symbols: Moments | None) -> dict[str, Any]:
+    mean = decoded if decoded is not None and decoded.count else None
+    count = mean.count if mean is not None else symbols.count if symbols is not None else 0
+    # Moments older than these counts, whose reports are gone, know no symbols of groups.
+    shares = symbols if symbols is not None and symbols.count == count else None
     return {
         "group": label,
-        "reports": one.count,
-        "mean": one.mean.tolist(),
-        "standard_error": error,
+        "reports": count,
+        "mean": None if mean is None else mean.mean.tolist(),
+        "standard_error": _error(mean),
+        "shares": None if shares is None else shares.mean.tolist(),
+        "shares_error": _error(shares),
     }
+
+
+def _error(one: Moments | None) -> list[float] | None:
+    return None if one is None or one.count < 2 else one.standard_error.tolist()

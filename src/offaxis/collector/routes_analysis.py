@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from offaxis.collector.drift import drift_facts
 from offaxis.collector.export import parquet
-from offaxis.collector.means import means_facts
+from offaxis.collector.means import can_tell, means_facts
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.profile import Profile
 from offaxis.collector.routing import (
@@ -31,13 +31,13 @@ _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
     **described("/v1/rounds/{name}/means", {200: _JSON}, ("not-found", "no-means"), roles="analyst")
 )
 async def means(request: Request) -> Response:
-    """Return decoded means with standard errors, of everybody and by group, as of now."""
+    """Return means and shares of symbols with standard errors, of everybody and by group."""
     collector, _ = admitted(request, "analyst")
     one = collector.catalogue.round(request.path_params["name"])
 
     def found() -> dict[str, Any]:
         release = collector.catalogue.release(one.document.release)
-        if not release.gives_means:
+        if not can_tell(release):
             raise Problem("no-means", "fit a release for means, or export the reports")
         totals = collector.follower.follow(one.key, release)
         return means_facts(one.document.name, release, totals)
@@ -53,7 +53,7 @@ async def drift(request: Request) -> Response:
 
     def found() -> dict[str, Any]:
         release = collector.catalogue.release(one.document.release)
-        text = collector.store.profile(release.hash)
+        text = collector.store.attached(release.hash, "profile")
         profile = None if text is None else Profile.from_json(text, release)
         totals = collector.follower.follow(one.key, release)
         return {"round": one.document.name, **drift_facts(release, profile, totals.observed)}

@@ -122,7 +122,7 @@ async def attach_profile(request: Request) -> Response:
     def store() -> None:
         release = collector.catalogue.release(hash_)
         profile = Profile.from_json(body.decode("utf-8", "replace"), release)
-        collector.store.set_profile(hash_, profile.to_json())
+        collector.store.attach(hash_, "profile", profile.to_json())
 
     try:
         await in_thread(store)

@@ -58,6 +58,13 @@ async def create_token(request: Request) -> Response:
     return json_answer({"id": number, "token": token, **wanted.model_dump()}, 201)
 
 
+@router.get(**described("/v1/token", {200: _JSON}))
+async def own_token(request: Request) -> Response:
+    """Say whose token was sent, and its role."""
+    _, token = admitted(request)
+    return json_answer({"name": token.name, "role": token.role})
+
+
 @router.get(**described("/v1/tokens", {200: _JSON}, roles="admin"))
 async def tokens(request: Request) -> Response:
     """List names and roles of tokens."""

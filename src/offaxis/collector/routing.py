@@ -30,6 +30,7 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "id": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "number": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+    "kind": {"type": "string", "enum": ["curve", "audit"]},
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -23,6 +23,9 @@ from offaxis.documents import Round
 from offaxis.errors import OffaxisError
 
 _PAGE: Final = 8192
+
+Attached = Literal["profile", "curve", "audit"]
+"""What can be attached to a release: its column."""
 
 
 class Differs(OffaxisError, ValueError):
@@ -91,17 +94,24 @@ class Store:
             row = connection.execute(asked).first()
         return None if row is None else (bytes(row[0]), bytes(row[1]))
 
-    def set_profile(self, hash_: str, profile: str) -> bool:
-        """Attach a profile to a release, in place of an older one; False if there is no release."""
+    def attach(self, hash_: str, kind: Attached, text: str) -> None:
+        """Attach JSON to a release, in place of an older one of its kind."""
         with writing(self.engine) as connection:
-            changed = update(release).where(release.c.hash == hash_).values(profile=profile)
-            return connection.execute(changed).rowcount == 1
+            changed = update(release).where(release.c.hash == hash_)
+            connection.execute(changed.values({kind: text}))
 
-    def profile(self, hash_: str) -> str | None:
-        """Return the profile of a release."""
+    def attached(self, hash_: str, kind: Attached) -> str | None:
+        """Return what of this kind is attached to a release."""
         with self.engine.connect() as connection:
-            asked = select(release.c.profile).where(release.c.hash == hash_)
+            asked = select(release.c[kind]).where(release.c.hash == hash_)
             return connection.execute(asked).scalar_one_or_none()
+
+    def kinds_attached(self, hash_: str, kinds: Sequence[Attached]) -> list[Attached]:
+        """Return which of these kinds are attached to a release."""
+        with self.engine.connect() as connection:
+            there = [release.c[kind].is_not(None) for kind in kinds]
+            row = connection.execute(select(*there).where(release.c.hash == hash_)).one()
+        return [kind for kind, found in zip(kinds, row, strict=True) if found]
 
     def add_round(self, document: Round, signature: bytes) -> bool:
         """Store a round; say whether it is new."""

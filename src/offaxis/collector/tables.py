@@ -36,6 +36,8 @@ release = Table(
     Column("signature", LargeBinary, nullable=False),
     Column("profile", Text),
     Column("published_at", DateTime(timezone=True), nullable=False),
+    Column("curve", Text),
+    Column("audit", Text),
 )
 
 round_ = Table(
