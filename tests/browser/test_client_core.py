@@ -25,7 +25,7 @@ from offaxis.privacy.guarantee import exact
 from offaxis.randomizers import KaryResponse, PrivUnit2, PrivUnitG
 from offaxis.strict_json import canonical_json, parse_json
 from tests.browser.conftest import FOLDER
-from tests.fuzz import mutation, seeds
+from tests.fuzz import forgery, mutation, seeds
 
 PACKAGE = Path(offaxis.__file__).parent / "browser" / "client"
 KINDS = ("laplace", "privunit2", "privunitg", "response")
@@ -78,6 +78,47 @@ def test_the_same_mutants_are_refused(client, seed):
             assert found.get("ok", {}).get("hash") == release.hash, found
             accepted += 1
     assert 50 < accepted < 950
+
+
+def forgeries() -> dict[str, bytes]:
+    """Files with a hash that fits, each wrong in one way that mutants seldom find."""
+    blob = next(seeds.files()[i] for i in SEEDS if seeds.releases()[i].encoder.kind == "affine")
+    draft = forgery.take_apart(blob)
+    made = {
+        "spaces": forgery.put_together(draft, json.dumps(draft.manifest, sort_keys=True)),
+        "order": forgery.put_together(
+            draft,
+            json.dumps(dict(reversed(draft.manifest.items())), separators=(",", ":")),
+        ),
+        "beyond ASCII": forgery.put_together(
+            draft,
+            json.dumps(draft.manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False),
+        ),
+    }
+    for text in ("6/2", "03", "3.0", "3/1"):
+        forged = forgery.take_apart(blob)
+        forged.manifest["randomizer"]["parameters"]["epsilon"] = text
+        made[f"epsilon {text}"] = forgery.put_together(forged)
+    gap = forgery.take_apart(blob)
+    last = max(gap.tensors.values(), key=lambda entry: entry["data_offsets"])
+    last["data_offsets"] = [place + 8 for place in last["data_offsets"]]
+    gap.data += bytes(8)
+    made["gap"] = forgery.put_together(gap)
+    shared = forgery.take_apart(blob)
+    shared.tensors["encoder.centre"]["data_offsets"] = shared.tensors["decoder.offset"][
+        "data_offsets"
+    ]
+    made["shared place"] = forgery.put_together(shared)
+    return made
+
+
+@pytest.mark.parametrize("name", forgeries())
+def test_forgeries_are_refused(client, name):
+    blob = forgeries()[name]
+    with pytest.raises(InvalidRelease):
+        from_bytes(blob)
+    (found,) = client.ask("load", files=[blob])
+    assert found.get("error") == "InvalidRelease", found
 
 
 def test_what_is_no_file_is_refused(client):

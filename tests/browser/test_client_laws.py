@@ -20,7 +20,7 @@ from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, PrivUnitG
 from tests.checks import ALPHA, counts_p_value
 from tests.fuzz import seeds
 
-COUNT = 12_000
+COUNT = 8_000
 
 
 def release_of(randomizer) -> offaxis.Release:
