@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from offaxis.errors import InvalidInput
 from offaxis.randomizers import Laplace, PrivUnit2, parameters
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.response import Response
@@ -46,6 +47,22 @@ def test_lattice_points_are_the_same_and_inside(client, kind, dim):
     gaps = np.abs(found - randomizer.integers(vectors))
     assert gaps.max() <= (0 if dim < 4 else 1)
     assert gaps.mean() < 0.01
+
+
+def test_lattices_and_widths_are_the_same(client):
+    """At every scale, also where the bytes just suffice: (ε/2 + 44) 2**b around a power of two."""
+    edges = [Fraction(2**23 - 1, 2**b) * 2 - 88 for b in range(1, 18)]
+    edges += [Fraction(2**31 - 1, 2**b) * 2 - 88 for b in range(17, 26)]
+    near = [e + d for e in edges for d in (Fraction(-1, 10**6), Fraction(0), Fraction(1, 10**6))]
+    budgets = [str(e) for e in near if 0 < e <= 10_000] + ["1/1000000000", "1/3", "5", "10000"]
+    asked = [(epsilon, b) for epsilon in budgets for b in range(28)]
+    for (epsilon, b), found in zip(asked, client.ask("lattices", epsilons=asked), strict=True):
+        try:
+            built = Laplace(3, 1.0, Fraction(epsilon), b)
+        except InvalidInput:
+            assert found.get("error") == "InvalidInput", (epsilon, b)
+        else:
+            assert found == {"ok": [built.bound, built.width]}, (epsilon, b)
 
 
 def tapes(rng: Random, patterns: list[bytes]) -> list[bytes]:

@@ -80,6 +80,13 @@ const ANSWERS = {
       const tape = new Written(fromHex(text));
       return { values: SAMPLERS[sampler](settings, count, tape), used: tape.used };
     }),
+  lattices: ({ epsilons }) =>
+    verdicts(epsilons, ([epsilon, scale]) => {
+      const { bound, width } = new Laplace(
+        asParameters({ dim: 3, radius: 1, epsilon, log2_scale: scale }),
+      );
+      return [bound, width];
+    }),
   integers: ({ kind, parameters, vectors }) => {
     const form = new { laplace: Laplace, privunit2: PrivUnit2 }[kind](asParameters(parameters));
     return vectors.map((vector) => [...form.integers(Float64Array.from(vector))]);
