@@ -14,8 +14,13 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+import offaxis
+from tests.browser.devices import Tab, open_tab
+from tests.collector.running import Running, running
 
 FOLDER = Path(__file__).parent / "node"
 ROOT = Path(__file__).parents[2]
@@ -137,6 +142,25 @@ def site() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="package")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A collector, which serves the client's modules too."""
+    with running(f"sqlite:///{tmp_path_factory.mktemp('pages')}/c.db", reader_rate=1e6) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def plain(public: np.ndarray) -> offaxis.Release:
+    """A release at ε = 3."""
+    return offaxis.fit(None, public, epsilon=3, reshaping="none")
+
+
+@pytest.fixture
+def tab(context_of: Callable[..., BrowserContext], collector: Running) -> Tab:
+    """A page with a device that knows the publisher and gives up to ε = 8 in all."""
+    return open_tab(context_of(), collector)
 
 
 @pytest.fixture
