@@ -120,8 +120,8 @@ export const curve = (what) => (width) => {
   const back = [...what.points].reverse();
   svg.append(
     drawn("path", { class: "band", d: `${path(what.points, x, y, "high")}${path(back, x, y, "low").replace("M", "L")}Z` }),
-    drawn("path", { class: "limit", d: path(limited, x, y, "limit") }),
     drawn("path", { class: "line", d: path(what.points, x, y) }),
+    drawn("path", { class: "limit", d: path(limited, x, y, "limit") }),
     ...what.points.map((point) => drawn("circle", { class: "dot", cx: x(point.x), cy: y(point.y), r: 3.5 })));
   return svg;
 };
