@@ -1,5 +1,6 @@
-# Two commands do everything on a bare machine with Python 3.11+ and make:
+# A few commands do everything on a bare machine with Python 3.11+ and make:
 #   make demo    own environment, the main result on bundled data, a table and an HTML report
+#   make serve-demo   own environment, then a collector, the live demo and a simulated crowd
 #   make test    linters, types and all tests
 # Others: make lint, make bench, make fuzz (a million hostile inputs), make clean
 
@@ -8,10 +9,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test lint bench fuzz clean
+.PHONY: demo serve-demo test lint bench fuzz clean
 
 demo: $(VENV)/demo-ready
 	$(BIN)/offaxis demo --out offaxis-demo.html
+
+serve-demo: $(VENV)/serve-ready
+	@$(BIN)/offaxis serve-demo
 
 test: lint
 	$(BIN)/python -m pytest --numprocesses 2
@@ -39,6 +43,10 @@ $(BIN)/python:
 
 $(VENV)/demo-ready: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[report]'
+	@touch $@
+
+$(VENV)/serve-ready: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[collector]'
 	@touch $@
 
 # torch first and pinned: a later request for it is then already satisfied.

@@ -43,7 +43,9 @@ SEEN = """async ({ image, size, degrees, x, y }) => {
   await shown;
   const number = (selector) => Number(document.querySelector(selector).textContent);
   return {
-    own: number("#own"), plain: number("#plain .answer"), recommended: number("#recommended .answer"),
+    own: number("#own"),
+    plain: number("#plain .answer"),
+    recommended: number("#recommended .answer"),
   };
 }"""
 

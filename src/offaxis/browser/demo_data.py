@@ -80,7 +80,8 @@ def make() -> None:
             }
         rows.append(row)
     _write("releases.json", (json.dumps(rows, indent=1) + "\n").encode())
-    source.task.save(data_folder() / "head.safetensors")
+    head: Any = source.task
+    head.save(data_folder() / "head.safetensors")
     images: Any = data.load("mnist")
     chosen = [
         np.flatnonzero(images.test_labels == label)[nth]

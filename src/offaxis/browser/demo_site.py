@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -40,6 +40,7 @@ from offaxis.collector.serve import serve
 from offaxis.collector.settings import Settings
 from offaxis.documents import Round, new_key, sign_release, sign_round
 from offaxis.errors import InvalidInput, Unreachable
+from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.privacy.ledger import Limit
 from offaxis.release import Release
 
@@ -191,7 +192,7 @@ def _publish(admin: Transport, key: Ed25519PrivateKey) -> None:
         _asked(admin, "PUT", f"/v1/rounds/{round_.name}", round_.to_bytes(), signature)
 
 
-def crowd(site: Site) -> Iterator[int]:
+def crowd(site: Site) -> Generator[int]:
     """Let one person after the other report to every round; yield how many did, for ever."""
     vectors = load_file(data_folder() / "crowd.safetensors")["vectors"].astype(np.float64)
     with tempfile.TemporaryDirectory(prefix="offaxis-crowd-") as folder:
@@ -202,7 +203,7 @@ def crowd(site: Site) -> Iterator[int]:
                 state,
                 site.url,
                 publisher=site.publisher,
-                limits=[Limit(EPSILON * len(KINDS))],
+                limits=[Limit(exact_epsilon(EPSILON) * len(KINDS))],
                 token=site.device,
             ) as device:
                 for offer in device.rounds():

@@ -1,13 +1,8 @@
 /** A vector as a row of bars, up from the middle if positive. */
 
-const SVG = "http://www.w3.org/2000/svg";
-const [STEP, WIDTH, HALF] = [10, 7, 40];
+import { drawn, element } from "../shared/dom.js";
 
-function element(name, attributes) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
+const [STEP, WIDTH, HALF] = [10, 7, 40];
 
 /** Fill a figure with a vector: an <svg>, a .scale, and the numbers in an <ol>. */
 export function showBars(figure, vector) {
@@ -17,18 +12,14 @@ export function showBars(figure, vector) {
   const bars = Array.from(vector, (value, i) => {
     const height = (Math.abs(value) / largest) * HALF;
     const y = value < 0 ? HALF : HALF - height;
-    return element("rect", { x: STEP * i + (STEP - WIDTH) / 2, y, width: WIDTH, height });
+    return drawn("rect", { x: STEP * i + (STEP - WIDTH) / 2, y, width: WIDTH, height });
   });
   const axis = { x1: 0, x2: STEP * vector.length, y1: HALF, y2: HALF };
-  svg.replaceChildren(...bars, element("line", axis));
+  svg.replaceChildren(...bars, drawn("line", axis));
   const range = [Math.min(...vector), Math.max(...vector)].map((value) => rounded(value));
   svg.setAttribute("aria-label", `${vector.length} numbers from ${range[0]} to ${range[1]}`);
-  figure.querySelector(".scale").textContent = `full height: ${rounded(largest)}`;
-  const items = Array.from(vector, (value) => {
-    const item = document.createElement("li");
-    item.textContent = value.toFixed(4);
-    return item;
-  });
+  figure.querySelector(".scale").textContent = `Full height: ${rounded(largest)}.`;
+  const items = Array.from(vector, (value) => element("li", {}, value.toFixed(4)));
   figure.querySelector("ol").replaceChildren(...items);
 }
 

@@ -55,6 +55,7 @@ export class Column {
 
   /** Show that nothing is drawn. */
   clear() {
+    this.#head("Draw a digit, or choose an example.", "");
     this.#part(".outcome").hidden = true;
   }
 

@@ -1,5 +1,6 @@
 /** The demo page: a drawing becomes a vector, the vector two reports, each report an answer. */
 
+import { element } from "../shared/dom.js";
 import { showBars } from "./bars.js";
 import { Column } from "./columns.js";
 import { Drawing, SIDE } from "./drawing.js";
@@ -44,14 +45,11 @@ class Page {
 
   #offerExamples() {
     this.shelf.examples.forEach(({ digit, image }) => {
-      const button = document.createElement("button");
-      const canvas = document.createElement("canvas");
-      button.type = "button";
-      button.setAttribute("aria-label", `Example of a ${digit}`);
+      const canvas = element("canvas");
       showImage(canvas, image);
-      button.append(canvas);
-      button.addEventListener("click", () => this.drawing.paint(image));
-      at("examples").append(button);
+      const label = { type: "button", "aria-label": `Example of a ${digit}` };
+      const onclick = () => this.drawing.paint(image);
+      at("examples").append(element("button", { ...label, onclick }, canvas));
     });
   }
 
@@ -152,9 +150,9 @@ class Page {
     const [{ epsilon }, { reports }] = [this.#row, this.tally];
     const drawn = Boolean(this.#vector);
     at("cost").textContent = drawn
-      ? `Each report would cost its own ε. Sent, the ${reports} of each kind that you have seen of this ` +
-        `drawing would cost ε = ${epsilon * reports} together; a device pays before it reports, and ` +
-        "reports once a round."
+      ? `Each report would cost its own ε. Had they been sent, the ${reports} of one kind that you have ` +
+        `seen of this drawing would have cost ε = ${epsilon * reports}. A device pays before it reports, ` +
+        "and reports once a round."
       : "Draw first.";
   }
 }

@@ -5,11 +5,12 @@
  * has nothing to believe and offers nothing.
  */
 
-import { Device } from "/browser/client/index.js";
+import { Device } from "../client/index.js";
 import { hexOf } from "./columns.js";
 import { KINDS } from "./shelf.js";
 
 const [, RECOMMENDED] = KINDS;
+const COLLECTOR = new URL("../..", import.meta.url).href;
 const at = (id) => document.getElementById(id);
 
 /** Offer to answer the collector's round of a recommended release, if it has one. */
@@ -30,7 +31,7 @@ async function offer(page, publisher, token) {
   const budgets = new Map(page.shelf.rows.map((row) => [row[RECOMMENDED].hash, row.epsilon]));
   const highest = page.shelf.rows.at(-1).epsilon;
   const device = await Device.open({
-    url: location.origin,
+    url: COLLECTOR,
     publisher,
     token,
     limits: [{ epsilon: highest }],

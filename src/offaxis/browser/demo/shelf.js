@@ -1,10 +1,12 @@
 /** What the page fetches, once: the public networks, example digits, and two releases a budget. */
 
-import { loadRelease } from "/browser/client/index.js";
+import { loadRelease } from "../client/index.js";
 import { Network } from "./weights.js";
 
-const DATA = "/browser/demo/data";
-const ENCODER = "/browser/weights/mnist-encoder.safetensors";
+const here = (path) => new URL(path, import.meta.url).href;
+const ENCODER = here("../weights/mnist-encoder.safetensors");
+const HEAD = here("data/head.safetensors");
+const EXAMPLES = here("data/examples.bin");
 const ENCODER_LAYERS = ["body.0", "body.2", "mean"].map((name) => [`${name}.weight`, `${name}.bias`]);
 const HEAD_LAYERS = [0, 1, 2].map((i) => [`weight.${i}`, `bias.${i}`]);
 const PIXELS = 28 * 28;
@@ -20,8 +22,8 @@ export class Shelf {
     this.#files = files;
     this.rows = rows;
     this.encoder = new Network(files.get(ENCODER), ENCODER_LAYERS);
-    this.head = new Network(files.get(`${DATA}/head.safetensors`), HEAD_LAYERS);
-    const pixels = new Uint8Array(files.get(`${DATA}/examples.bin`));
+    this.head = new Network(files.get(HEAD), HEAD_LAYERS);
+    const pixels = new Uint8Array(files.get(EXAMPLES));
     this.examples = Array.from({ length: pixels.length / PIXELS }, (_, i) => ({
       digit: i % 10,
       image: pixels.subarray(PIXELS * i, PIXELS * (i + 1)),
@@ -30,9 +32,9 @@ export class Shelf {
 
   /** Fetch everything; `progress` gets how many of how many files are there. */
   static async open(progress) {
-    const rows = await (await fetched(`${DATA}/releases.json`)).json();
-    const releases = rows.flatMap((row) => KINDS.map((kind) => `${DATA}/${row[kind].file}`));
-    const wanted = [ENCODER, `${DATA}/head.safetensors`, `${DATA}/examples.bin`, ...releases];
+    const rows = await (await fetched(here("data/releases.json"))).json();
+    const releases = rows.flatMap((row) => KINDS.map((kind) => here(`data/${row[kind].file}`)));
+    const wanted = [ENCODER, HEAD, EXAMPLES, ...releases];
     const files = new Map();
     progress(0, wanted.length);
     await Promise.all(
@@ -57,7 +59,7 @@ export class Shelf {
   }
 
   async #load(file, hash, epsilon) {
-    const release = await loadRelease(this.#files.get(`${DATA}/${file}`), { expect: hash });
+    const release = await loadRelease(this.#files.get(here(`data/${file}`)), { expect: hash });
     release.checkLimit({ epsilon });
     return release;
   }

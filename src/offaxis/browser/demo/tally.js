@@ -1,17 +1,16 @@
 /** How often reports of one drawing led to the network's own answer. */
 
+import { element } from "../shared/dom.js";
+
 /** Counts a kind's reports; a new drawing or another ε starts anew. */
 export class Tally {
   #rows = new Map();
 
   constructor(body, kinds) {
     for (const kind of kinds) {
-      const row = body.insertRow();
-      const name = document.createElement("th");
-      name.scope = "row";
-      name.textContent = kind;
-      row.append(name);
-      this.#rows.set(kind, { cells: [0, 1, 2].map(() => row.insertCell()), reports: 0, right: 0 });
+      const cells = [0, 1, 2].map(() => element("td"));
+      body.append(element("tr", {}, element("th", { scope: "row" }, kind), cells));
+      this.#rows.set(kind, { cells, reports: 0, right: 0 });
     }
     this.reset();
   }

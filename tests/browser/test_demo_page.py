@@ -1,0 +1,349 @@
+"""The live demo in a real Chromium, served by a real collector."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Page, Route, expect
+
+from offaxis.browser.demo_data import EPSILONS, KINDS, data_folder, release_file
+from offaxis.browser.demo_site import EPSILON, Site, crowd, demo_site
+from offaxis.client.transport import Transport
+from offaxis.release import Release
+from offaxis.studies.models import load_model
+from offaxis.studies.models.vae import embed
+
+DATA = "**/browser/demo/data/"
+PHONE = {"width": 390, "height": 844}
+DESKTOP = {"width": 1280, "height": 900}
+STROKES = {
+    0: [[(140 + 55 * math.sin(t / 3), 140 - 85 * math.cos(t / 3)) for t in range(20)]],
+    1: [[(145, 50), (140, 140), (135, 230)]],
+    3: [
+        [(95, 70), (130, 50), (170, 70), (165, 110), (125, 135)],
+        [(125, 135), (175, 155), (180, 205), (140, 230), (90, 215)],
+    ],
+    7: [[(80, 60), (130, 60), (190, 60), (160, 140), (130, 230)]],
+}
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Site]:
+    with demo_site(free_port()) as site:
+        yield site
+
+
+@pytest.fixture
+def opened(demo: Site, context_of: Callable[..., BrowserContext]) -> Iterator[Callable[..., Page]]:
+    """Return a function that opens the page; whatever its console complains of fails the test."""
+    complaints: list[str] = []
+
+    def open_page(ready: bool = True, prepare: Any = None, **options: Any) -> Page:
+        page = context_of(**options).new_page()
+        page.on("console", lambda m: complaints.append(m.text) if m.type != "log" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        if prepare is not None:
+            prepare(page)
+        page.goto(demo.page, wait_until="domcontentloaded")
+        if ready:
+            page.locator("#tool").wait_for()
+        return page
+
+    yield open_page
+    assert complaints == []
+
+
+def examples() -> np.ndarray:
+    pixels = np.frombuffer((data_folder() / "examples.bin").read_bytes(), np.uint8)
+    return pixels.reshape(-1, 784).copy()
+
+
+def example(page: Page, digit: int) -> None:
+    page.get_by_role("button", name=f"Example of a {digit}").first.click()
+    expect(page.locator("#own")).to_have_text(str(digit))
+    page.locator(".column .outcome:visible, .column .refused:visible").first.wait_for()
+
+
+def reported(page: Page, kind: str) -> bytes:
+    return bytes.fromhex(page.locator(f"#{kind} .report").inner_text().replace(" ", ""))
+
+
+def numbers(page: Page, selector: str) -> np.ndarray:
+    texts = page.locator(f"{selector} li").all_text_contents()
+    return np.array([float(text) for text in texts])
+
+
+def draw(page: Page, strokes: list[list[tuple[float, float]]]) -> None:
+    box = page.locator("#canvas").bounding_box()
+    assert box is not None
+    for stroke in strokes:
+        places = [(box["x"] + x, box["y"] + y) for x, y in stroke]
+        page.mouse.move(*places[0])
+        page.mouse.down()
+        for x, y in places[1:]:
+            page.mouse.move(x, y, steps=4)
+        page.mouse.up()
+
+
+def test_digits_drawn_by_mouse_are_read(opened: Callable[..., Page]) -> None:
+    page = opened()
+    for digit, strokes in STROKES.items():
+        draw(page, strokes)
+        expect(page.locator("#own")).to_have_text(str(digit))
+        expect(page.locator("#recommended .size")).to_contain_text("13 bytes")
+        expect(page.locator("#plain .size")).to_contain_text("28 bytes")
+        page.get_by_role("button", name="Clear").click()
+        expect(page.locator("#own")).to_have_text("–")
+        expect(page.locator("#plain .outcome")).to_be_hidden()
+
+
+def test_the_slider_changes_the_budget_and_the_releases(opened: Callable[..., Page]) -> None:
+    page = opened()
+    example(page, 4)
+    slider = page.get_by_label("Budget ε of one report")
+    expect(slider).to_have_attribute("aria-valuetext", "ε = 3")
+    expect(page.locator("#odds")).to_contain_text("at most e^ε = 20.1")
+    for key, epsilon in [("ArrowRight", 3.5), ("Home", 0.5), ("End", 10)]:
+        slider.press(key)
+        expect(page.locator("#budget")).to_have_text(f"ε = {epsilon:g}")
+        expect(slider).to_have_attribute("aria-valuetext", f"ε = {epsilon:g}")
+        for kind in KINDS:
+            release = Release.load(data_folder() / release_file(kind, epsilon))
+            # A report names its release in bytes 4 to 12.
+            named = f"{release.hash[:8]} {release.hash[8:16]}"
+            expect(page.locator(f"#{kind} .report")).to_contain_text(named)
+            assert len(reported(page, kind)) == release.report_size
+
+
+def test_the_decoded_vector_and_the_answer_are_those_of_python(
+    opened: Callable[..., Page],
+) -> None:
+    page = opened()
+    head = load_model("mnist-relu")
+    pruned = type(head).load(data_folder() / "head.safetensors")
+    for digit in (2, 8):
+        example(page, digit)
+        for kind in KINDS:
+            release = Release.load(data_folder() / release_file(kind, EPSILON))
+            decoded = release.decode(reported(page, kind))
+            np.testing.assert_allclose(numbers(page, f"#{kind}"), decoded, rtol=0, atol=6e-5)
+            answer = int(pruned.outputs(decoded[None])[0].argmax())
+            assert page.locator(f"#{kind} .answer").inner_text() == str(answer)
+            right = page.locator(f"#{kind}").get_attribute("data-right")
+            assert right == ("true" if answer == digit else "false")
+
+
+def test_the_encoder_is_that_of_python(opened: Callable[..., Page]) -> None:
+    page = opened()
+    images = examples().reshape(-1, 28, 28)
+    found = page.evaluate(
+        """async () => {
+          const { Shelf } = await import("/browser/demo/shelf.js");
+          const shelf = await Shelf.open(() => {});
+          return shelf.examples.map(({ image }) =>
+            Array.from(shelf.encoder.apply(Float64Array.from(image, (ink) => ink / 255))));
+        }"""
+    )
+    vectors = embed(load_model("mnist-encoder"), images)
+    assert np.abs(np.array(found) - vectors).max() < 1e-5 * np.abs(vectors).max()
+
+
+def test_a_drawing_is_prepared_as_mnist_was(opened: Callable[..., Page]) -> None:
+    page = opened()
+    prepared = """async ([inks, width]) => {
+      const { asDigit } = await import("/browser/demo/drawing.js");
+      return inks.map((ink) => asDigit(Uint8Array.from(ink), width)).map((i) => i && Array.from(i));
+    }"""
+    ink = np.zeros((3, 140, 140), np.uint8)
+    ink[0, 3:103, 90:130] = 200
+    ink[1, 60:70, 20:120] = 255
+    wide, flat, nothing = page.evaluate(prepared, [ink.reshape(3, -1).tolist(), 140])
+    expected = np.zeros((2, 28, 28))
+    expected[0, 4:24, 10:18] = 200
+    expected[1, 13:15, 4:24] = 255
+    np.testing.assert_array_equal([wide, flat], expected.reshape(2, -1))
+    assert nothing is None
+    for image in page.evaluate(prepared, [examples().tolist(), 28]):
+        seen = np.reshape(image, (28, 28))
+        rows, columns = np.flatnonzero(seen.any(1)), np.flatnonzero(seen.any(0))
+        assert max(np.ptp(rows), np.ptp(columns)) + 1 <= 20
+        centre = np.average(np.arange(28) + 0.5, weights=seen.sum(0))
+        assert abs(centre - 14) <= 0.51
+
+
+def test_reports_are_fresh_and_counted(opened: Callable[..., Page]) -> None:
+    page = opened()
+    example(page, 6)
+    before = reported(page, "plain")
+    page.get_by_role("button", name="Make the reports again").click()
+    expect(page.locator("#cost")).to_contain_text("ε = 6")
+    assert reported(page, "plain") != before
+    slider = page.get_by_label("Budget ε of one report")
+    cells = page.locator("#tally tr").nth(1).locator("td")
+    rights = []
+    for key in ("End", "Home"):
+        slider.press(key)
+        expect(cells.first).to_have_text("1")
+        page.get_by_role("button", name="Simulate 100").click()
+        expect(cells.first).to_have_text("101")
+        rights.append(int(cells.nth(1).inner_text()))
+    # Right with chance 0.9996 and 0.155: each fails by chance less than once in 10^9 runs.
+    assert rights[0] >= 95
+    assert rights[1] <= 45
+
+
+def test_offline_after_loading_all_works(opened: Callable[..., Page]) -> None:
+    page = opened()
+    page.context.set_offline(True)
+    example(page, 5)
+    page.get_by_label("Budget ε of one report").press("End")
+    expect(page.locator("#recommended .answer")).not_to_have_text("–")
+    page.get_by_role("button", name="Simulate 100").click()
+    expect(page.locator("#tally td").first).to_have_text("101")
+
+
+def test_a_slow_network_is_told(opened: Callable[..., Page]) -> None:
+    held: list[Route] = []
+    page = opened(
+        ready=False,
+        prepare=lambda page: page.route(f"{DATA}recommended-7.release", lambda r: held.append(r)),
+    )
+    files = 3 + len(KINDS) * len(EPSILONS)
+    expect(page.locator("#status")).to_contain_text(f"{files - 1} of {files} files")
+    expect(page.locator("#tool")).to_be_hidden()
+    held.pop().continue_()
+    expect(page.locator("#tool")).to_be_visible()
+    expect(page.locator("#status")).to_contain_text("Ready")
+
+
+@pytest.mark.parametrize(
+    ("relisted", "reason"),
+    [(True, "a report would promise ε = 4"), (False, "expected")],
+    ids=["promises more than the page gives", "is another than listed"],
+)
+def test_a_release_that_is_not_as_promised_is_refused(
+    opened: Callable[..., Page], relisted: bool, reason: str
+) -> None:
+    other = data_folder() / release_file("recommended", 4)
+    rows = json.loads((data_folder() / "releases.json").read_text())
+    row = next(row for row in rows if row["epsilon"] == EPSILON)
+    if relisted:
+        row["recommended"]["hash"] = Release.load(other).hash
+
+    def tamper(page: Page) -> None:
+        name = release_file("recommended", EPSILON)
+        page.route(DATA + name, lambda route: route.fulfill(body=other.read_bytes()))
+        page.route(f"{DATA}releases.json", lambda route: route.fulfill(json=rows))
+
+    page = opened(prepare=tamper)
+    example(page, 9)
+    refused = page.locator("#recommended").get_by_role("alert")
+    expect(refused).to_contain_text("refused, and no report was made")
+    expect(refused).to_contain_text(reason)
+    expect(page.locator("#recommended .report")).to_be_hidden()
+    assert page.locator("#recommended .report").text_content() == ""
+    expect(page.locator("#tally tr").nth(1).locator("td").first).to_have_text("0")
+    expect(page.locator("#plain .size")).to_contain_text("28 bytes")
+    page.get_by_label("Budget ε of one report").press("ArrowRight")
+    expect(page.locator("#recommended .size")).to_contain_text("13 bytes")
+    expect(refused).to_be_hidden()
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_nobody_is_kept_out(opened: Callable[..., Page], size: Any) -> None:
+    page = opened(viewport=size)
+    example(page, 3)
+    page.get_by_text("As numbers").first.click()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = Axe().run(page).response["violations"]
+        assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= size["width"]
+
+
+def reports_at(site: Site, name: str) -> int:
+    answer = Transport(site.url, token=site.analyst).ask("GET", f"/v1/rounds/{name}")
+    count: int = json.loads(answer.body)["reports"]
+    return count
+
+
+def test_a_report_is_sent_once_and_the_crowd_reports_too(
+    demo: Site, opened: Callable[..., Page]
+) -> None:
+    page = opened()
+    example(page, 7)
+    button = page.get_by_role("button", name="Send a report of this drawing")
+    button.click()
+    expect(page.locator("#sent")).to_contain_text("The collector took it")
+    expect(button).to_be_disabled()
+    page.reload()
+    expect(page.locator("#sent")).to_contain_text("The collector took it")
+    expect(button).to_be_disabled()
+    assert reports_at(demo, "digits-recommended") == 1
+    people = crowd(demo)
+    assert [next(people) for _ in range(3)] == [1, 2, 3]
+    people.close()
+    assert reports_at(demo, "digits-recommended") == 4
+    assert reports_at(demo, "digits-plain") == 3
+
+
+def test_one_command_brings_all_up_and_leaves_nothing(tmp_path: Any) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "offaxis.cli", "serve-demo", "--port", str(port)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(4)]
+    url = f"http://127.0.0.1:{port}"
+    assert re.search(rf"{url}/demo#publisher=[0-9a-f]{{64}}&token=oxt_", lines[0])
+    assert f"{url}/dashboard" in lines[1]
+    site = Site("", "", lines[2].split()[-1], "", "", url)
+    end = time.monotonic() + 30
+    while reports_at(site, "digits-recommended") == 0 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert reports_at(site, "digits-recommended") > 0
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    assert "nothing is kept" in out
+    assert list(tmp_path.iterdir()) == []
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_what_is_listed_is_what_lies_there() -> None:
+    rows = json.loads((data_folder() / "releases.json").read_text())
+    assert [row["epsilon"] for row in rows] == list(EPSILONS)
+    for row in rows:
+        for kind in KINDS:
+            release = Release.load(data_folder() / row[kind]["file"], expect=row[kind]["hash"])
+            assert release.guarantee.pure
+            assert release.guarantee.epsilon == row["epsilon"]
+    head = load_model("mnist-relu")
+    pruned = type(head).load(data_folder() / "head.safetensors")
+    for old, new in zip(head.weights, pruned.weights, strict=True):
+        kept = (old == new).all(1) | (new == 0).all(1)
+        assert kept.all()
+    assert sum(file.stat().st_size for file in data_folder().iterdir()) < 500_000
