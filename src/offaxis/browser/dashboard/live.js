@@ -12,6 +12,7 @@ export class Live {
   #timer = 0;
   #failures = 0;
   #running = false;
+  #again = false;
   #stopped = false;
   #wake = () => this.now();
 
@@ -21,14 +22,16 @@ export class Live {
     addEventListener("online", this.#wake);
   }
 
-  /** Ask at once, unless hidden, stopped or under way. */
+  /** Ask at once, unless hidden or stopped; if it is being asked already, once more after that. */
   async now() {
     clearTimeout(this.#timer);
+    this.#again = this.#running;
     if (this.#stopped || this.#running || document.hidden) return;
     this.#running = true;
     const wait = await this.#once();
     this.#running = false;
-    if (wait !== null && !this.#stopped) this.#timer = setTimeout(() => this.now(), wait);
+    if (wait === null || this.#stopped) return;
+    this.#timer = setTimeout(() => this.now(), this.#again ? 0 : wait);
   }
 
   async #once() {

@@ -80,7 +80,7 @@ function cardPart(card) {
     ["one report", `${count(report.bytes)} bytes, the same for every vector`],
     ["a vector is", `${count(report.input_dim)} numbers${report.encoded_dim === report.input_dim ? "" : `, encoded to ${count(report.encoded_dim)}`}`],
     ["randomizer", report.randomizer],
-    ["a report is", report.symbols === null ? "a noisy vector" : `one of ${count(report.symbols)} symbols, or a few`],
+    ["a report names", report.symbols === null ? "a noisy vector" : `${report.randomizer === "subset" ? "some" : "one"} of ${count(report.symbols)} symbols`],
     ["averages over people", report.averages],
     ["really spent", `ε = ${card.spent.epsilon}${guarantee.pure ? "" : `, δ = ${card.spent.delta}`}`],
     ["fitted to", `${count(origin.public_vectors)} public vectors${origin.model ? ` and the model ${origin.model}` : ""}`],
@@ -91,10 +91,10 @@ function cardPart(card) {
     element("div", { class: "columns" },
       element("div", {}, paragraphs(card.promise),
         element("p", {}, element("strong", {}, `In plain words: ${card.strength}. `), card.meaning),
-        element("h3", {}, "To whom"), paragraphs(card.protected)),
-      element("div", {}, limits(card), element("h3", {}, "Reports"), facts(rows))),
-    element("details", {}, element("summary", {}, "What is not promised"), list(card.not_promised)),
-    element("details", {}, element("summary", {}, "Under which assumptions"), list(guarantee.assumptions)));
+        element("h3", {}, "To whom"), paragraphs(card.protected),
+        element("details", {}, element("summary", {}, "What is not promised"), list(card.not_promised)),
+        element("details", {}, element("summary", {}, "Under which assumptions"), list(guarantee.assumptions))),
+      element("div", {}, limits(card), element("h3", {}, "Reports"), facts(rows))));
 }
 
 /** Return the tables of a pure promise; there are none otherwise. */

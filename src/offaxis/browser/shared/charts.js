@@ -107,7 +107,7 @@ export const curve = (what) => (width) => {
   const places = what.points.map((point) => point.x).concat(what.mark ? [what.mark.x] : []);
   const across = covering(places, 0.04);
   const x = scale(across, LEFT, width - RIGHT);
-  for (const value of ticks(...across, width / 70)) {
+  for (const value of ticks(...across, width / 45)) {
     svg.append(drawn("text", { x: x(value), y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, `${+value.toPrecision(6)}`));
   }
   if (what.mark) {

@@ -1,0 +1,305 @@
+"""The dashboard in a real browser, before a real collector: what it shows is what the API says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, Route, expect
+
+import offaxis
+from offaxis.collector.profiling import profile_of
+from tests.collector.printed import printed_facts
+from tests.collector.running import Running, new_id, running
+
+ROUND = "#/rounds/answers-1"
+WAKE = "dispatchEvent(new Event('online'))"
+HIDE = """() => {
+  Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+PHONE, DESKTOP = {"width": 360, "height": 780}, {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def book(head, public) -> offaxis.Release:
+    """Reports are symbols, with shares and means."""
+    return offaxis.fit(head, public, epsilon=3, randomizer="response", size=5)
+
+
+@pytest.fixture(scope="module")
+def collector(book, head, public, tmp_path_factory) -> Iterator[Running]:
+    """A collector with everything there is to see."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    with running(f"sqlite:///{folder}/collector.db", reader_rate=1e6) as server:
+        server.open(book, "answers-1", study="answers", groups=("north", "south"))
+        path = f"/v1/releases/{book.hash}"
+        profile = profile_of(book, public).to_json().encode()
+        assert server.ask("admin", "PUT", f"{path}/profile", profile).status == 204
+        for kind, body in printed_facts(folder, book, head, public).items():
+            assert server.ask("admin", "PUT", f"{path}/facts/{kind}", body).status == 204
+        send(server, book, public[:450], "north")
+        send(server, book, public[450:], "south")
+        other = offaxis.fit(None, np.tile(public, (1, 7)), epsilon=1, reshaping="none")
+        server.open(other, "vectors-1", study="vectors")
+        reports = other.privatize(np.tile(public[:40], (1, 7)))
+        server.batch("vectors-1", [(new_id(), report) for report in reports])
+        yield server
+
+
+def send(server, release, vectors, group) -> None:
+    pairs = [(new_id(), report) for report in release.privatize(vectors)]
+    assert server.batch("answers-1", pairs, Offaxis_Group=group).json["accepted"] == len(pairs)
+
+
+@pytest.fixture
+def open_page(context_of, collector):
+    """Open the dashboard for a role; errors and refused content of the page fail the test."""
+    complaints: list[str] = []
+
+    def make(role: str | None = "analyst", at: str = "", **options) -> Page:
+        page = context_of(**options).new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
+        if role:
+            token = json.dumps(collector.tokens[role])
+            page.add_init_script(f"sessionStorage.setItem('offaxis.token', {token})")
+        page.goto(f"http://127.0.0.1:{collector.port}/dashboard{at}")
+        return page
+
+    make.complaints = complaints
+    yield make
+    assert not complaints
+
+
+def rows(page: Page, caption: str) -> list[list[str]]:
+    page.get_by_text(f"{caption} as a table").click()
+    found = page.get_by_role("region", name=caption, exact=True).locator("tbody tr")
+    return [row.locator("th, td").all_inner_texts() for row in found.all()]
+
+
+def near(shown: str, value: float, digits: float) -> bool:
+    return abs(float(re.sub(r"[±% ]", "", shown)) - value) <= digits
+
+
+def test_who_signs_in_sees_rounds_and_the_way_back_works(open_page, collector):
+    page = open_page(None)
+    page.get_by_label("Token").fill(collector.tokens["analyst"])
+    page.keyboard.press("Enter")
+    expect(page.locator("#role")).to_have_text("the analyst (analyst)")
+    expect(page.get_by_role("heading", name="Study answers")).to_be_visible()
+    card = page.locator(".card", has_text="vectors-1")
+    expect(card.locator(".count")).to_have_text("40")
+    expect(card.locator(".badge")).to_have_text("open")
+    # By keyboard alone: to a round, and back.
+    page.get_by_role("link", name="vectors-1").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Round vectors-1")
+    expect(page.get_by_role("heading", level=1)).to_be_focused()
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Rounds")
+    assert collector.tokens["analyst"] not in page.url
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_focused()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_numbers_are_those_of_the_api(open_page, collector, book):
+    page = open_page(at=ROUND)
+    found = collector.ask("analyst", "GET", "/v1/rounds/answers-1/means").json
+    everybody, north, _ = found["means"]
+    expect(page.locator("#reports")).to_have_text(f"{found['reports']:,}")
+    shown = rows(page, "Shares")
+    assert len(shown) == book.randomizer.size
+    for at, (name, share, error) in enumerate(shown):
+        assert name == str(at)
+        assert near(share, 100 * everybody["shares"][at], 0.05)
+        assert near(error, 100 * everybody["shares_error"][at], 0.05)
+    for at, (_, mean, error) in enumerate(rows(page, "Means")):
+        assert near(mean, everybody["mean"][at], 1e-3 * abs(everybody["mean"][at]))
+        assert near(error, everybody["standard_error"][at], 1e-3 * everybody["standard_error"][at])
+    page.get_by_label("Group").select_option("north")
+    expect(page.get_by_text("From 450 reports.")).to_be_visible()
+    table = page.get_by_role("region", name="Shares", exact=True)
+    assert near(table.locator("td").first.inner_text(), 100 * north["shares"][0], 0.05)
+    drift = collector.ask("analyst", "GET", "/v1/rounds/answers-1/drift").json
+    expect(page.get_by_text(drift["sentence"])).to_be_visible()
+    bars = page.get_by_role("img", name=re.compile("^Shares with error bars, of north"))
+    assert bars.locator("rect.bar").count() == bars.locator("path.error").count() == 5
+
+
+def test_a_release_is_told_in_words_with_its_curve_and_its_audit(open_page, collector, book):
+    page = open_page("device", at=f"#/releases/{book.hash}")
+    path = f"/v1/releases/{book.hash}"
+    card = collector.ask("device", "GET", f"{path}/card").json
+    for words in (*card["promise"], card["meaning"], *card["protected"]):
+        expect(page.get_by_text(words)).to_be_visible()
+    expect(page.get_by_text("weak protection")).to_be_visible()
+    expect(page.get_by_text(f"{book.report_size} bytes, the same for every vector")).to_be_visible()
+    audit = collector.ask("device", "GET", f"{path}/facts/audit").json
+    expect(page.get_by_text(audit["sentence"])).to_be_visible()
+    chart = page.get_by_role("img", name=re.compile("^agreement with the model against ε"))
+    expect(chart.locator("path.limit")).to_have_count(1)
+    # The mark stands where the curve's own point of ε = 3 does.
+    mark = float(chart.locator("line.mark").get_attribute("x1"))
+    points = [float(one.get_attribute("cx")) for one in chart.locator("circle.dot").all()]
+    assert min(abs(mark - x) for x in points) < 1e-6
+    budgets = collector.ask("device", "GET", f"{path}/facts/curve").json["budgets"]
+    page.get_by_text("The curve as a table").click()
+    table = page.get_by_role("region", name="What is recommended at every ε")
+    for one, row in zip(budgets, table.locator("tbody tr").all(), strict=True):
+        cells = row.locator("th, td").all_inner_texts()
+        assert near(cells[2], 100 * one["expected"]["score"], 0.05)
+        assert near(cells[3], 100 * one["ceiling"], 0.05)
+
+
+def test_a_round_fills_while_one_looks(open_page, collector, book, public):
+    page = open_page(at=ROUND)
+    before = collector.ask("analyst", "GET", "/v1/rounds/answers-1").json["reports"]
+    expect(page.locator("#reports")).to_have_text(f"{before:,}")
+    page.get_by_label("Group").select_option("south")
+    page.get_by_label("Group").focus()
+    send(collector, book, public[:60], "south")
+    expect(page.locator("#reports")).to_have_text(f"{before + 60:,}")
+    expect(page.get_by_text("From 110 reports.")).to_be_visible()
+    # Nothing is taken from under the reader's hands.
+    expect(page.get_by_label("Group")).to_be_focused()
+    assert page.get_by_label("Group").input_value() == "south"
+    assert re.fullmatch(r"[\d,]+ reports so far\.", page.locator("#said").inner_text())
+
+
+def test_many_coordinates_are_turned_by_pages(open_page):
+    page = open_page(at="#/rounds/vectors-1")
+    expect(page.get_by_text("0 to 31 of 42")).to_be_visible()
+    expect(page.get_by_role("button", name="Previous")).to_be_disabled()
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("32 to 41 of 42")).to_be_visible()
+    assert page.locator(".chart circle.dot:visible").count() == 10
+    expect(page.get_by_text("This release has no profile")).to_be_visible()
+
+
+@pytest.mark.parametrize(("role", "shown"), [("device", "not shown"), ("admin", "40")])
+def test_other_roles_see_what_they_may_and_are_told_the_rest(open_page, role, shown):
+    page = open_page(role, at="#/rounds/vectors-1")
+    expect(page.locator("#reports")).to_have_text(shown)
+    told = f"Means and drift are for analysts; this token's role is {role}."
+    expect(page.get_by_text(told)).to_have_count(2)
+    expect(page.get_by_role("heading", name="Privacy card")).to_be_visible()
+    page.goto(page.url.split("#")[0] + "#/")
+    expect(page.get_by_role("link", name="vectors-1")).to_be_visible()
+
+
+def test_a_wrong_token_is_told_so(open_page):
+    page = open_page(None)
+    for wrong in ("oxt_" + "A" * 43, "ü"):
+        page.get_by_label("Token").fill(wrong)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_contain_text("does not know this token")
+        expect(page.get_by_label("Token")).to_be_focused()
+        expect(page.get_by_role("button", name="Sign in")).to_be_enabled()
+    # The browser itself notes the two refusals, and nothing else.
+    assert all("401" in words for words in open_page.complaints)
+    open_page.complaints.clear()
+
+
+def test_offline_is_shown_and_over_when_it_is_over(open_page, collector):
+    page = open_page(at="#/rounds/vectors-1")
+    expect(page.locator("#reports")).to_have_text("40")
+    expect(page.locator("#link")).to_have_text("live")
+    page.context.set_offline(True)
+    expect(page.locator("#link")).to_have_text("offline")
+    expect(page.get_by_role("alert")).to_contain_text("The collector cannot be reached.")
+    expect(page.get_by_role("alert")).to_contain_text("What you see is of")
+    expect(page.locator("#reports")).to_have_text("40")
+    page.context.set_offline(False)
+    expect(page.locator("#link")).to_have_text("live")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    open_page.complaints.clear()
+
+
+TROUBLES = [
+    (503, "offline", "The collector has a problem (503: not now). The page tries again in 2 s."),
+    (429, "live", "This token asked too often; the page waits a little. The page tries again in 7"),
+    (502, "offline", "The collector has a problem (502). The page tries again in 2 s."),
+    (403, "live", "This token's role may not see this."),
+]
+
+
+def refuse(status: int, route: Route) -> None:
+    body = "<html>" if status == 502 else '{"detail": "not now"}'
+    headers = {"retry-after": "7"} if status == 429 else {}
+    route.fulfill(status=status, body=body, headers=headers)
+
+
+def test_refusals_are_said_in_words_and_survived(open_page):
+    page = open_page()
+    for status, link, words in TROUBLES:
+        expect(page.get_by_role("link", name="vectors-1")).to_be_visible()
+        page.route("**/v1/rounds", partial(refuse, status))
+        page.evaluate(WAKE)
+        expect(page.get_by_role("alert")).to_contain_text(words)
+        expect(page.locator("#link")).to_have_text(link)
+        page.unroute("**/v1/rounds")
+        page.evaluate(WAKE)
+        expect(page.get_by_role("alert")).to_be_hidden()
+        expect(page.locator("#link")).to_have_text("live")
+    open_page.complaints.clear()
+
+
+def test_nothing_is_asked_twice_at_once_nor_while_hidden(open_page):
+    page = open_page(at="#/rounds/vectors-1")
+    expect(page.locator("#reports")).to_have_text("40")
+    page.clock.install()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(HIDE)
+    page.clock.fast_forward(60_000)
+    assert not asked
+    slow = []
+    page.route("**/v1/rounds/*", lambda route: slow.append(route))
+    page.evaluate(HIDE.replace("true", "false"))
+    page.wait_for_timeout(100)
+    page.clock.fast_forward(15_000)
+    assert len(asked) == len(slow) == 1
+    slow[0].continue_()
+    page.wait_for_timeout(300)
+    page.clock.fast_forward(2_100)
+    page.wait_for_timeout(100)
+    assert len(slow) == 2
+    slow[1].continue_()
+
+
+def test_what_is_not_there_is_said(open_page, collector):
+    page = open_page(at="#/rounds/nothing")
+    expect(page.get_by_role("alert")).to_contain_text("nothing under this name")
+    page.goto(page.url.split("#")[0] + "#/elsewhere")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here")
+    open_page.complaints.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_everybody_can_use_it(open_page, collector, scheme, size):
+    """Axe finds nothing serious, and nothing is wider than the screen."""
+    page = open_page(None, viewport=size, color_scheme=scheme, reduced_motion="reduce")
+    look_at(page, "#token")
+    page.get_by_label("Token").fill(collector.tokens["analyst"])
+    page.keyboard.press("Enter")
+    look_at(page, ".count")
+    page.get_by_role("link", name="answers-1").click()
+    look_at(page, ".limit")
+
+
+def look_at(page: Page, there: str) -> None:
+    expect(page.locator(there).first).to_be_attached()
+    for one in page.locator("summary:visible").all():
+        one.click()
+    found = Axe().run(page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(wide) <= 0
