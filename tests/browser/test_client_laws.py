@@ -14,25 +14,11 @@ from scipy import stats
 
 import offaxis
 from offaxis.artifact import to_bytes
-from offaxis.decoding import CodewordDecoder, ShiftDecoder
-from offaxis.encoding import ArgmaxEncoder, ShiftEncoder
 from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, PrivUnitG
+from tests.browser.maker import release_of
 from tests.checks import ALPHA, counts_p_value
-from tests.fuzz import seeds
 
 COUNT = 8_000
-
-
-def release_of(randomizer) -> offaxis.Release:
-    """A release around a randomizer: vectors as they are, or the largest entry as the symbol."""
-    origin = seeds.releases()[0].provenance
-    if isinstance(randomizer, KaryResponse):
-        k = randomizer.size
-        encoder = ArgmaxEncoder(np.eye(k), np.zeros(k), np.zeros(k))
-        decoder = CodewordDecoder(np.eye(k), np.full(k, 1 / k))
-        return offaxis.Release(encoder, randomizer, decoder, origin)
-    zeros = np.zeros(randomizer.dim)
-    return offaxis.Release(ShiftEncoder(zeros), randomizer, ShiftDecoder(zeros), origin)
 
 
 def payloads(client, release: offaxis.Release, vector: np.ndarray) -> list[bytes]:

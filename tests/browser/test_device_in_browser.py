@@ -98,7 +98,7 @@ def test_offline_it_waits_and_online_it_is_sent(collector, plain, context_of):
         "(options) => told(options, (device) => device.status())"
         ".then(({ ok }) => ok[0].state === 'sent')",
         arg=tab.options,
-        timeout=90_000,  # a network that comes back may fail once more, and then half a minute passes
+        timeout=90_000,  # the first try may come too early, and then wait
     )
     assert [report.hex() for _, report in stored(collector, name)] == [kept["report"]]
 

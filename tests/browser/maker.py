@@ -1,0 +1,146 @@
+"""Releases whose reports are made by the browser's client, for whoever takes a release."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import offaxis
+from offaxis.artifact import to_bytes
+from offaxis.audit import AuditResult
+from offaxis.decoding import CodewordDecoder, ShiftDecoder
+from offaxis.encoding import ArgmaxEncoder, ShiftEncoder
+from offaxis.errors import InvalidInput
+from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, Randomizer
+from offaxis.release import Release
+from offaxis.vectors import Vectors, as_array
+from tests.fuzz import seeds
+
+CLIENT = Path(offaxis.__file__).parent / "browser" / "client"
+_MAKER = Path(__file__).parent / "node" / "maker.mjs"
+_PROCESSES = 2
+"""An audit draws reports of two vectors at the same time."""
+
+
+class Maker:
+    """Makes reports in processes of Node."""
+
+    def __init__(self, node: str, client: Path, file: Path) -> None:
+        command = [node, str(_MAKER), str(client / "index.js"), str(file)]
+        self._running = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for _ in range(_PROCESSES)
+        ]
+        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+        for process in self._running:
+            self._idle.put(process)
+
+    def reports(self, rows: Vectors) -> bytes:
+        """Return the reports of all rows, or nothing if one was refused."""
+        process = self._idle.get()
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(struct.pack("<II", *rows.shape) + rows.astype("<f8").tobytes())
+            process.stdin.flush()
+            head = process.stdout.read(4)
+            assert len(head) == 4, "the client ended"
+            return process.stdout.read(*struct.unpack("<I", head))
+        finally:
+            self._idle.put(process)
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._running:
+            process.communicate(timeout=10)
+
+
+@dataclass(frozen=True, eq=False)
+class InJavaScript(Release):
+    """A release that reads and decodes as ever, but whose reports are made in JavaScript."""
+
+    maker: Any = None
+
+    def privatize(self, vectors: Any) -> bytes | list[bytes]:
+        """Hand finite and other numbers to the client, which is to tell them apart."""
+        array = as_array(vectors, "vectors")
+        rows = np.atleast_2d(array).astype(np.float64)
+        made = self.maker.reports(rows) if rows.size else b""
+        if not made:
+            raise InvalidInput("the client refuses these vectors")
+        reports = [made[i : i + self.report_size] for i in range(0, len(made), self.report_size)]
+        return reports[0] if array.ndim == 1 else reports
+
+
+@contextmanager
+def in_javascript(release: Release, node: str, client: Path = CLIENT) -> Iterator[Release]:
+    """Give a release whose reports come from a folder of the client, ours or a broken twin."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "it.release"
+        file.write_bytes(to_bytes(release))
+        maker = Maker(node, client, file)
+        parts = (release.encoder, release.randomizer, release.decoder, release.provenance)
+        try:
+            yield InJavaScript(*parts, maker=maker)
+        finally:
+            maker.close()
+
+
+def release_of(randomizer: Randomizer) -> Release:
+    """Return a release around a randomizer: vectors as they are, or the largest entry's symbol."""
+    origin = seeds.releases()[0].provenance
+    if isinstance(randomizer, KaryResponse):
+        k = randomizer.size
+        encoder = ArgmaxEncoder(np.eye(k), np.zeros(k), np.zeros(k))
+        decoder = CodewordDecoder(np.eye(k), np.full(k, 1 / k))
+        return Release(encoder, randomizer, decoder, origin)
+    zeros = np.zeros(randomizer.domain.dim)
+    return Release(ShiftEncoder(zeros), randomizer, ShiftDecoder(zeros), origin)
+
+
+TWINS = {
+    "laplace": ("laplace.js", "Laplace(this.log2Scale,", "Laplace(this.log2Scale - 1,"),
+    "privunit2": ("privunit.js", "near, this.epsilon)", "near, this.epsilon.times(ODDS))"),
+    "response": ("response.js", "1, this.epsilon)", "1, this.epsilon.times(ODDS))"),
+}
+"""By kind: a module of the client, and what to break in it. Half the noise, or odds of e^{3ε/2}."""
+
+_ODDS = 'import { Fraction } from "./fraction.js";\nconst ODDS = new Fraction(3n, 2n);\n'
+
+
+def broken_client(folder: Path, kind: str) -> Path:
+    """Write a copy of the client into a folder, with one fault."""
+    for file in CLIENT.glob("*.js"):
+        (folder / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "package.json").write_text('{"type": "module"}')
+    name, honest, broken = TWINS[kind]
+    text = (folder / name).read_text(encoding="utf-8")
+    assert text.count(honest) == 1, "the client has changed; break it elsewhere"
+    head = _ODDS if "ODDS" in broken else ""
+    (folder / name).write_text(head + text.replace(honest, broken), encoding="utf-8")
+    return folder
+
+
+def audited(epsilon: Fraction) -> dict[str, Release]:
+    """Return small releases to audit, by what they are: their worst pair is the worst there is."""
+    return {
+        "response": release_of(KaryResponse(4, epsilon)),
+        "laplace": release_of(Laplace(2, 1.0, epsilon)),
+        "privunit2": release_of(PrivUnit2(2, 1.0, epsilon)),
+    }
+
+
+def shown(result: AuditResult) -> float:
+    """Return the largest ε that reports through the whole release show; two tests draw below it."""
+    below = ("reduced", "coarse-lattice")
+    return max(f.epsilon for f in result.findings if f.epsilon is not None and f.test not in below)

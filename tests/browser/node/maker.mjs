@@ -1,0 +1,39 @@
+// node maker.mjs CLIENT RELEASE: vectors in, reports out, in bulk.
+// A question is two 32-bit numbers, rows and columns, and the rows as float64; an answer is its
+// length in 32 bits and the reports one after the other, or length 0 if a vector was refused.
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const { InvalidInput, loadRelease } = await import(pathToFileURL(resolve(process.argv[2])));
+const release = await loadRelease(new Uint8Array(await readFile(process.argv[3])));
+
+async function reports(rows) {
+  const made = [];
+  try {
+    for (const row of rows) made.push(await release.privatize(row));
+  } catch (error) {
+    if (!(error instanceof InvalidInput)) throw error;
+    return Buffer.alloc(0);
+  }
+  return Buffer.concat(made);
+}
+
+let waiting = Buffer.alloc(0);
+for await (const piece of process.stdin) {
+  waiting = Buffer.concat([waiting, piece]);
+  while (waiting.length >= 8) {
+    const [rows, columns] = [waiting.readUInt32LE(0), waiting.readUInt32LE(4)];
+    const end = 8 + 8 * rows * columns;
+    if (waiting.length < end) break;
+    const numbers = new Float64Array(new Uint8Array(waiting.subarray(8, end)).buffer);
+    waiting = waiting.subarray(end);
+    const each = Array.from({ length: rows }, (_, i) =>
+      numbers.subarray(i * columns, (i + 1) * columns),
+    );
+    const answer = await reports(each);
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(answer.length);
+    process.stdout.write(Buffer.concat([length, answer]));
+  }
+}
