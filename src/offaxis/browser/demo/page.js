@@ -150,9 +150,9 @@ class Page {
     const [{ epsilon }, { reports }] = [this.#row, this.tally];
     const drawn = Boolean(this.#vector);
     at("cost").textContent = drawn
-      ? `Each report would cost its own ε. Had they been sent, the ${reports} of one kind that you have ` +
-        `seen of this drawing would have cost ε = ${epsilon * reports}. A device pays before it reports, ` +
-        "and reports once a round."
+      ? `Each report would cost its own ε. Of this drawing you have seen ${reports} of each kind: sent, those of ` +
+        `one kind would have cost ε = ${epsilon * reports}. A device pays before it reports, and reports ` +
+        "once a round."
       : "Draw first.";
   }
 }
