@@ -274,6 +274,37 @@ def test_nothing_is_asked_twice_at_once_nor_while_hidden(open_page):
     slow[1].continue_()
 
 
+def test_a_token_that_is_revoked_meanwhile_is_asked_for_again(open_page, collector):
+    made = collector.ask(
+        "admin", "POST", "/v1/tokens", b'{"name": "short", "role": "analyst"}'
+    ).json
+    page = open_page(None)
+    page.get_by_label("Token").fill(made["token"])
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="vectors-1")).to_be_visible()
+    assert collector.ask("admin", "DELETE", f"/v1/tokens/{made['id']}").status == 204
+    page.evaluate(WAKE)
+    expect(page.get_by_role("alert")).to_contain_text("or it was revoked")
+    expect(page.get_by_label("Token")).to_be_focused()
+    assert page.evaluate("sessionStorage.length") == 0
+    expect(page.get_by_role("button", name="Sign out")).to_be_hidden()
+    open_page.complaints.clear()
+
+
+def test_what_others_wrote_stays_text(open_page, collector, book):
+    markup = "<img src=x onerror=alert(1)>"
+    path = f"/v1/releases/{book.hash}/facts/curve"
+    curve = collector.ask("device", "GET", path).json
+    changed = json.loads(json.dumps(curve))
+    changed["budgets"][0]["choice"] = markup
+    assert collector.ask("admin", "PUT", path, json.dumps(changed).encode()).status == 204
+    page = open_page(at=f"#/releases/{book.hash}")
+    page.get_by_text("The curve as a table").click()
+    expect(page.get_by_text(markup)).to_be_visible()
+    assert page.locator("img").count() == 0
+    assert collector.ask("admin", "PUT", path, json.dumps(curve).encode()).status == 204
+
+
 def test_what_is_not_there_is_said(open_page, collector):
     page = open_page(at="#/rounds/nothing")
     expect(page.get_by_role("alert")).to_contain_text("nothing under this name")

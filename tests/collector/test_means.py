@@ -92,7 +92,7 @@ def test_moments_that_missed_a_withdrawal_are_not_stored(server, for_means, some
     assert server.ask("device", "DELETE", f"/v1/rounds/missed/reports/{one.hex()}").status == 204
     totals = Totals()
     totals.add(for_means, reading.rows)
-    assert not follower._store(key, reading, totals.to_bytes())
+    assert not follower._store(key, reading, totals)
     assert follower.follow(key, for_means).everybody.count == 1
 
 
@@ -178,3 +178,28 @@ def test_a_release_without_unbiased_decoder_has_no_means(server, public, head):
     server.open(biased, "biased")
     got = server.ask("analyst", "GET", "/v1/rounds/biased/means")
     assert (got.status, got.kind) == (409, "no-means")
+
+
+def test_a_round_is_counted_behind_its_mark_and_before_it(server, for_means, some_reports):
+    """Whatever was followed, withdrawn or taken meanwhile, the count is that of the reports."""
+    server.open(for_means, "counted")
+    server.open(for_means, "beside")
+    key = server.collector.catalogue.round("counted").key
+    ids = [new_id() for _ in range(30)]
+    expected = 0
+    for at, id_ in enumerate(ids):
+        server.batch("counted", [(id_, some_reports[at])])
+        server.batch("beside", [(new_id(), some_reports[at])])
+        expected += 1
+        if at % 7 == 3:
+            server.collector.follower.follow(key, for_means)
+        if at % 11 == 5:
+            # One of before, and one that never came.
+            for gone in (ids[at - 4], new_id()):
+                server.ask("device", "DELETE", f"/v1/rounds/counted/reports/{gone.hex()}")
+            expected -= 1
+        assert server.collector.store.count(key) == expected
+        assert server.ask("admin", "GET", "/v1/rounds/counted").json["reports"] == expected
+    server.ask("admin", "POST", "/v1/rounds/counted/close")
+    server.ask("admin", "DELETE", "/v1/rounds/counted/reports")
+    assert server.collector.store.count(key) == 0

@@ -77,11 +77,13 @@ def test_what_0001_held_is_there_after_0002(new_database, kind, for_means, some_
     assert store.release_file(for_means.hash) == (to_bytes(for_means), bytes(64))
     assert store.attached(for_means.hash, "curve") is None
     assert store.kinds_attached(for_means.hash, ("curve", "audit")) == []
+    assert store.count(1) == 9
     for key, count in ((1, 9), (2, 7)):
         found = means_facts("r", for_means, Follower(engine).follow(key, for_means))
         assert found["reports"] == count
         expected = for_means.decode_mean(some_reports[:count])
         np.testing.assert_allclose(found["means"][1]["mean"], expected, rtol=1e-9)
+    assert (store.count(1), store.count(2)) == (9, 0)
     with writing(engine) as connection:
         command.downgrade(_config(connection), "0001")
     columns = {one["name"] for one in inspect(engine).get_columns("release")}

@@ -185,7 +185,7 @@ def means(
     rows = [("reports", f"{found['reports']:,}")]
     for one in found["means"]:
         label = "everybody" if one["group"] is None else one_line(str(one["group"]))
-        error = one["standard_error"]
+        error = one["standard_error"] or one["shares_error"]
         spoken = "unknown from 1 report" if error is None else f"{max(error):.4g}"
         reports = counted(one["reports"], "report")
         rows.append((label, f"{reports}, largest standard error {spoken}"))

@@ -175,7 +175,7 @@ class Follower:
                 return totals, found.mark
             if found.rows:
                 totals.add(release, found.rows)
-            stored = self._store(key, found, totals.to_bytes())
+            stored = self._store(key, found, totals)
             mark, totals = (found.last, totals) if stored else (-1, None)
 
     def _read(self, key: int, rows: int) -> _Reading:
@@ -192,8 +192,9 @@ class Follower:
         state = None if stored is None else bytes(stored.state)
         return _Reading(withdrawn, mark, stored is not None, state, kept, last)
 
-    def _store(self, key: int, found: _Reading, state: bytes) -> bool:
+    def _store(self, key: int, found: _Reading, totals: Totals) -> bool:
         """Store moments unless they are about something that has changed since."""
+        state = totals.to_bytes()
         with writing(self._engine) as connection:
             take_turns(connection, [key])
             asked = select(round_.c.withdrawn).where(round_.c.id == key)
@@ -202,7 +203,11 @@ class Follower:
             expected = found.mark if found.stored else None
             if connection.execute(asked).scalar_one() != found.withdrawn or mark != expected:
                 return False
-            values = {"upto": found.last, "state": state}
+            values = {
+                "upto": found.last,
+                "state": state,
+                "counted": totals.observed.count,
+            }
             if found.stored:
                 connection.execute(update(moments).where(its).values(**values))
             else:

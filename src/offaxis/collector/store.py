@@ -155,10 +155,28 @@ class Store:
             connection.execute(open_.values(closed_at=now))
 
     def count(self, key: int) -> int:
-        """Return how many reports of a round are stored and not withdrawn."""
-        asked = select(func.count()).where(report.c.round == key, report.c.content.is_not(None))
+        """Return how many reports of a round are stored and not withdrawn.
+
+        Those behind the moments' mark were counted when the mark was moved. One statement, so that
+        mark and reports are of the same moment.
+        """
+        its = select(moments.c.upto, moments.c.counted).where(moments.c.round == key).subquery()
+        new = (
+            select(func.count())
+            .where(
+                # As the follower reads them: along their numbers, not along the index by id.
+                report.c.round + 0 == key,
+                report.c.seq > func.coalesce(select(its.c.upto).scalar_subquery(), round_.c.base),
+                report.c.content.is_not(None),
+            )
+            .correlate(round_)
+            .scalar_subquery()
+        )
+        counted = func.coalesce(select(its.c.counted).scalar_subquery(), 0)
+        asked = select(round_.c.deleted_at, counted + new).where(round_.c.id == key)
         with self.engine.connect() as connection:
-            return connection.execute(asked).scalar_one()
+            deleted_at, count = connection.execute(asked).one()
+        return 0 if deleted_at else int(count)
 
     def stored(self, key: int, ids: Sequence[bytes]) -> list[tuple[bool, bytes | None]]:
         """Say of each id whether it is taken, and with which content; none once withdrawn."""

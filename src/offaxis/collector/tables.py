@@ -75,6 +75,8 @@ moments = Table(
     Column("round", ForeignKey("round.id"), primary_key=True),
     Column("upto", _number, nullable=False),
     Column("state", LargeBinary, nullable=False),
+    # Reports up to the mark that were not withdrawn; null where they were gone before it was kept.
+    Column("counted", Integer),
 )
 
 token = Table(

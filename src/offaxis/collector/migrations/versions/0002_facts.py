@@ -1,4 +1,4 @@
-"""Facts of a release, and moments that know the symbols of groups.
+"""Facts of a release, and moments that know the symbols of groups and how many they count.
 
 Revision ID: 0002
 """
@@ -16,10 +16,12 @@ def upgrade() -> None:
     """Add the columns, and let moments be computed again where their reports are still there."""
     for name in ("curve", "audit"):
         op.add_column("release", sa.Column(name, sa.Text))
+    op.add_column("moments", sa.Column("counted", sa.Integer))
     op.execute("DELETE FROM moments WHERE round IN (SELECT id FROM round WHERE deleted_at IS NULL)")
 
 
 def downgrade() -> None:
     """Drop the columns; what moments know beyond 0001 is not read by it."""
+    op.drop_column("moments", "counted")
     for name in ("audit", "curve"):
         op.drop_column("release", name)
