@@ -19,8 +19,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from offaxis.browser.demo_data import EPSILONS, KINDS, data_folder, release_file
-from offaxis.browser.demo_site import EPSILON, Site, crowd, demo_site
+from offaxis.browser.demo_data import EPSILON, EPSILONS, KINDS, data_folder, release_file
+from offaxis.browser.demo_site import Site, crowd, demo_site
 from offaxis.client.transport import Transport
 from offaxis.release import Release
 from offaxis.studies.models import load_model
@@ -214,6 +214,7 @@ def test_reports_are_fresh_and_counted(opened: Callable[..., Page]) -> None:
 
 def test_offline_after_loading_all_works(opened: Callable[..., Page]) -> None:
     page = opened()
+    page.wait_for_load_state("networkidle")
     page.context.set_offline(True)
     example(page, 5)
     page.get_by_label("Budget ε of one report").press("End")
@@ -281,10 +282,26 @@ def test_nobody_is_kept_out(opened: Callable[..., Page], size: Any) -> None:
         assert page.evaluate("document.scrollingElement.scrollWidth") <= size["width"]
 
 
+def asked(site: Site, path: str) -> Any:
+    answer = Transport(site.url, token=site.analyst).ask("GET", path)
+    assert answer.status == 200, answer.words
+    return json.loads(answer.body)
+
+
 def reports_at(site: Site, name: str) -> int:
-    answer = Transport(site.url, token=site.analyst).ask("GET", f"/v1/rounds/{name}")
-    count: int = json.loads(answer.body)["reports"]
+    count: int = asked(site, f"/v1/rounds/{name}")["reports"]
     return count
+
+
+def test_the_collector_has_what_is_known_of_its_releases(demo: Site) -> None:
+    for kind in KINDS:
+        release = Release.load(data_folder() / release_file(kind, EPSILON))
+        card = asked(demo, f"/v1/releases/{release.hash}/card")
+        assert set(card["facts"]) == {"curve", "audit"}
+        assert not asked(demo, f"/v1/releases/{release.hash}/facts/audit")["violation"]
+        curve = asked(demo, f"/v1/releases/{release.hash}/facts/curve")["budgets"]
+        assert [one["epsilon"] for one in curve] == list(EPSILONS)
+        assert not asked(demo, f"/v1/rounds/digits-{kind}/drift")["warning"]
 
 
 def test_a_report_is_sent_once_and_the_crowd_reports_too(
@@ -346,4 +363,4 @@ def test_what_is_listed_is_what_lies_there() -> None:
     for old, new in zip(head.weights, pruned.weights, strict=True):
         kept = (old == new).all(1) | (new == 0).all(1)
         assert kept.all()
-    assert sum(file.stat().st_size for file in data_folder().iterdir()) < 500_000
+    assert sum(file.stat().st_size for file in data_folder().iterdir()) < 700_000

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.numpy import load_file
 
 from offaxis.artifact import to_bytes
-from offaxis.browser.demo_data import KINDS, data_folder, release_file
+from offaxis.browser.demo_data import EPSILON, KINDS, attached_file, data_folder, release_file
 from offaxis.client import Device
 from offaxis.client.transport import Transport
 from offaxis.collector.serve import serve
@@ -44,10 +44,9 @@ from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.privacy.ledger import Limit
 from offaxis.release import Release
 
-EPSILON: Final = 3.0
-"""Budget of a report in the rounds."""
 HOST: Final = "127.0.0.1"
 
+_FACTS: Final = {"profile": "profile", "curve": "facts/curve", "audit": "facts/audit"}
 _OPEN: Final = timedelta(days=1)
 _START: Final = 60.0
 """Seconds until a collector that does not answer is given up."""
@@ -174,12 +173,16 @@ def _new_token(admin: Transport, role: str) -> str:
 
 
 def _publish(admin: Transport, key: Ed25519PrivateKey) -> None:
-    """Publish both releases and open a round for each."""
+    """Publish both releases with what is known of them, and open a round for each."""
     now = datetime.now(UTC).replace(microsecond=0)
     for number, kind in enumerate(KINDS):
         release = Release.load(data_folder() / release_file(kind, EPSILON))
         signature = sign_release(key, release.hash)
-        _asked(admin, "PUT", f"/v1/releases/{release.hash}", to_bytes(release), signature)
+        where = f"/v1/releases/{release.hash}"
+        _asked(admin, "PUT", where, to_bytes(release), signature)
+        for fact, place in _FACTS.items():
+            body = (data_folder() / attached_file(kind, fact)).read_bytes()
+            _asked(admin, "PUT", f"{where}/{place}", body)
         round_ = Round(
             name=f"digits-{kind}",
             study="digits",
