@@ -1,0 +1,106 @@
+"""What stands around the live demo: its collector, its crowd, its data, and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from offaxis.browser.demo_data import EPSILON, EPSILONS, KINDS, data_folder, release_file
+from offaxis.browser.demo_site import Site, crowd, demo_site
+from offaxis.client.transport import Transport
+from offaxis.errors import InvalidInput
+from offaxis.release import Release
+from offaxis.studies.models import load_model
+from tests.collector.running import free_port
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Site]:
+    with demo_site(free_port()) as site:
+        yield site
+
+
+def asked(site: Site, path: str) -> Any:
+    answer = Transport(site.url, token=site.analyst).ask("GET", path)
+    assert answer.status == 200, answer.words
+    return json.loads(answer.body)
+
+
+def reports_at(site: Site, name: str) -> int:
+    count: int = asked(site, f"/v1/rounds/{name}")["reports"]
+    return count
+
+
+def test_the_collector_has_what_is_known_of_its_releases(demo: Site) -> None:
+    for kind in KINDS:
+        release = Release.load(data_folder() / release_file(kind, EPSILON))
+        card = asked(demo, f"/v1/releases/{release.hash}/card")
+        assert set(card["facts"]) == {"curve", "audit"}
+        assert not asked(demo, f"/v1/releases/{release.hash}/facts/audit")["violation"]
+        curve = asked(demo, f"/v1/releases/{release.hash}/facts/curve")["budgets"]
+        assert [one["epsilon"] for one in curve] == list(EPSILONS)
+        assert not asked(demo, f"/v1/rounds/digits-{kind}/drift")["warning"]
+
+
+def test_the_crowd_reports_to_every_round(demo: Site) -> None:
+    people = crowd(demo)
+    assert [next(people) for _ in range(3)] == [1, 2, 3]
+    people.close()
+    assert [reports_at(demo, f"digits-{kind}") for kind in KINDS] == [3, 3]
+
+
+def test_a_taken_port_is_told(demo: Site) -> None:
+    with pytest.raises(InvalidInput, match="is taken"), demo_site(int(demo.url.split(":")[-1])):
+        pass
+
+
+def test_one_command_brings_all_up_and_leaves_nothing(tmp_path: Any) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "offaxis.cli", "serve-demo", "--port", str(port)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(4)]
+    url = f"http://127.0.0.1:{port}"
+    assert re.search(rf"{url}/demo#publisher=[0-9a-f]{{64}}&token=oxt_", lines[0])
+    assert f"{url}/dashboard" in lines[1]
+    site = Site("", "", lines[2].split()[-1], "", "", url)
+    end = time.monotonic() + 30
+    while reports_at(site, "digits-recommended") == 0 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert reports_at(site, "digits-recommended") > 0
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    assert "nothing is kept" in out
+    assert list(tmp_path.iterdir()) == []
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_what_is_listed_is_what_lies_there() -> None:
+    rows = json.loads((data_folder() / "releases.json").read_text())
+    assert [row["epsilon"] for row in rows] == list(EPSILONS)
+    for row in rows:
+        for kind in KINDS:
+            release = Release.load(data_folder() / row[kind]["file"], expect=row[kind]["hash"])
+            assert release.guarantee.pure
+            assert release.guarantee.epsilon == row["epsilon"]
+    head = load_model("mnist-relu")
+    pruned = type(head).load(data_folder() / "head.safetensors")
+    for old, new in zip(head.weights, pruned.weights, strict=True):
+        kept = (old == new).all(1) | (new == 0).all(1)
+        assert kept.all()
+    assert sum(file.stat().st_size for file in data_folder().iterdir()) < 700_000
