@@ -18,6 +18,7 @@ def serve_demo(
     Everything is on this machine, in a temporary folder that is deleted at the end. Stop it with
     Ctrl-C.
     """
+    import signal
     import time
     from contextlib import closing, suppress
 
@@ -30,6 +31,8 @@ def serve_demo(
             f"the demo needs {error.name}: run pip install 'offaxis[collector]'"
         ) from None
 
+    # Who asks it to end, such as a service manager, finds nothing left either.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), demo_site(port) as site:
         typer.echo(f"draw a digit     {site.page}")
         typer.echo(f"dashboard        {site.dashboard}")
