@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 import psutil
-from benchmarks.harness import publish
 from benchmarks.upload_load import Load, request
 
 import offaxis
 from offaxis import artifact
+from offaxis.bench.timing import publish
 from offaxis.collector.database import connect
 from offaxis.collector.means import Follower
 from offaxis.documents import Round, new_key, sign_release, sign_round

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from benchmarks.harness import conditions
 from tests.collector.faults.checking import check_devices, look, mean_error, order_of, prepared
 from tests.collector.faults.delivery import Delivery, parcels_of, troubles, watching
 from tests.collector.faults.dying import devices
@@ -34,6 +33,7 @@ from tests.collector.faults.processes import Collector, Spawned
 from tests.collector.faults.servers import cut_connections, kill_a_backend, restart
 
 import offaxis
+from offaxis.bench.timing import conditions
 
 CONNECTIONS = 32
 ROUNDS = [f"devices-{number}" for number in range(22)]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness import publish
+from offaxis.bench.timing import publish
 from offaxis.data import load_cifar10_features
 from offaxis.evaluation import BUDGETS
 from offaxis.geometry import Layers
