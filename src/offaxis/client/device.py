@@ -12,22 +12,21 @@ vector changes nothing that can be seen from outside.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import numpy as np
 
+from offaxis.client.asking import ask_json, ask_release
 from offaxis.client.outbox import Entry, Outbox
 from offaxis.client.sending import deliver
 from offaxis.client.terms import Offer, Terms
-from offaxis.client.transport import PATIENCE, SMALL, Transport
+from offaxis.client.transport import PATIENCE, Transport
 from offaxis.documents import NAME, Round
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused, Unreachable
 from offaxis.privacy.guarantee import Unit, exact, exact_epsilon
@@ -35,16 +34,11 @@ from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_batch, check_finite
 
-LARGEST_RELEASE: Final = 1 << 28
-"""Bytes of a release that a device fetches."""
 SPREAD: Final = 3600.0
 """Seconds over which first sends are spread."""
 
-_LISTED: Final = 8 * SMALL
 _LARGEST_EPSILON: Final = 10_000
 _TRIES: Final = 3
-_SLOW: Final = 10.0
-"""Times the usual patience, for a release."""
 _RANDOM: Final = random.SystemRandom()
 
 
@@ -163,12 +157,7 @@ class Device:
         """Return the device itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the state."""
         self.close()
 
@@ -186,7 +175,7 @@ class Device:
         Unreachable
             If the collector does not answer as one does.
         """
-        listed = self._json("/v1/rounds").get("rounds")
+        listed = ask_json(self._transport, "/v1/rounds").get("rounds")
         if not isinstance(listed, list):
             raise Unreachable("the collector lists no rounds")
         offers = []
@@ -227,7 +216,7 @@ class Device:
         known = self._outbox.find(round_name)
         if known is not None and known.report:
             return known
-        offer = self.terms.offer(self._json(f"/v1/rounds/{round_name}"))
+        offer = self.terms.offer(ask_json(self._transport, f"/v1/rounds/{round_name}"))
         round_ = offer.round
         if round_.name != round_name:
             raise RoundRefused(f"the collector gives round {round_.name} for {round_name}")
@@ -265,25 +254,10 @@ class Device:
         kept = self._outbox.release(release_hash)
         if kept is not None:
             return self.terms.accept(kept, release_hash)
-        path = f"/v1/releases/{release_hash}"
-        answer = self._transport.ask("GET", path, largest=LARGEST_RELEASE, patience=_SLOW)
-        if answer.status != 200:
-            raise Unreachable(f"the collector does not give the release: {answer.words}")
-        release = self.terms.accept(answer.body, release_hash)
-        self._outbox.keep_release(release_hash, answer.body)
+        found = ask_release(self._transport, release_hash)
+        release = self.terms.accept(found, release_hash)
+        self._outbox.keep_release(release_hash, found)
         return release
-
-    def _json(self, path: str) -> dict[str, Any]:
-        answer = self._transport.ask("GET", path, largest=_LISTED)
-        if answer.status != 200:
-            raise Unreachable(f"the collector does not give {path}: {answer.words}")
-        try:
-            found = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            raise Unreachable(f"the collector answers no JSON to {path}") from None
-        if not isinstance(found, dict):
-            raise Unreachable(f"the collector answers no object to {path}")
-        return found
 
     def send(self, *, at_once: bool = False) -> list[Entry]:
         """Send what is due, and withdraw what is to be withdrawn; return what was tried.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -9,7 +11,9 @@ from starlette.responses import Response
 
 from offaxis.card import card_facts
 from offaxis.collector.facts import KINDS, LARGEST_FACTS, Kind, read_facts
+from offaxis.collector.limits import LARGEST_PROFILE
 from offaxis.collector.problems import Problem
+from offaxis.collector.profile import Profile
 from offaxis.collector.routing import (
     admitted,
     body_of,
@@ -19,10 +23,14 @@ from offaxis.collector.routing import (
     json_answer,
     plain_router,
 )
+from offaxis.collector.service import Collector
+from offaxis.collector.store import Attached
 from offaxis.errors import InvalidInput
+from offaxis.release import Release
 
 router = plain_router()
 _JSON: Final[tuple[str, dict[str, Any]]] = ("application/json", {"type": "object"})
+_PROBLEMS: Final = ("not-found", "invalid-release", "invalid-request", "too-large", "timeout")
 
 
 @router.get(**described("/v1/releases/{hash}/card", {200: _JSON}, ("not-found", "invalid-request")))
@@ -40,9 +48,28 @@ async def card(request: Request) -> Response:
 
 @router.put(
     **described(
+        "/v1/releases/{hash}/profile",
+        {204: ""},
+        _PROBLEMS,
+        _JSON,
+        roles="admin",
+    )
+)
+async def attach_profile(request: Request) -> Response:
+    """Attach what reports of public vectors look like, for warnings of drift."""
+    collector, _ = admitted(request, "admin")
+
+    def read(body: bytes, release: Release) -> str:
+        return Profile.from_json(body.decode("utf-8", "replace"), release).to_json()
+
+    return await _attach(request, collector, "profile", LARGEST_PROFILE, read)
+
+
+@router.put(
+    **described(
         "/v1/releases/{hash}/facts/{kind}",
         {204: ""},
-        ("not-found", "invalid-release", "invalid-request", "too-large", "timeout"),
+        _PROBLEMS,
         _JSON,
         roles="admin",
     )
@@ -50,12 +77,24 @@ async def card(request: Request) -> Response:
 async def attach_facts(request: Request) -> Response:
     """Attach a curve or an audit, in place of an older one."""
     collector, _ = admitted(request, "admin")
-    hash_, kind = hexadecimal(request, "hash").hex(), _kind(request)
-    body = await body_of(request, LARGEST_FACTS)
+    kind = _kind(request)
+    return await _attach(request, collector, kind, LARGEST_FACTS, partial(read_facts, kind))
+
+
+async def _attach(
+    request: Request,
+    collector: Collector,
+    kind: Attached,
+    most: int,
+    read: Callable[[bytes, Release], str],
+) -> Response:
+    """Attach what ``read`` makes of the body and the release, in place of an older one."""
+    hash_ = hexadecimal(request, "hash").hex()
+    body = await body_of(request, most)
 
     def store() -> None:
-        release = collector.catalogue.release(hash_)
-        collector.store.attach(hash_, kind, read_facts(kind, body, release))
+        text = read(body, collector.catalogue.release(hash_))
+        collector.store.attach(hash_, kind, text)
 
     try:
         await in_thread(store)

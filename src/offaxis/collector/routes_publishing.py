@@ -11,10 +11,8 @@ from starlette.responses import Response
 
 from offaxis.artifact import from_bytes
 from offaxis.collector.catalogue import state_facts
-from offaxis.collector.limits import LARGEST_PROFILE
 from offaxis.collector.means import MOST_NUMBERS, numbers
 from offaxis.collector.problems import Problem
-from offaxis.collector.profile import Profile
 from offaxis.collector.routing import (
     admitted,
     body_of,
@@ -28,7 +26,7 @@ from offaxis.collector.routing import (
 from offaxis.collector.service import Collector
 from offaxis.collector.store import Differs, StoredRound
 from offaxis.documents import LARGEST_ROUND, Round, public_key, verify_release, verify_round
-from offaxis.errors import InvalidDocument, InvalidInput, InvalidRelease
+from offaxis.errors import InvalidDocument, InvalidRelease
 
 router = plain_router()
 _SIGNATURE: Final = (
@@ -102,33 +100,6 @@ async def fetch(request: Request) -> Response:
         "x-content-type-options": "nosniff",
     }
     return Response(content, 200, headers, _FILE)
-
-
-@router.put(
-    **described(
-        "/v1/releases/{hash}/profile",
-        {204: ""},
-        ("not-found", "invalid-release", "invalid-request", *_BODY),
-        _JSON,
-        roles="admin",
-    )
-)
-async def attach_profile(request: Request) -> Response:
-    """Attach what reports of public vectors look like, for warnings of drift."""
-    collector, _ = admitted(request, "admin")
-    hash_ = hexadecimal(request, "hash").hex()
-    body = await body_of(request, LARGEST_PROFILE)
-
-    def store() -> None:
-        release = collector.catalogue.release(hash_)
-        profile = Profile.from_json(body.decode("utf-8", "replace"), release)
-        collector.store.attach(hash_, "profile", profile.to_json())
-
-    try:
-        await in_thread(store)
-    except InvalidInput as error:
-        raise Problem("invalid-release", str(error)) from None
-    return Response(status_code=204)
 
 
 @router.put(
