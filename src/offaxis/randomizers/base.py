@@ -12,6 +12,7 @@ from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee, decimal
 from offaxis.randomizers.domain import Domain
 from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy, RecordEntropy
 from offaxis.vectors import as_batch
 
 CHOOSE: Final = -1
@@ -55,7 +56,7 @@ class Randomizer(Protocol):
         """Draw observations in fast floating point, for research; never a report."""
         ...
 
-    def report(self, W: NDArray[Any], entropy: Entropy) -> list[bytes]:
+    def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
         """Draw one exact payload a row, from the operating system's randomness."""
         ...
 
@@ -92,7 +93,7 @@ def check_budget(epsilon: Fraction, largest: int, kind: str) -> None:
         )
 
 
-def checked(W: NDArray[Any], dim: int, entropy: Entropy) -> NDArray[np.float64]:
+def checked(W: NDArray[Any], dim: int, entropy: RealEntropy) -> NDArray[np.float64]:
     """Return a copy of the input of the right width, in rows, after looking at the entropy.
 
     What is checked is what is released: nobody can change the copy afterwards.
@@ -102,10 +103,10 @@ def checked(W: NDArray[Any], dim: int, entropy: Entropy) -> NDArray[np.float64]:
     return batch
 
 
-def require_entropy(entropy: Entropy) -> None:
+def require_entropy(entropy: RealEntropy) -> None:
     """Refuse any stand-in for the operating system's randomness on the release path."""
-    if type(entropy) is not Entropy:
+    if type(entropy) is not Entropy and type(entropy) is not RecordEntropy:
         raise TypeError(
-            f"a report is drawn from offaxis.sampling.entropy.Entropy only, got "
-            f"{type(entropy).__name__}; for seeded research use simulate()"
+            f"a report is drawn from offaxis.sampling.entropy.Entropy only, or in bulk jobs from "
+            f"a RecordEntropy, got {type(entropy).__name__}; for seeded research use simulate()"
         )

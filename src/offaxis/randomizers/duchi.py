@@ -27,7 +27,7 @@ from offaxis.errors import InvalidReport
 from offaxis.randomizers.base import checked
 from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.lattice import BOX_BOUND
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response
 from offaxis.vectors import Vectors
 
@@ -72,7 +72,7 @@ class Duchi(BoxForm):
         t *= self.size * self.radius
         return t
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+    def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a row of W."""
         W = checked(W, self.dim, entropy)
         # Everything random is drawn before the input is laid on the integers.

@@ -29,7 +29,7 @@ from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.gaussian_calibration import certified_delta, noise_scale
 from offaxis.randomizers.lattice_form import LatticeForm
 from offaxis.randomizers.payload import Width, largest_magnitude
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.rounded_gaussian import RoundedGaussian
 from offaxis.vectors import Vectors, row_dots
 
@@ -169,7 +169,7 @@ class Gaussian(LatticeForm):
         """(ε, δ), not pure."""
         return Guarantee(self.epsilon, self.delta)
 
-    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    def noise(self, count: int, entropy: RealEntropy) -> NDArray[np.int64]:
         """Draw rounded Gaussian noise."""
         return _sampler(self.log2_scale).draw(count, entropy)
 

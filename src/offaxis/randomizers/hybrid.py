@@ -27,7 +27,7 @@ from offaxis.randomizers.piecewise import POINTS, Piecewise
 from offaxis.randomizers.sampled_form import ENTRY, Integers, SampledForm
 from offaxis.sampling.bernoulli import Probability
 from offaxis.sampling.enclosure import exp_minus
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response
 from offaxis.sampling.uniform import choose_columns
 from offaxis.vectors import Vectors
@@ -79,7 +79,7 @@ class Hybrid(SampledForm):
         size = self._sign_size * self.radius * self.dim / self.sampled
         return np.where(by_sign, size * sign, out)
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+    def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a row of W."""
         W = checked(W, self.dim, entropy)
         # Everything random is drawn, for both ways, before the input is laid on the integers.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from offaxis.randomizers.pure_lattice_form import PureLatticeForm
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.simulation import add_laplace
 from offaxis.vectors import Vectors, row_norms
 
@@ -39,7 +39,7 @@ class Laplace(PureLatticeForm):
         """Noise scales that one coordinate exceeds with probability e**-44."""
         return _TAIL
 
-    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    def noise(self, count: int, entropy: RealEntropy) -> NDArray[np.int64]:
         """Draw discrete Laplace noise."""
         return _sampler(self.log2_scale, 8 * self.width).draw(count, entropy)
 

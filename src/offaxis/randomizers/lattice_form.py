@@ -19,7 +19,7 @@ from offaxis.randomizers.domain import Ball, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.payload import Width, pack, unpack
 from offaxis.randomizers.vector_parameters import VectorParameters
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.vectors import Vectors
 
 
@@ -48,7 +48,7 @@ class LatticeForm(VectorParameters):
         """The ball whose points are encoded."""
 
     @abstractmethod
-    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    def noise(self, count: int, entropy: RealEntropy) -> NDArray[np.int64]:
         """Draw the noise of ``count`` coordinates, exactly."""
 
     @property
@@ -71,7 +71,7 @@ class LatticeForm(VectorParameters):
         """``width`` bytes a coordinate."""
         return self.width * self.dim
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+    def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a row of W."""
         W = checked(W, self.dim, entropy)
         # The noise is drawn from the entropy alone, before the input is clipped.

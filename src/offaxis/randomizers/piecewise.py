@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from offaxis.randomizers.base import checked
 from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.randomizers.sampled_form import ENTRY, SampledForm
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response
 from offaxis.sampling.uniform import choose_columns
 from offaxis.vectors import Vectors
@@ -72,7 +72,7 @@ class Piecewise(SampledForm):
         )
         return self._observations(order, self.points(start.astype(np.int64), is_near, offset))
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+    def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a row of W."""
         W = checked(W, self.dim, entropy)
         # Everything random is drawn before the input is laid on the integers.

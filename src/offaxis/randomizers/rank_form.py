@@ -31,7 +31,7 @@ from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.ranks import Ranks, choose, most_pairs
 from offaxis.randomizers.sign_flip import draw_coins, keep_probability, signs, simulate_signs
 from offaxis.randomizers.vector_parameters import VectorParameters
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response, place
 from offaxis.vectors import Vectors
 
@@ -164,7 +164,7 @@ class RankForm(VectorParameters):
         """A nonce and an index."""
         return NONCE_BYTES + INDEX_BYTES
 
-    def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+    def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a row of W."""
         W = checked(W, self.dim, entropy)
         # Everything random is drawn before the input is ranked.

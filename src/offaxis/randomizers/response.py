@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.symbol_form import SymbolForm, Symbols
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response, place
 from offaxis.vectors import Vectors
 
@@ -52,7 +52,7 @@ class KaryResponse(SymbolForm):
         offset = np.where(near, 0, rng.integers(0, self.size - 1, own.size))
         return self._observed(place(near, offset, own[:, None]))
 
-    def report(self, W: NDArray[Any], entropy: Entropy) -> list[bytes]:
+    def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a symbol of W."""
         own = self._checked(W, entropy)
         # Everything random is drawn before the input is looked at.

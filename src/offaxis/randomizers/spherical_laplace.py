@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.randomizers.pure_lattice_form import PureLatticeForm
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.rounded_spherical import RoundedSpherical
 from offaxis.vectors import Vectors, row_norms
 
@@ -43,7 +43,7 @@ class SphericalLaplace(PureLatticeForm):
         """
         return _TAIL + math.isqrt(2 * (self.dim + 1) * _TAIL) + 1
 
-    def noise(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    def noise(self, count: int, entropy: RealEntropy) -> NDArray[np.int64]:
         """Draw rounded spherical Laplace noise, whole vectors of it."""
         rows, rest = divmod(count, self.dim)
         if rest:

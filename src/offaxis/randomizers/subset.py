@@ -28,7 +28,7 @@ from offaxis.randomizers.base import CHOOSE
 from offaxis.randomizers.symbol_form import SymbolForm, Symbols, check_count
 from offaxis.sampling.bernoulli import Probability
 from offaxis.sampling.enclosure import preferred
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.subsets import by_keys, choose_subsets
 from offaxis.vectors import Vectors
 
@@ -119,7 +119,7 @@ class SubsetSelection(SymbolForm):
         member, last = by_keys(self.size - 1, self.chosen, own.size, draw)
         return self._observed(with_own(member, last, near, own))
 
-    def report(self, W: NDArray[Any], entropy: Entropy) -> list[bytes]:
+    def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a symbol of W."""
         own = self._checked(W, entropy)
         payloads: list[bytes] = []

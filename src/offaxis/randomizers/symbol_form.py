@@ -24,7 +24,7 @@ from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, exact_epsilon
 from offaxis.randomizers import base
 from offaxis.randomizers.domain import FiniteSet
-from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.vectors import Vectors
 
 LARGEST_EPSILON: Final = 100
@@ -154,7 +154,7 @@ class SymbolForm(ABC):
             )
         return own.astype(np.int64, copy=False)
 
-    def _checked(self, W: Any, entropy: Entropy) -> Symbols:
+    def _checked(self, W: Any, entropy: RealEntropy) -> Symbols:
         """Return a copy of the input after looking at the entropy, of which nothing is used yet.
 
         What is checked is what is released: nobody can change the copy afterwards.

@@ -12,13 +12,11 @@ import os
 from typing import Protocol
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from offaxis.errors import EntropyFailure
+from offaxis.sampling.key_stream import KEY_BYTES, KeyStream
 
-_KEY_BYTES = 32
-_ZEROS = memoryview(bytes(1 << 17))
 _forks = 0
 
 
@@ -28,6 +26,14 @@ def _count_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_count_fork)
+
+
+def fresh_key() -> bytes:
+    """Return 32 bytes from the operating system, or fail."""
+    try:
+        return os.urandom(KEY_BYTES)
+    except (NotImplementedError, OSError) as error:
+        raise EntropyFailure(f"the operating system gave no randomness: {error}") from error
 
 
 class RandomBits(Protocol):
@@ -51,37 +57,22 @@ class Entropy:
         self._rekey()
 
     def _rekey(self) -> None:
-        try:
-            key = os.urandom(_KEY_BYTES)
-        except (NotImplementedError, OSError) as error:
-            raise EntropyFailure(f"the operating system gave no randomness: {error}") from error
-        self._stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._stream = KeyStream(fresh_key())
         self._process = (os.getpid(), _forks)
 
-    def _take(self, count: int) -> bytearray:
+    def _own(self) -> KeyStream:
         # The count of forks sees what a reused process id would hide, and the other way round.
         if self._process != (os.getpid(), _forks):
             self._rekey()
-        out = bytearray(count)
-        plain = _ZEROS[:count] if count <= len(_ZEROS) else memoryview(bytes(count))
-        try:
-            taken = self._stream.update_into(plain, out)
-        except RuntimeError as error:
-            raise EntropyFailure(
-                f"an Entropy serves one thread; create one where it is used ({error})"
-            ) from error
-        if taken != count:
-            raise EntropyFailure("the key stream ended early")
-        return out
+        return self._stream
 
     def words(self, count: int) -> NDArray[np.uint16]:
         """Return ``count`` independent uniform 16-bit integers."""
-        return np.frombuffer(self._take(2 * count), dtype="<u2")
+        return self._own().words(count)
 
     def integer(self, bits: int) -> int:
         """Return one uniform integer in [0, 2**bits)."""
-        size = (bits + 7) // 8
-        return int.from_bytes(self._take(size), "little") >> (8 * size - bits)
+        return self._own().integer(bits)
 
     def __reduce__(self) -> str:
         """Refuse to be copied or sent elsewhere: two copies would repeat each other's bits."""
