@@ -92,18 +92,27 @@ class Moments:
     squared_mean: Vectors = field(default_factory=lambda: np.zeros(()))
     spread: Vectors = field(default_factory=lambda: np.zeros(()))
 
-    def add(self, rows: Vectors, weights: Vectors) -> None:
-        """Add rows (n, m) with positive weights (n,)."""
+    @classmethod
+    def of(cls, rows: Vectors, weights: Vectors) -> Moments:
+        """Return the moments of rows (n, m), n > 0, with positive weights (n,)."""
         squares = weights * weights
         sums = np.array([weights.sum(), squares.sum(), (squares * weights).sum()])
-        total = self.sums + sums
         mean, squared_mean = weights @ rows / sums[0], squares @ rows / sums[1]
-        spread = squares @ (rows - squared_mean) ** 2
-        gap = squared_mean - self.squared_mean
-        self.spread = self.spread + spread + gap**2 * (sums[1] * (self.sums[1] / total[1]))
-        self.mean = self.mean + (mean - self.mean) * (sums[0] / total[0])
-        self.squared_mean = self.squared_mean + gap * (sums[1] / total[1])
-        self.sums, self.count = total, self.count + len(rows)
+        return cls(len(rows), sums, mean, squared_mean, squares @ (rows - squared_mean) ** 2)
+
+    def add(self, rows: Vectors, weights: Vectors) -> None:
+        """Add rows (n, m) with positive weights (n,)."""
+        self.merge(self.of(rows, weights))
+
+    def merge(self, other: Moments) -> None:
+        """Add the rows of other moments, of which there must be some."""
+        total = self.sums + other.sums
+        gap = other.squared_mean - self.squared_mean
+        between = gap**2 * (other.sums[1] * (self.sums[1] / total[1]))
+        self.spread = self.spread + other.spread + between
+        self.mean = self.mean + (other.mean - self.mean) * (other.sums[0] / total[0])
+        self.squared_mean = self.squared_mean + gap * (other.sums[1] / total[1])
+        self.sums, self.count = total, self.count + other.count
 
     @property
     def effective_count(self) -> float:
@@ -122,6 +131,40 @@ class Moments:
         return error
 
 
+@dataclass(eq=False)
+class GroupMoments:
+    """Moments of every group of rows, or of all rows; partial ones merge."""
+
+    grouped: bool
+    found: dict[Hashable, Moments] = field(default_factory=dict)
+
+    def add(self, rows: Vectors, weights: Vectors, labels: list[Any] | None, seen: int = 0) -> None:
+        """Add rows (n, m) with one weight and, if grouped, one label each.
+
+        ``seen`` is the place of the first row in a larger whole, for messages.
+        """
+        for label, chosen in _split(labels, seen):
+            self.found.setdefault(label, Moments()).add(rows[chosen], weights[chosen])
+
+    def merge(self, other: GroupMoments) -> None:
+        """Add the rows of other moments; new groups come last."""
+        for label, moments in other.found.items():
+            self.found.setdefault(label, Moments()).merge(moments)
+
+    def summary(self) -> Aggregate:
+        """Return the means and their errors."""
+        moments = list(self.found.values())
+        columns = (
+            np.array([one.mean for one in moments]),
+            np.array([one.standard_error for one in moments]),
+            np.array([one.count for one in moments]),
+            np.array([one.effective_count for one in moments]),
+        )
+        if self.grouped:
+            return Aggregate(*columns, groups=tuple(self.found))
+        return Aggregate(*(column[0] for column in columns))
+
+
 def aggregate(
     parts: Iterable[Vectors],
     weights: Iterable[Any] | None = None,
@@ -132,31 +175,16 @@ def aggregate(
     Only the moments of each group are kept, so memory grows with the groups, not with the rows.
     """
     row_weights, labels = _iterator(weights, "weights"), _iterator(groups, "groups")
-    found: dict[Hashable, Moments] = {}
+    found = GroupMoments(grouped=groups is not None)
     seen = 0
     for rows in parts:
-        part_weights = _positive(_take(row_weights, len(rows), seen, "weights"), len(rows), seen)
-        part_labels = _take(labels, len(rows), seen, "groups")
-        for label, chosen in _split(part_labels, seen):
-            found.setdefault(label, Moments()).add(rows[chosen], part_weights[chosen])
+        part_weights = positive(_take(row_weights, len(rows), seen, "weights"), len(rows), seen)
+        found.add(rows, part_weights, _take(labels, len(rows), seen, "groups"), seen)
         seen += len(rows)
     for name, rest in (("weights", row_weights), ("groups", labels)):
         if rest is not None and next(rest, _NOTHING) is not _NOTHING:
             raise InvalidInput(f"{name} must have one entry a report, got more than {seen}")
-    return _summary(found, grouped=groups is not None)
-
-
-def _summary(found: dict[Hashable, Moments], *, grouped: bool) -> Aggregate:
-    moments = list(found.values())
-    columns = (
-        np.array([one.mean for one in moments]),
-        np.array([one.standard_error for one in moments]),
-        np.array([one.count for one in moments]),
-        np.array([one.effective_count for one in moments]),
-    )
-    if grouped:
-        return Aggregate(*columns, groups=tuple(found))
-    return Aggregate(*(column[0] for column in columns))
+    return found.summary()
 
 
 def _iterator(source: Iterable[Any] | None, name: str) -> Iterator[Any] | None:
@@ -178,7 +206,8 @@ def _take(source: Iterator[Any] | None, count: int, seen: int, name: str) -> lis
     return taken
 
 
-def _positive(taken: list[Any] | None, count: int, seen: int) -> Vectors:
+def positive(taken: Any | None, count: int, seen: int = 0) -> Vectors:
+    """Return one positive weight a row, or refuse them; without any, all weigh one."""
     if taken is None:
         return np.ones(count)
     weights = as_array(taken, "weights")
