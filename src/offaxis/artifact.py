@@ -39,7 +39,7 @@ from offaxis.encoding.network import ANSWERS, NetworkMap
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
 from offaxis.geometry.models import ModelIdentity
-from offaxis.geometry.public import PublicIdentity
+from offaxis.geometry.public_hash import PublicIdentity
 from offaxis.manifest import (
     FORMAT,
     VERSION,

@@ -10,8 +10,7 @@ from offaxis.encoding import Frame, optimal_frame, reshape
 from offaxis.encoding.reshaping import Rank
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
-from offaxis.geometry.jacobian import Progress
-from offaxis.geometry.public import survey
+from offaxis.geometry.public import Progress, survey
 from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.provenance import LONGEST_STATEMENT, Provenance
 from offaxis.recipes import Ingredients, Recipe, recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from offaxis.geometry.models import ModelIdentity
-from offaxis.geometry.public import PublicIdentity
+from offaxis.geometry.public_hash import PublicIdentity
 
 LONGEST_STATEMENT = 10_000
 

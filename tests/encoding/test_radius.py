@@ -38,6 +38,21 @@ def test_long_streams_are_counted_within_their_stated_error(monkeypatch, fractio
     assert low[0] * (1 - 2**-12) <= found <= high[0] * (1 + 2**-12)
 
 
+@pytest.mark.parametrize("kept", [1 << 20, 1000, 3000])
+def test_streams_merge_to_what_one_stream_finds(monkeypatch, kept):
+    monkeypatch.setattr(module, "_KEPT", kept)
+    values = np.random.default_rng(1).lognormal(0, 2, 9_000)
+    whole, merged = StreamingQuantile(), StreamingQuantile()
+    whole.add(values)
+    for part in np.split(values, [1, 20, 5_000]):
+        stream = StreamingQuantile()
+        stream.add(part)
+        merged.merge(stream)
+    merged.merge(StreamingQuantile())
+    fractions = [0.0, 0.1, 0.5, 0.9, 1.0]
+    assert [merged.quantile(f) for f in fractions] == [whole.quantile(f) for f in fractions]
+
+
 def test_memory_of_a_long_stream_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "_KEPT", 1000)
     stream = StreamingQuantile()

@@ -14,14 +14,17 @@ all maps, B Bᵀ = Ω^{-1} # C, the matrix geometric mean; for ℓ1 see docs/opt
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.encoding.encoder import Encoder
 from offaxis.encoding.frame import Frame
 from offaxis.errors import InvalidInput
+from offaxis.geometry.folding import ArraySum, Through
 from offaxis.geometry.jacobian import Geometry
-from offaxis.geometry.public import PublicVectors, walk
+from offaxis.geometry.public import PublicVectors, fold_again
 from offaxis.geometry.spectrum import spectrum
 from offaxis.vectors import Order, Vectors
 
@@ -108,10 +111,17 @@ def active_directions(geometry: Geometry) -> ActiveDirections:
 
 def mean_magnitudes(frame: Frame, geometry: Geometry, public: PublicVectors) -> Vectors:
     """Return E|x_i| of every coordinate over the public vectors, (r,), in one pass."""
-    total = np.zeros(frame.dim)
-    for batch in walk(public, geometry.public):
-        total += np.abs(frame.encoder.encode(batch)).sum(axis=0)
+    total = fold_again(public, geometry.public, partial(_magnitudes, frame)).into.total
     return total / geometry.public.count
+
+
+def _magnitudes(frame: Frame) -> Through[ArraySum]:
+    return Through(partial(_summed_magnitudes, frame.encoder), ArraySum(frame.dim))
+
+
+def _summed_magnitudes(encoder: Encoder, batch: Vectors) -> Vectors:
+    total: Vectors = np.abs(encoder.encode(batch)).sum(axis=0)
+    return total
 
 
 def optimal_frame(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.encoding.encoder import Encoder
 from offaxis.errors import InvalidInput
-from offaxis.geometry.public import PublicIdentity, PublicVectors, walk
+from offaxis.geometry.folding import Through
+from offaxis.geometry.public import PublicVectors, fold_again
+from offaxis.geometry.public_hash import PublicIdentity
 from offaxis.vectors import Order, Vectors, as_number, row_norms
 
 _KEPT = 1 << 20
@@ -34,10 +38,26 @@ class StreamingQuantile:
             return
         self._kept.append(values)
         if self._count > _KEPT:
+            self._start_counting()
+
+    def merge(self, other: StreamingQuantile) -> None:
+        """Take in the numbers of another stream."""
+        if other._bins is None:
+            for part in other._kept:
+                self.add(part)
+            return
+        bins = self._start_counting()
+        for head, count in other._bins.items():
+            bins[head] = bins.get(head, 0) + count
+        self._count += other._count
+
+    def _start_counting(self) -> dict[int, int]:
+        if self._bins is None:
             self._bins = {}
             for part in self._kept:
                 self._tally(part)
             self._kept.clear()
+        return self._bins
 
     def _tally(self, values: Vectors) -> None:
         # The bit pattern of a non-negative float64 grows with its value: its head is a log bin.
@@ -69,6 +89,14 @@ def check_percentile(percentile: float) -> float:
     return percentile
 
 
+def _norms(encoder: Encoder, order: Order) -> Through[StreamingQuantile]:
+    return Through(partial(_encoded_norms, encoder, order), StreamingQuantile())
+
+
+def _encoded_norms(encoder: Encoder, order: Order, batch: Vectors) -> Vectors:
+    return row_norms(encoder.encode(batch), order)
+
+
 def public_radius(
     encoder: Encoder,
     public: PublicVectors,
@@ -82,9 +110,7 @@ def public_radius(
     ``identity`` says which vectors the encoder was fitted to; others are refused.
     """
     percentile = check_percentile(percentile)
-    norms = StreamingQuantile()
-    for batch in walk(public, identity):
-        norms.add(row_norms(encoder.encode(batch), order))
+    norms = fold_again(public, identity, partial(_norms, encoder, order)).into
     radius = norms.quantile(percentile / 100)
     if radius <= 0:
         raise InvalidInput(

@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 import offaxis
 from offaxis.errors import MissingExtra
 from offaxis.faces.linear_task import identity_task, linear_task
-from offaxis.geometry.public import MINIMUM
+from offaxis.geometry.public_hash import MINIMUM
 from offaxis.vectors import as_batch
 
 try:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from offaxis.errors import InvalidInput
+from offaxis.geometry.folding import PublicMoments, Through
 from offaxis.geometry.models import ModelIdentity, TaskModel
-from offaxis.geometry.public import (
-    PublicHash,
-    PublicIdentity,
-    PublicMoments,
-    PublicVectors,
-    Survey,
-)
+from offaxis.geometry.public import Progress, PublicVectors, Survey, fold_identified
+from offaxis.geometry.public_hash import PublicIdentity
 from offaxis.vectors import Vectors
-
-Progress = Callable[[int], None]
-"""Called with the number of vectors just finished."""
 
 _BATCH_NUMBERS = 1 << 22
 """A batch is cut so that its Jacobians hold about this many numbers."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class PartialGram:
     """Σ JᵀJ over some of the vectors, as an unevaluated sum of two float64 matrices.
 
@@ -48,19 +41,51 @@ class PartialGram:
         gram = model.gram(Z)
         return cls(gram, np.zeros_like(gram), len(Z))
 
-    def merge(self, other: PartialGram) -> PartialGram:
-        """Return the sum over the vectors of both."""
-        total = self.high + other.high
-        part = total - self.high
-        error = (self.high - (total - part)) + (other.high - part)
-        low = self.low + other.low + error
-        high = total + low
-        return PartialGram(high, low - (high - total), self.count + other.count)
+    def add(self, part: PartialGram) -> None:
+        """Take in the vectors of another sum."""
+        step = max(1, _BATCH_NUMBERS // len(self.high))
+        for start in range(0, len(self.high), step):  # a few rows at a time hold less at once
+            rows = slice(start, start + step)
+            self.high[rows], self.low[rows] = _sum_of_two(
+                self.high[rows], self.low[rows], part.high[rows], part.low[rows]
+            )
+        self.count += part.count
+
+    merge = add
 
     def mean(self) -> Vectors:
         """Return Ω̂, symmetric to the last bit."""
         gram = (self.high + self.low) / self.count
         return (gram + gram.T) / 2
+
+
+def _sum_of_two(
+    high: Vectors, low: Vectors, other_high: Vectors, other_low: Vectors
+) -> tuple[Vectors, Vectors]:
+    """Return the sum of two unevaluated sums, as one."""
+    total = high + other_high
+    part = total - high
+    error = (high - (total - part)) + (other_high - part)
+    rest = low + other_low + error
+    result = total + rest
+    return result, rest - (result - total)
+
+
+class _Both:
+    """Gram and moments of the same vectors."""
+
+    def __init__(self, model: TaskModel, dim: int) -> None:
+        self.gram = Through(partial(PartialGram.of, model), PartialGram.empty(dim))
+        self.moments = PublicMoments()
+
+    def add(self, batch: Vectors) -> None:
+        self.moments.add(batch)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.gram.add(batch)
+
+    def merge(self, other: _Both) -> None:
+        self.moments.merge(other.moments)
+        self.gram.merge(other.gram)
 
 
 @dataclass(frozen=True)
@@ -125,15 +150,8 @@ def measure(model: TaskModel, public: PublicVectors, progress: Progress | None =
         )
     outputs = _check_rows(model, first)
     rows = int(np.clip(_BATCH_NUMBERS // model.numbers_per_vector(dim, outputs), 16, 8192))
-    total, digest, moments = PartialGram.empty(dim), PublicHash(), PublicMoments(first[0])
-    for batch in public.batches(rows):
-        digest.add(batch)
-        moments.add(batch)
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = total.merge(PartialGram.of(model, batch))
-        if progress:
-            progress(len(batch))
-    gram = total.mean()
+    both, identity = fold_identified(public, partial(_Both, model, dim), rows, progress)
+    moments, gram = both.moments, both.gram.into.mean()
     if not np.isfinite(gram).all():
         raise InvalidInput(
             "the model's Jacobian is not finite, or too large to square, on the public vectors; "
@@ -145,5 +163,5 @@ def measure(model: TaskModel, public: PublicVectors, progress: Progress | None =
         covariance=moments.covariance,
         outputs=outputs,
         model=model.identity(),
-        public=digest.identity(),
+        public=identity,
     )

@@ -25,6 +25,7 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
 from offaxis.geometry.public import walk
 from offaxis.randomizers.response import KaryResponse
+from offaxis.recipes.cells import cells
 from offaxis.recipes.ingredients import Ingredients, Parts, Recipe
 from offaxis.vectors import Vectors, row_dots
 
@@ -79,12 +80,8 @@ def _typical(given: Ingredients, answer: ArgmaxEncoder | AnswerEncoder) -> tuple
     A class need not be convex. Where the mean of its public vectors is answered otherwise, it is
     the public vector of the class nearest to that mean.
     """
-    sums = np.zeros((answer.output_dim, answer.input_dim))
-    counts = np.zeros(answer.output_dim)
-    for batch in walk(given.public, given.identity):
-        symbols = answer.encode(batch)
-        np.add.at(sums, symbols, batch)
-        counts += np.bincount(symbols, minlength=counts.size)
+    known = cells(given, answer)
+    sums, counts = known.sums, known.counts
     used = counts > 0
     means = np.divide(sums, counts[:, None], out=sums, where=used[:, None])
     missed = used & (answer.encode(means) != np.arange(counts.size))

@@ -24,11 +24,11 @@ import numpy as np
 from offaxis.decoding import CodewordDecoder, LinearDecoder
 from offaxis.encoding import ArgmaxEncoder, Frame
 from offaxis.errors import InvalidInput
-from offaxis.geometry.public import walk
 from offaxis.geometry.spectrum import spectrum
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.response import KaryResponse
 from offaxis.randomizers.subset import SubsetSelection
+from offaxis.recipes.cells import cells
 from offaxis.recipes.ingredients import Ingredients, Parts, Recipe, whole_size
 from offaxis.recipes.partition import partition
 from offaxis.vectors import Vectors
@@ -58,11 +58,8 @@ def _book(given: Ingredients, points: Vectors) -> tuple[ArgmaxEncoder, Vectors, 
     """Return the encoder, and the mean and the share of all public vectors with each symbol."""
     while True:
         encoder = ArgmaxEncoder.nearest(given.frame, points)
-        sums, counts = np.zeros(encoder.matrix.shape), np.zeros(len(points))
-        for batch in walk(given.public, given.identity):
-            symbols = encoder.encode(batch)
-            np.add.at(sums, symbols, batch)
-            counts += np.bincount(symbols, minlength=counts.size)
+        found = cells(given, encoder)
+        sums, counts = found.sums, found.counts
         used = counts > 0
         if used.all():
             return encoder, sums / counts[:, None], counts / counts.sum()

@@ -15,7 +15,8 @@ from offaxis.encoding import Encoder, Frame, public_radius
 from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors, TaskModel
 from offaxis.geometry.models import ModelIdentity
-from offaxis.geometry.public import PublicIdentity, walk
+from offaxis.geometry.public import walk
+from offaxis.geometry.public_hash import PublicIdentity
 from offaxis.randomizers import Randomizer
 from offaxis.vectors import Order, Vectors
 

@@ -32,6 +32,7 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, TaskModel
 from offaxis.geometry.public import walk
 from offaxis.randomizers.response import KaryResponse
+from offaxis.recipes.cells import cells
 from offaxis.recipes.ingredients import Ingredients, Parts, Recipe
 from offaxis.recipes.scalar_channel import refined_channel
 from offaxis.vectors import Vectors
@@ -86,11 +87,8 @@ def _cells(given: Ingredients, weight: Vectors, edges: Vectors) -> tuple[Vectors
     """Return the edges, and the share and the mean of all public vectors in every interval."""
     while True:
         encoder = interval_encoder(weight, given.mean, edges)
-        sums, counts = np.zeros(encoder.matrix.shape), np.zeros(edges.size + 1)
-        for batch in walk(given.public, given.identity):
-            symbols = encoder.encode(batch)
-            np.add.at(sums, symbols, batch)
-            counts += np.bincount(symbols, minlength=counts.size)
+        found = cells(given, encoder)
+        sums, counts = found.sums, found.counts
         used = counts > 0
         if used.all():
             return edges, counts / counts.sum(), sums / counts[:, None]
