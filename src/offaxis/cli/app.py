@@ -1,8 +1,8 @@
 """The commands by name, and the one place where errors become messages and exit codes.
 
-0 all went well · 1 an audit found a violation · 2 the command was not used as its help says · 3 an
-input, a release or a report is not valid, nothing was written · 4 an optional dependency is
-missing.
+0 all went well · 1 an audit found a violation, or a benchmark a ratio that fell · 2 the command was
+not used as its help says · 3 an input, a release or a report is not valid, nothing was written · 4
+an optional dependency is missing.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from offaxis.cli.audit import audit
+from offaxis.cli.bench import bench
 from offaxis.cli.collector import collector
 from offaxis.cli.data import data
 from offaxis.cli.decode import decode
@@ -92,7 +93,7 @@ def _options(
 
 for _command in (
     *(recommend, fit, privatize, decode, evaluate, inspect, audit),
-    *(demo, serve, serve_demo),
+    *(demo, serve, serve_demo, bench),
 ):
     app.command()(_command)
 app.add_typer(ledger, name="ledger")

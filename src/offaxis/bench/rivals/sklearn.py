@@ -1,0 +1,19 @@
+"""scikit-learn's fits to the same vectors: they look at no task, so they are a floor."""
+
+from __future__ import annotations
+
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.decomposition import PCA
+
+from offaxis.vectors import Vectors
+
+
+def covariance(Z: Vectors) -> Vectors:
+    """Return the covariance of the vectors."""
+    found: Vectors = EmpiricalCovariance().fit(Z).covariance_
+    return found
+
+
+def whitening(Z: Vectors) -> PCA:
+    """Fit a whitening map."""
+    return PCA(whiten=True).fit(Z)

@@ -1,0 +1,52 @@
+"""Simulated releases: both maps, clipping and noise, in seeded floating point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from offaxis.bench import task
+from offaxis.bench.effort import Effort
+from offaxis.bench.results import OURS, Contender, Race
+from offaxis.bench.rivals import installed, numpy
+from offaxis.bench.rivals.maps import linear_parts
+
+_ROWS: Final = 100_000
+_ALONE: Final = 500
+"""Vectors that are taken one at a time."""
+
+
+def measure(effort: Effort) -> Iterator[Race]:
+    """Race simulations of whole batches against the same steps elsewhere."""
+    Z, rng = task.many(_ROWS), np.random.default_rng(0)
+    alone = Z[:_ALONE]
+    for name in ("laplace", "gaussian"):
+        release = task.release(name)
+        parts = linear_parts(release)
+        contenders = {
+            OURS: Contender(partial(release.simulate, Z, rng), len(Z)),
+            "NumPy, whole batch": Contender(partial(numpy.simulate, parts, Z, rng), len(Z)),
+            "NumPy, one vector at a time": Contender(
+                partial(numpy.simulate_one_by_one, parts, alone, rng), len(alone)
+            ),
+        }
+        if installed("torch"):
+            import torch
+
+            from offaxis.bench.rivals.torch import Simulation
+
+            contenders["torch, whole batch"] = Contender(
+                partial(Simulation(parts), torch.as_tensor(Z)), len(Z)
+            )
+        yield effort.race("simulate", f"{name}, m = 64", "vectors/s", contenders)
+    release = task.release("privunit2")
+    contenders = {
+        OURS: Contender(partial(release.simulate, Z, rng), len(Z)),
+        "one vector at a time": Contender(
+            lambda: [release.simulate(z, rng) for z in alone], len(alone)
+        ),
+    }
+    yield effort.race("simulate", "privunit2, m = 64", "vectors/s", contenders)

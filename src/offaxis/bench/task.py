@@ -1,0 +1,48 @@
+"""The task of the benchmarks: the bundled features and their head, and releases fitted to them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import offaxis
+from offaxis.data import load_cifar10_features
+from offaxis.data.cifar10 import DemoData
+from offaxis.recipes import recipe
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+EPSILON = 5
+
+
+@cache
+def data() -> DemoData:
+    """Return the bundled vectors of dimension 64 and the public model."""
+    return load_cifar10_features()
+
+
+def many(rows: int) -> Vectors:
+    """Return so many test vectors, the same ones again and again."""
+    return np.resize(data().vectors, (rows, data().vectors.shape[1]))
+
+
+@cache
+def release(randomizer: str, **settings: Any) -> Release:
+    """Fit a release to the bundled task."""
+    delta = 1e-5 if recipe(randomizer).needs_delta else None
+    return offaxis.fit(
+        data().head,
+        data().public,
+        epsilon=EPSILON,
+        randomizer=randomizer,
+        delta=delta,
+        **settings,
+    )
+
+
+def wide(dim: int) -> Release:
+    """Return a plain Laplace release of another dimension."""
+    public = np.random.default_rng(1).standard_normal((50, dim))
+    return offaxis.fit(None, public, epsilon=EPSILON, reshaping="none")

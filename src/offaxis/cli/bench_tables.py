@@ -1,0 +1,143 @@
+"""Figures of ``offaxis bench`` on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from offaxis.bench.effort import Effort
+from offaxis.bench.guard import Fallen
+from offaxis.bench.results import OURS, Growth, Race, Result
+from offaxis.bench.rivals import absent
+from offaxis.bench.timing import conditions
+from offaxis.cli.terminal import screen
+
+_TITLES: Final = {
+    "reports": "exact reports",
+    "simulate": "simulated releases",
+    "gram": "the Gram of a model over public vectors",
+    "fit": "fitting a release",
+    "decode": "decoding reports",
+    "sweep": "evaluation sweeps",
+    "memory": "peak memory of a fresh process",
+    "growth": "growth, sizes doubled",
+}
+_PREFIXES: Final = ((1e6, "M"), (1e3, "k"), (1, ""))
+_TIMES: Final = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
+
+
+def print_conditions(effort: Effort) -> None:
+    """Print what the figures depend on, and who is not here."""
+    facts = conditions()
+    line = (
+        f"offaxis {facts['offaxis']}, Python {facts['python']}, NumPy {facts['numpy']}, "
+        f"{facts['cores']} cores ({facts['processor']}), load average {facts['load_average']}, "
+        f"{effort.name} effort"
+    )
+    with screen() as console:
+        console.print()
+        console.print(Padding(Text("Benchmarks", style="bold"), (0, 0, 0, 2)))
+        console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+        if absent():
+            missing = f"not installed, and left out: {', '.join(absent())}"
+            console.print(Padding(Text(missing, style="yellow"), (0, 0, 0, 2)))
+
+
+def print_results(group: str, results: Sequence[Result]) -> None:
+    """Print one group."""
+    races = [result for result in results if isinstance(result, Race)]
+    grown = [result for result in results if isinstance(result, Growth)]
+    with screen() as console:
+        console.print()
+        console.print(Padding(Text(_TITLES[group].upper(), style="bold"), (0, 0, 0, 2)))
+        for table in ([_races(races)] if races else []) + ([_growth(grown)] if grown else []):
+            console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def print_fallen(entries: Sequence[Fallen], fraction: float) -> None:
+    """Print what the guard found."""
+    text = Text()
+    if not entries:
+        text.append("GUARD: nothing fell", style="bold cyan")
+        text.append(f", every ratio is at least {fraction:g} of the recorded one")
+    else:
+        text.append(f"GUARD: {len(entries)} fell, twice", style="bold red")
+        text.append(f", below {fraction:g} of the recorded ratio")
+    for entry in entries:
+        text.append(f"\n  {entry.name}: {entry.now:.3g} instead of {entry.recorded:.3g}")
+    with screen() as console:
+        console.print()
+        console.print(Padding(text, (0, 0, 0, 2)))
+
+
+def _races(races: Sequence[Race]) -> Table:
+    table = _table()
+    table.add_column("task")
+    table.add_column("measured", justify="right", no_wrap=True)
+    table.add_column("offaxis is", justify="right", no_wrap=True)
+    for race in races:
+        noun = f" {race.unit}"
+        table.add_row(Text(race.task), figure(race.shown(OURS)) + noun, "")
+        for name in race.seconds:
+            if name != OURS:
+                who = Text(f"  {name}", style="dim")
+                table.add_row(who, figure(race.shown(name)) + noun, times(race.ratio(name)))
+    return table
+
+
+def _growth(results: Sequence[Growth]) -> Table:
+    table = _table()
+    table.add_column("task")
+    table.add_column("from … to", justify="right", no_wrap=True)
+    table.add_column("measured", justify="right", no_wrap=True)
+    table.add_column("exponent", justify="right", no_wrap=True)
+    for result in results:
+        slope, error = result.exponent()
+        ends = [figure(result.sizes[i]) for i in (0, -1)]
+        costs = [amount(result.costs[i], result.unit) for i in (0, -1)]
+        table.add_row(
+            f"{result.task}, with {result.variable}",
+            " … ".join(ends),
+            " … ".join(costs),
+            f"{slope:.2f} ± {error:.2f}",
+        )
+        if result.expected == 1:
+            table.add_row(Text(f"  {line(result)}", style="dim"))
+    return table
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+
+
+def times(ratio: float) -> Text:
+    """Say how many times faster or slower we are."""
+    if ratio >= 1:
+        return Text(f"{ratio:,.3g}× faster", style="cyan")
+    return Text(f"{1 / ratio:,.3g}× slower", style="yellow")
+
+
+def figure(value: float) -> str:
+    """Write a number with three digits: 17.3 M, 588 k, 0.171."""
+    size, prefix = next((p for p in _PREFIXES if value >= p[0]), _PREFIXES[-1])
+    return f"{value / size:.3g} {prefix}".strip()
+
+
+def amount(value: float, unit: str) -> str:
+    """Write a time or a size of memory."""
+    if unit != "s":
+        return f"{value:.0f} {unit}"
+    size, name = next(((p, n) for p, n in _TIMES if value >= p), _TIMES[-1])
+    return f"{value / size:.3g} {name}"
+
+
+def line(result: Growth) -> str:
+    """Write a + b · size for what should grow in proportion, and how near it is."""
+    fixed, each = result.line()
+    parts = [amount(fixed, "s")] if fixed else []
+    parts.append(f"{amount(each, 's')} × {result.variable}")
+    return f"{' + '.join(parts)}, within {result.off_the_line():.0%}"
