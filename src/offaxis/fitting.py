@@ -161,6 +161,8 @@ def gather(
             geometry = measure(task, vectors, progress)
     known = geometry.survey if geometry else survey(vectors)
     settings: dict[str, str | float] = {"reshaping": reshaping}
+    if geometry and geometry.probes is not None:
+        settings["probes"] = float(geometry.probes)
     if reshaping in ("jacobian", "optimal"):
         assert geometry is not None
         if chosen.order is None:

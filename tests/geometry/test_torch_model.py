@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.geometry import as_task_model
+from offaxis.geometry import CentredOutputs, PublicVectors, as_task_model, measure
+from offaxis.geometry.gram import GramRule, HostSums
 from offaxis.geometry.torch_model import TorchModel
 
 
@@ -127,3 +130,32 @@ def test_identity_follows_the_weights():
     with torch.no_grad():
         model[0].weight[0, 0] += 1
     assert TorchModel(model).identity() != before
+
+
+@pytest.mark.parametrize("probes", [None, 2])
+@pytest.mark.parametrize("centred", [False, True])
+def test_sums_on_a_device_are_those_at_home(Z, probes, centred):
+    model = TorchModel(module(), less_mean=centred)
+    model._mode = "reverse"
+    rule = GramRule(model, 6, 3, probes)
+    there, here = model.sums(rule), HostSums(rule)
+    for part in np.array_split(Z + 100, 3):
+        there.add(part)
+        here.add(part)
+    back = pickle.loads(pickle.dumps(there))
+    assert isinstance(back, HostSums)
+    there.merge(back)  # everything twice
+    for sums in (back, there.home()):
+        assert np.allclose(sums.gram.mean(), here.gram.mean(), rtol=1e-12)
+        assert np.allclose(sums.moments.mean, here.moments.mean, rtol=1e-12)
+        assert np.allclose(sums.moments.covariance, here.moments.covariance, rtol=1e-8)
+    assert there.home().gram.count == 2 * back.gram.count == 80
+
+
+def test_measuring_sums_beside_a_model_on_an_accelerator(Z, monkeypatch):
+    monkeypatch.setattr(TorchModel, "accelerated", True)
+    for task in (TorchModel(module()), CentredOutputs(module())):
+        found = measure(task, PublicVectors(Z))
+        J = task.jacobians(Z)
+        assert np.allclose(found.gram, np.einsum("nkm,nkl->ml", J, J) / len(Z), rtol=1e-5)
+        assert np.allclose(found.covariance, np.cov(Z.T, bias=True))

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,25 +60,42 @@ class ActiveDirections:
         return Frame(self.centre, self.forward[kept] * t[:, None], self.back[:, kept] / t)
 
 
-def _root(matrix: Vectors) -> Vectors:
-    """Return R, (m, n), with R Rᵀ the given positive matrix; what is but rounding is left out."""
+def _root(matrix: Vectors) -> tuple[Vectors, float]:
+    """Return R, (m, n), with R Rᵀ the given positive matrix, and its norm.
+
+    What is but rounding is left out.
+    """
     found = spectrum(matrix)
     kept = found.values > 0
     root: Vectors = found.basis[:, kept] * np.sqrt(found.values[kept])
-    return root
+    return root, float(np.sqrt(found.values[0]))
+
+
+_FOUND: Final[WeakKeyDictionary[Geometry, ActiveDirections]] = WeakKeyDictionary()
 
 
 def active_directions(geometry: Geometry) -> ActiveDirections:
     """Return the directions in which public vectors vary and the task sees it.
 
-    Neither Ω̂ nor the covariance need be invertible, nor the coordinates of comparable size: every
-    coordinate is measured in its own public deviation first. One that is constant in public is
-    left out, and decodes to its constant.
+    They are found once for a geometry and kept as long as it: every budget and number of
+    directions shares them.
 
     Raises
     ------
     InvalidInput
         If the task ignores its input, or sees nothing of what varies among the public vectors.
+    """
+    if geometry not in _FOUND:
+        _FOUND[geometry] = _find(geometry)
+    return _FOUND[geometry]
+
+
+def _find(geometry: Geometry) -> ActiveDirections:
+    """Return the directions in which public vectors vary and the task sees it.
+
+    Neither Ω̂ nor the covariance need be invertible, nor the coordinates of comparable size: every
+    coordinate is measured in its own public deviation first. One that is constant in public is
+    left out, and decodes to its constant.
     """
     deviation = np.sqrt(np.diag(geometry.covariance).clip(min=0.0))
     used = np.flatnonzero(deviation)
@@ -87,12 +106,12 @@ def active_directions(geometry: Geometry) -> ActiveDirections:
             "the model's Jacobian is zero along everything that varies among the public vectors, "
             "so there is nothing to reshape for; check the model, or use reshaping='centre'"
         )
-    look = _root(gram)
-    spread = _root(geometry.covariance[block] / np.outer(unit, unit))
+    look, looked = _root(gram)
+    spread, spanned = _root(geometry.covariance[block] / np.outer(unit, unit))
     q, f, v = np.linalg.svd(look.T @ spread, full_matrices=False)
     # Both roots are known to the square root of rounding, and so is what they have in common.
     rounding = np.sqrt(unit.size * np.finfo(float).eps)
-    seen = f > rounding * np.linalg.norm(look, 2) * np.linalg.norm(spread, 2)
+    seen = f > rounding * looked * spanned
     if not seen.any():
         raise InvalidInput(
             "the public vectors do not vary along any direction the model looks at; "

@@ -3,7 +3,8 @@
 from offaxis.geometry.allocation import gap_rank, water_filling
 from offaxis.geometry.centred import CentredOutputs
 from offaxis.geometry.finite_differences import FiniteDifferences
-from offaxis.geometry.jacobian import Geometry, PartialGram, measure
+from offaxis.geometry.gram import PartialGram
+from offaxis.geometry.jacobian import Geometry, measure
 from offaxis.geometry.layers import Layers
 from offaxis.geometry.models import TaskModel, as_task_model
 from offaxis.geometry.public import PublicVectors

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
+from offaxis.geometry.gram import AcceleratedModel, GramAndMoments, GramRule
 from offaxis.geometry.models import (
     LONGEST_NAME,
     ModelIdentity,
@@ -13,6 +15,15 @@ from offaxis.geometry.models import (
     gram_of,
 )
 from offaxis.vectors import Vectors
+
+
+@runtime_checkable
+class SelfCentring(Protocol):
+    """A model that can return itself with centred outputs, cheaper than from outside."""
+
+    def centred(self) -> TaskModel:
+        """Return the model whose outputs are these less their mean."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +55,12 @@ class CentredOutputs:
         """Dimension m of the vectors, where the model knows it."""
         return self._task.input_dim
 
+    @cached_property
+    def _folded(self) -> TaskModel | None:
+        """The same task as one model, where the model knows how to centre its outputs."""
+        task = self._task
+        return task.centred() if isinstance(task, SelfCentring) else None
+
     def identity(self) -> ModelIdentity:
         """Name the model behind, its hash, and what was done to its outputs."""
         behind = self._task.identity()
@@ -68,8 +85,24 @@ class CentredOutputs:
 
     def gram(self, Z: Vectors) -> Vectors:
         """Return Σ JᵀJ of the centred outputs."""
-        return gram_of(self.jacobians(Z))
+        return gram_of(self.jacobians(Z)) if self._folded is None else self._folded.gram(Z)
+
+    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+        """Return J_iᵀ g_i of the centred outputs: what all outputs have in common pulls nothing."""
+        return self._task.pull(Z, G - G.mean(axis=1, keepdims=True))
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
-        """Return what the model holds a vector, and at least the k·m of a Jacobian."""
+        """Return what the model holds a vector; k·m, a Jacobian, if it cannot centre itself."""
+        if self._folded is not None:
+            return self._folded.numbers_per_vector(dim, outputs)
         return max(dim * outputs, self._task.numbers_per_vector(dim, outputs))
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether the model lives on an accelerator and can sum there."""
+        return isinstance(self._folded, AcceleratedModel) and self._folded.accelerated
+
+    def sums(self, rule: GramRule) -> GramAndMoments:
+        """Return an accumulator beside the model."""
+        assert isinstance(self._folded, AcceleratedModel)
+        return self._folded.sums(replace(rule, model=self._folded))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,17 +50,25 @@ class FiniteDifferences:
 
     def jacobians(self, Z: Vectors) -> Vectors:
         """Return central differences along every coordinate, (n, k, m)."""
+        return np.concatenate([part for _, part in self._differences(Z)])
+
+    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+        """Return J_iᵀ g_i for every vector, a few Jacobians at a time."""
+        parts = [np.einsum("nk,nkm->nm", G[rows], part) for rows, part in self._differences(Z)]
+        return np.concatenate(parts)
+
+    def _differences(self, Z: Vectors) -> Iterator[tuple[slice, Vectors]]:
+        """Yield which vectors, and their Jacobians."""
         n, m = Z.shape
         step = self.step * max(float(np.abs(Z).max()), 1e-8)
         shifts = step * np.concatenate([np.eye(m), -np.eye(m)])
         rows = max(1, _ROWS_AT_ONCE // (2 * m))
-        parts = []
         for start in range(0, n, rows):
             block = Z[start : start + rows]
             moved = (block[:, None, :] + shifts).reshape(-1, m)
             values = self.outputs(moved).reshape(len(block), 2, m, -1)
-            parts.append((values[:, 0] - values[:, 1]).transpose(0, 2, 1) / (2 * step))
-        return np.concatenate(parts)
+            change = (values[:, 0] - values[:, 1]).transpose(0, 2, 1)
+            yield slice(start, start + rows), change / (2 * step)
 
     def gram(self, Z: Vectors) -> Vectors:
         """Return Σ JᵀJ over the batch."""

@@ -108,6 +108,15 @@ class PublicMoments:
         self._sum: Vectors = np.empty(0)
         self._products: Vectors = np.empty((0, 0))
 
+    @classmethod
+    def of(cls, count: int, origin: Vectors, total: Vectors, products: Vectors) -> PublicMoments:
+        """Return the moments of vectors whose sums about an origin were taken elsewhere."""
+        moments = cls()
+        moments._count, moments._origin, moments._sum = count, origin, total
+        moments._products = products
+        moments._check(origin)
+        return moments
+
     def add(self, batch: Vectors) -> None:
         """Take in one batch."""
         if not self._count:

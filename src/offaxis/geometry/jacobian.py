@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from offaxis.errors import InvalidInput
-from offaxis.geometry.folding import PublicMoments, Through
+from offaxis.geometry.gram import AcceleratedModel, GramAndMoments, GramRule, HostSums
 from offaxis.geometry.models import ModelIdentity, TaskModel
 from offaxis.geometry.public import Progress, PublicVectors, Survey, fold_identified
 from offaxis.geometry.public_hash import PublicIdentity
@@ -17,78 +17,14 @@ from offaxis.vectors import Vectors
 _BATCH_NUMBERS = 1 << 22
 """A batch is cut so that its Jacobians hold about this many numbers."""
 
+EXACT_NUMBERS = 1 << 17
+"""A Gram that holds more numbers than this a vector is sketched."""
 
-@dataclass
-class PartialGram:
-    """Σ JᵀJ over some of the vectors, as an unevaluated sum of two float64 matrices.
-
-    Partial Grams add up without loss: the rounding error of every addition is carried in ``low``,
-    so neither the number of parts nor their order changes the float64 result.
-    """
-
-    high: Vectors
-    low: Vectors
-    count: int
-
-    @classmethod
-    def empty(cls, dim: int) -> PartialGram:
-        """Return the sum over no vectors."""
-        return cls(np.zeros((dim, dim)), np.zeros((dim, dim)), 0)
-
-    @classmethod
-    def of(cls, model: TaskModel, Z: Vectors) -> PartialGram:
-        """Return the sum over one batch."""
-        gram = model.gram(Z)
-        return cls(gram, np.zeros_like(gram), len(Z))
-
-    def add(self, part: PartialGram) -> None:
-        """Take in the vectors of another sum."""
-        step = max(1, _BATCH_NUMBERS // len(self.high))
-        for start in range(0, len(self.high), step):  # a few rows at a time hold less at once
-            rows = slice(start, start + step)
-            self.high[rows], self.low[rows] = _sum_of_two(
-                self.high[rows], self.low[rows], part.high[rows], part.low[rows]
-            )
-        self.count += part.count
-
-    merge = add
-
-    def mean(self) -> Vectors:
-        """Return Ω̂, symmetric to the last bit."""
-        gram = (self.high + self.low) / self.count
-        return (gram + gram.T) / 2
+PROBES = 4
+"""Probes a vector of a sketch, when not told."""
 
 
-def _sum_of_two(
-    high: Vectors, low: Vectors, other_high: Vectors, other_low: Vectors
-) -> tuple[Vectors, Vectors]:
-    """Return the sum of two unevaluated sums, as one."""
-    total = high + other_high
-    part = total - high
-    error = (high - (total - part)) + (other_high - part)
-    rest = low + other_low + error
-    result = total + rest
-    return result, rest - (result - total)
-
-
-class _Both:
-    """Gram and moments of the same vectors."""
-
-    def __init__(self, model: TaskModel, dim: int) -> None:
-        self.gram = Through(partial(PartialGram.of, model), PartialGram.empty(dim))
-        self.moments = PublicMoments()
-
-    def add(self, batch: Vectors) -> None:
-        self.moments.add(batch)
-        with np.errstate(over="ignore", invalid="ignore"):
-            self.gram.add(batch)
-
-    def merge(self, other: _Both) -> None:
-        self.moments.merge(other.moments)
-        self.gram.merge(other.gram)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Geometry:
     """What fitting needs to know of the public side.
 
@@ -102,6 +38,8 @@ class Geometry:
         C, their covariance.
     outputs : int
         k, the number of outputs of the model.
+    probes : int or None
+        Probes a vector where the Gram is a sketch; None where it is exact.
     """
 
     gram: Vectors
@@ -110,6 +48,7 @@ class Geometry:
     outputs: int
     model: ModelIdentity
     public: PublicIdentity
+    probes: int | None = None
 
     @property
     def survey(self) -> Survey:
@@ -137,10 +76,35 @@ def _check_rows(model: TaskModel, Z: Vectors) -> int:
     return int(together.shape[1])
 
 
-def measure(model: TaskModel, public: PublicVectors, progress: Progress | None = None) -> Geometry:
+def _probes(asked: int | None, held: int, outputs: int) -> int | None:
+    """Return how many probes a vector, or None for the exact Gram."""
+    if asked is None:
+        return None if held <= EXACT_NUMBERS else min(PROBES, outputs)
+    if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or asked < 1:
+        raise InvalidInput(f"probes must be an integer of at least 1, got probes={asked!r}")
+    return min(int(asked), outputs)
+
+
+def measure(
+    model: TaskModel,
+    public: PublicVectors,
+    progress: Progress | None = None,
+    *,
+    probes: int | None = None,
+) -> Geometry:
     """Walk once through the public vectors and return the geometry of the task.
 
-    Memory does not grow with the number of vectors: one batch of Jacobians and two m×m matrices.
+    Memory does not grow with the number of vectors: one batch of Jacobians and a few m×m matrices.
+
+    Parameters
+    ----------
+    model : TaskModel
+    public : PublicVectors
+    progress : callable, optional
+        Called with the number of vectors just finished.
+    probes : int, optional
+        Backward passes a vector for a sketch of the Gram. By default the Gram is exact while it
+        holds at most 131,072 numbers a vector, and beyond sketched with 4.
     """
     first = next(iter(public.batches(8)))
     dim = first.shape[1]
@@ -149,9 +113,13 @@ def measure(model: TaskModel, public: PublicVectors, progress: Progress | None =
             f"the model takes vectors of dimension {model.input_dim}, the public ones have {dim}"
         )
     outputs = _check_rows(model, first)
-    rows = int(np.clip(_BATCH_NUMBERS // model.numbers_per_vector(dim, outputs), 16, 8192))
-    both, identity = fold_identified(public, partial(_Both, model, dim), rows, progress)
-    moments, gram = both.moments, both.gram.into.mean()
+    held = model.numbers_per_vector(dim, outputs)
+    probes = _probes(probes, held, outputs)
+    rows = int(np.clip(_BATCH_NUMBERS // (held if probes is None else dim + outputs), 16, 8192))
+    make = partial(_sums, GramRule(model, dim, outputs, probes))
+    found, identity = fold_identified(public, make, rows, progress)
+    sums = found.home()
+    gram = sums.gram.mean()
     if not np.isfinite(gram).all():
         raise InvalidInput(
             "the model's Jacobian is not finite, or too large to square, on the public vectors; "
@@ -159,9 +127,17 @@ def measure(model: TaskModel, public: PublicVectors, progress: Progress | None =
         )
     return Geometry(
         gram=gram,
-        mean=moments.mean,
-        covariance=moments.covariance,
+        mean=sums.moments.mean,
+        covariance=sums.moments.covariance,
         outputs=outputs,
         model=model.identity(),
         public=identity,
+        probes=probes,
     )
+
+
+def _sums(rule: GramRule) -> GramAndMoments:
+    """Return where sums are taken: beside the model if it lives on an accelerator."""
+    if isinstance(rule.model, AcceleratedModel) and rule.model.accelerated:
+        return rule.model.sums(rule)
+    return HostSums(rule)

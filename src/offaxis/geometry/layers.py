@@ -160,13 +160,36 @@ class Layers:
         """Return Σ JᵀJ; the first layer is constant, so the sum is taken behind it."""
         if len(self.weights) == 1:
             return len(Z) * gram_of(self.weights[0])
-        inner = gram_of(self._jacobians_at_first_layer(Z))
+        if len(self.weights) == 2:
+            # Σ D_i (WᵀW) D_i is WᵀW times the slopes' products, entry by entry: no Jacobian.
+            _, (slopes,) = self._forward(Z)
+            inner = gram_of(self.weights[1]) * gram_of(slopes)
+        else:
+            inner = gram_of(self._jacobians_at_first_layer(Z))
         first = self.weights[0]
         return first.T @ inner @ first
 
+    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+        """Return J_iᵀ g_i for every vector: the layers backwards."""
+        _, slopes = self._forward(Z)
+        pulled: Vectors = G @ self.weights[-1]
+        for w, s in zip(self.weights[-2::-1], slopes[::-1], strict=True):
+            pulled = (pulled * s) @ w
+        return pulled
+
+    def centred(self) -> Layers:
+        """Return the network whose outputs are these less their mean."""
+        weight, bias = self.weights[-1], self.biases[-1]
+        return replace(
+            self,
+            weights=[*self.weights[:-1], weight - weight.mean(axis=0)],
+            biases=[*self.biases[:-1], bias - bias.mean()],
+        )
+
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
-        """Return k·h, the Jacobian behind the first layer; a linear task needs none."""
-        return dim if len(self.weights) == 1 else max(dim, outputs * len(self.biases[0]))
+        """Return k·h, the Jacobian behind the first of several layers; m where none is needed."""
+        behind = outputs if len(self.weights) > 2 else 1
+        return max(dim, behind * len(self.biases[0]))
 
     def save(self, path: str | Path) -> None:
         """Write the weights to a safetensors file that :meth:`load` and the CLI read."""

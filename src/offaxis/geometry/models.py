@@ -57,6 +57,10 @@ class TaskModel(Protocol):
         """Return Σ_i J_iᵀ J_i over the batch, (m, m), float64."""
         ...
 
+    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+        """Return J_iᵀ g_i for every vector and its row of ``G`` (n, k), as (n, m)."""
+        ...
+
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
         """Return how many numbers :meth:`gram` holds a vector; batches are cut accordingly."""
         ...

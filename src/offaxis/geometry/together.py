@@ -103,7 +103,9 @@ class Together:
         for name, part in geometries.items():
             gram += self.scales[name] ** 2 * part.gram
         outputs = sum(part.outputs for part in geometries.values())
-        return replace(first, gram=gram, outputs=outputs, model=self.identity())
+        sketched = [part.probes for part in geometries.values() if part.probes is not None]
+        probes = min(sketched, default=None)
+        return replace(first, gram=gram, outputs=outputs, model=self.identity(), probes=probes)
 
     @property
     def input_dim(self) -> int | None:
@@ -135,6 +137,16 @@ class Together:
         total: Vectors = np.zeros((Z.shape[1], Z.shape[1]))
         for name, task in self.tasks.items():
             total += self.scales[name] ** 2 * task.gram(Z)
+        return total
+
+    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+        """Return J_iᵀ g_i for every vector, task by task."""
+        total: Vectors = np.zeros(Z.shape)
+        start = 0
+        for name, task in self.tasks.items():
+            end = start + task.outputs(Z[:1]).shape[1]
+            total += self.scales[name] * task.pull(Z, G[:, start:end])
+            start = end
         return total
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:

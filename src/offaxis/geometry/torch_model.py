@@ -10,16 +10,19 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.func import jvp, vjp, vmap
 
 from offaxis.errors import InvalidInput, UnsupportedModel
+from offaxis.geometry.gram import GramRule
 from offaxis.geometry.models import ModelIdentity, gram_of
+from offaxis.geometry.torch_sums import TorchSums
 from offaxis.vectors import Vectors
 
 Mode = Literal["reverse", "forward"]
@@ -29,10 +32,18 @@ _TRIAL_NUMBERS = 1 << 24
 
 
 class TorchModel:
-    """Adapter of a ``torch.nn.Module`` that maps (n, m) to (n, k)."""
+    """Adapter of a ``torch.nn.Module`` that maps (n, m) to (n, k).
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    Parameters
+    ----------
+    module : torch.nn.Module
+    less_mean : bool
+        Whether the outputs' mean is taken off them.
+    """
+
+    def __init__(self, module: torch.nn.Module, *, less_mean: bool = False) -> None:
         self._module = module
+        self._less_mean = less_mean
         reference = next(iter([*module.parameters(), *module.buffers()]), torch.zeros(0))
         self._device = reference.device
         self._dtype = reference.dtype if reference.dtype.is_floating_point else torch.float32
@@ -80,7 +91,8 @@ class TorchModel:
                 f"the model must return one row a vector, (n, k) for an input (n, m); "
                 f"for {len(z)} vectors it returned {shape}"
             )
-        return out[:, None] if out.ndim == 1 else out
+        out = out[:, None] if out.ndim == 1 else out
+        return out - out.mean(dim=1, keepdim=True) if self._less_mean else out
 
     def outputs(self, Z: Vectors) -> Vectors:
         """Return the module's outputs, (n, k)."""
@@ -158,15 +170,58 @@ class TorchModel:
 
     def gram(self, Z: Vectors) -> Vectors:
         """Return Σ JᵀJ over the batch, accumulated in float64 on the model's device."""
-        with self._evaluating():
-            jacobians = self._differentiate(self._tensor(Z))
-            if not jacobians.is_cuda:
-                # NumPy sees that AᵀA is symmetric and does half the work.
-                return gram_of(jacobians.numpy())
-            rows = jacobians.reshape(-1, Z.shape[1]).to(torch.float64)
-            result: Vectors = (rows.T @ rows).cpu().numpy()
+        result: Vectors = self.gram_tensor(Z).cpu().numpy()
         return result
+
+    def gram_tensor(self, Z: Vectors, probes: Iterable[NDArray[Any]] | None = None) -> torch.Tensor:
+        """Return Σ JᵀJ over the batch, or its sketch by probes, on the model's device."""
+        with self._evaluating():
+            z = self._tensor(Z)
+            if probes is None:
+                return _gram_of(self._differentiate(z))
+            total = torch.zeros(z.shape[1], z.shape[1], dtype=torch.float64, device=z.device)
+            for probe in probes:
+                total += _gram_of(self._pull(z, self._tensor(probe)))
+            return total
+
+    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+        """Return J_iᵀ g_i for every vector: one backward pass for the batch."""
+        with self._evaluating():
+            pulled = self._pull(self._tensor(Z), self._tensor(G))
+            result: Vectors = pulled.cpu().to(torch.float64).numpy()
+        return result
+
+    def _pull(self, z: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            z = z.requires_grad_(True)
+            out = self._call(z)
+            if not out.requires_grad:  # the module does not look at its input
+                return torch.zeros_like(z)
+            (pulled,) = torch.autograd.grad(out, z, g, allow_unused=True)
+        return torch.zeros_like(z) if pulled is None else pulled
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether the module lives on a CUDA device."""
+        return self._device.type == "cuda"
+
+    def sums(self, rule: GramRule) -> TorchSums:
+        """Return Gram and moments that are summed on the module's device."""
+        return TorchSums(self, rule, self._device)
+
+    def centred(self) -> TorchModel:
+        """Return the model whose outputs are these less their mean."""
+        return TorchModel(self._module, less_mean=True)
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
         """Return k·m, the whole Jacobian."""
         return outputs * dim
+
+
+def _gram_of(jacobians: torch.Tensor) -> torch.Tensor:
+    """Return Σ JᵀJ for Jacobians, or rows of them, in float64 where they are."""
+    if not jacobians.is_cuda:
+        # NumPy sees that AᵀA is symmetric and does half the work.
+        return torch.from_numpy(gram_of(jacobians.numpy()))
+    rows = jacobians.reshape(-1, jacobians.shape[-1]).to(torch.float64)
+    return rows.T @ rows

@@ -47,7 +47,7 @@ def mean_gram(model: Any, vectors: Any) -> Vectors:
     Z, _ = as_batch(vectors, task.input_dim)
     total = PartialGram.empty(Z.shape[1])
     for part in row_batches(task, Z):
-        total.add(PartialGram.of(task, Z[part]))
+        total.merge(PartialGram.of(task, Z[part]))
     return total.mean()
 
 
