@@ -40,9 +40,12 @@ from offaxis.vectors import Vectors, as_batch, check_finite
 _PRIVATIZE_ROWS = 4096
 _DECODE_NUMBERS = 1 << 20
 
-ASSUMPTIONS = (
+ON_DEVICE = (
     "encoding and randomizing happen on the device that holds the vector, and nothing but the "
-    "report leaves it",
+    "report leaves it"
+)
+ASSUMPTIONS = (
+    ON_DEVICE,
     "the map, the radius and the decoder were fitted on public data only, before any private "
     "vector was seen",
     "the operating system's randomness is secret, and AES-256 in counter mode stretches it "

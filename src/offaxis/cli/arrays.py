@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.cli.csv_file import read_csv
-from offaxis.cli.parquet_file import arrow, read_parquet, write_parquet
+from offaxis.cli.parquet_file import read_parquet, write_parquet
 from offaxis.cli.progress import waiting
+from offaxis.engines.columns import arrow
 from offaxis.errors import InvalidInput
 from offaxis.files import replacing
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from offaxis.cli.arrays import read_array
-from offaxis.cli.parquet_file import arrow
+from offaxis.engines.columns import arrow
 from offaxis.errors import InvalidInput
 
 Label = str | int

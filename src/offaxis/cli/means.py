@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
-from offaxis.cli.parquet_file import arrow
 from offaxis.cli.progress import waiting
 from offaxis.cli.terminal import one_line
+from offaxis.engines.columns import arrow
 from offaxis.errors import InvalidInput
 from offaxis.files import replacing
 

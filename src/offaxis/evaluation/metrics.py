@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
+from offaxis.evaluation.tally import Scores, Tally
 from offaxis.geometry import TaskModel, as_task_model
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_batch
-
-Scores = dict[str, float]
 
 
 class Simulated(Protocol):
@@ -64,28 +63,12 @@ class Evaluation:
 
 
 def scores(outputs: Vectors, clean: Vectors, targets: NDArray[Any] | None) -> Scores:
-    """Score outputs against the clean outputs, and against labels or targets if there are any.
-
-    accuracy : share of vectors whose largest output is their label (integer targets)
-    agreement : share of vectors with the same answer as without privacy (several outputs)
-    rmse : root mean squared error against the targets (real targets)
-    output_rmse : root mean squared change of the outputs caused by the release
-    """
-    result = {"output_rmse": float(np.sqrt(np.mean((outputs - clean) ** 2)))}
-    if clean.shape[1] > 1:
-        result["agreement"] = float((outputs.argmax(1) == clean.argmax(1)).mean())
-    if targets is None:
-        return result
-    if targets.dtype.kind in "iu":
-        answer = outputs.argmax(1) if outputs.shape[1] > 1 else (outputs[:, 0] > 0).astype(int)
-        result["accuracy"] = float((answer == targets).mean())
-    else:
-        wanted = targets.reshape(outputs.shape)
-        result["rmse"] = float(np.sqrt(np.mean((outputs - wanted) ** 2)))
-    return result
+    """Score outputs against the clean outputs, and against labels or targets if there are any."""
+    return Tally.of(outputs, clean, targets).scores()
 
 
-def _check_targets(targets: Any, clean: Vectors) -> NDArray[Any] | None:
+def check_targets(targets: Any, clean: Vectors) -> NDArray[Any] | None:
+    """Return labels or real targets as an array, or refuse what does not fit the outputs."""
     if targets is None:
         return None
     array = np.asarray(targets)
@@ -139,7 +122,7 @@ def evaluate(
     task: TaskModel = as_task_model(model)
     batch, _ = as_batch(vectors, release.input_dim)
     clean = task.outputs(batch)
-    wanted = _check_targets(targets, clean)
+    wanted = check_targets(targets, clean)
     runs = []
     for index in range(seeds):
         if exact:

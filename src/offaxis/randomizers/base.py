@@ -93,12 +93,13 @@ def check_budget(epsilon: Fraction, largest: int, kind: str) -> None:
         )
 
 
-def checked(W: NDArray[Any], dim: int, entropy: RealEntropy) -> NDArray[np.float64]:
+def checked(W: NDArray[Any], dim: int, *sources: RealEntropy) -> NDArray[np.float64]:
     """Return a copy of the input of the right width, in rows, after looking at the entropy.
 
     What is checked is what is released: nobody can change the copy afterwards.
     """
-    require_entropy(entropy)
+    for entropy in sources:
+        require_entropy(entropy)
     batch, _ = as_batch(np.array(W, order="C"), dim)
     return batch
 

@@ -8,6 +8,7 @@ Laplace noise of scale t, whose law falls by e^{Σ|k_i|/t} over a step k.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Final, Literal
@@ -42,6 +43,10 @@ class Laplace(PureLatticeForm):
     def noise(self, count: int, entropy: RealEntropy) -> NDArray[np.int64]:
         """Draw discrete Laplace noise."""
         return _sampler(self.log2_scale, 8 * self.width).draw(count, entropy)
+
+    def noise_each(self, count: int, sources: Sequence[RealEntropy]) -> NDArray[np.int64]:
+        """Draw discrete Laplace noise, a row from every source."""
+        return _sampler(self.log2_scale, 8 * self.width).draw_each(count, sources)
 
     def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
         """Clip and add continuous Laplace noise, in floating point; never a report."""

@@ -9,6 +9,7 @@ apart.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +71,19 @@ class LatticeForm(VectorParameters):
     def payload_size(self) -> int:
         """``width`` bytes a coordinate."""
         return self.width * self.dim
+
+    def noise_each(self, count: int, sources: Sequence[RealEntropy]) -> NDArray[np.int64]:
+        """Draw a row of noise from every source: what ``noise`` would draw from it alone."""
+        return np.stack([self.noise(count, entropy) for entropy in sources])
+
+    def report_each(self, W: Vectors, sources: Sequence[RealEntropy]) -> list[bytes]:
+        """Return what ``report`` would of every row of W alone, each from its own source."""
+        W = checked(W, self.dim, *sources)
+        noise = self.noise_each(self.dim, sources)
+        if noise.shape != W.shape:
+            raise ValueError(f"{len(W)} rows need as many sources, got {len(sources)}")
+        with np.errstate(all="ignore"):
+            return pack(self.integers(W) + noise, self.width)
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a row of W."""

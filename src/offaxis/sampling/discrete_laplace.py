@@ -16,6 +16,7 @@ whoever times the sampler learns a little (docs/limitations.md). Proof: docs/pro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -73,28 +74,51 @@ class DiscreteLaplace:
         """Draw ``count`` independent variables."""
         return in_chunks(self._draw_chunk, count, _CHUNK, bits)
 
+    def draw_each(self, count: int, sources: Sequence[RandomBits]) -> NDArray[np.int64]:
+        """Return, for every source, what ``draw(count, source)`` would, in fewer steps."""
+        if count > _CHUNK:
+            return np.stack([self.draw(count, bits) for bits in sources])
+        out = np.empty((len(sources), count), dtype=np.int64)
+        step = max(1, _CHUNK // max(1, count))
+        for start in range(0, len(sources), step):
+            out[start : start + step] = self._draw_rows(count, sources[start : start + step])
+        return out
+
     def _draw_chunk(self, count: int, bits: RandomBits) -> NDArray[np.int64]:
-        magnitude = self._magnitudes(count, bits)
-        tail = bits.words(count)
+        row: NDArray[np.int64] = self._draw_rows(count, [bits])[0]
+        return row
+
+    def _draw_rows(self, count: int, sources: Sequence[RandomBits]) -> NDArray[np.int64]:
+        """Draw a row of variables from every source; none touches another's bits."""
+        magnitude = self._magnitudes(count, sources)
+        tail = _words(count, sources)
         negative = tail >= _SIGN
         # exp(-2**(d - b)) starts with at least 15 zero digits, so overflow needs 15 zero bits.
-        for index in np.flatnonzero((tail & ~_SIGN) == 0):
-            if self._overflow_probability.exceeds(_WORD_BITS - 1, bits):
-                magnitude[index] = self.saturated
+        for row, index in np.argwhere((tail & ~_SIGN) == 0).tolist():
+            if self._overflow_probability.exceeds(_WORD_BITS - 1, sources[row]):
+                magnitude[row, index] = self.saturated
         np.negative(magnitude, out=magnitude, where=negative)
-        minus_zero = np.flatnonzero(negative & (magnitude == 0))
-        if minus_zero.size:
-            magnitude[minus_zero] = self._draw_chunk(minus_zero.size, bits)
+        minus_zero = negative & (magnitude == 0)
+        for row in np.flatnonzero(minus_zero.any(axis=1)).tolist():
+            again = np.flatnonzero(minus_zero[row])
+            magnitude[row, again] = self._draw_chunk(again.size, sources[row])
         return magnitude
 
-    def _magnitudes(self, count: int, bits: RandomBits) -> NDArray[np.int64]:
-        words = bits.words(count * self.digits)
-        thresholds = self._thresholds[: words.size]
+    def _magnitudes(self, count: int, sources: Sequence[RandomBits]) -> NDArray[np.int64]:
+        words = _words(count * self.digits, sources)
+        thresholds = self._thresholds[: words.shape[1]]
         ones = words < thresholds
-        for index in np.flatnonzero(words == thresholds):
+        for row, index in np.argwhere(words == thresholds).tolist():
             probability = self._digit_probabilities[index % self.digits]
-            ones[index] = probability.exceeds(_WORD_BITS, bits)
-        octets = np.packbits(ones).reshape(count, self.digits // 8)
-        padded = np.zeros((count, 8), dtype=np.uint8)
-        padded[:, -octets.shape[1] :] = octets
-        return padded.view(">i8")[:, 0].astype(np.int64)
+            ones[row, index] = probability.exceeds(_WORD_BITS, sources[row])
+        octets = np.packbits(ones, axis=1).reshape(len(sources), count, self.digits // 8)
+        padded = np.zeros((len(sources), count, 8), dtype=np.uint8)
+        padded[..., -octets.shape[2] :] = octets
+        return padded.view(">i8")[..., 0].astype(np.int64)
+
+
+def _words(count: int, sources: Sequence[RandomBits]) -> NDArray[np.uint16]:
+    """Return a row of words from every source."""
+    if len(sources) == 1:
+        return sources[0].words(count)[None]
+    return np.stack([bits.words(count) for bits in sources])

@@ -1,0 +1,136 @@
+"""Columns of Arrow tables as arrays: lists of numbers as vectors, and the ids beside them.
+
+Messages name the column and never what is in it: it may be somebody's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.vectors import Vectors
+
+
+def arrow() -> Any:
+    """Return pyarrow, or say how to get it."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtra(
+            ".parquet files need pyarrow: run pip install 'offaxis[arrow]', "
+            "or use .npy, .npz or .csv"
+        ) from None
+    return pyarrow
+
+
+def is_number(kind: Any) -> bool:
+    """Whether an Arrow type holds real numbers."""
+    types = arrow().types
+    return bool(types.is_integer(kind) or types.is_floating(kind))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether an Arrow type holds lists of numbers: of constant size, or not."""
+    types = arrow().types
+    a_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(a_list and is_number(kind.value_type))
+
+
+def is_binary(kind: Any) -> bool:
+    """Whether an Arrow type holds bytes of any length."""
+    types = arrow().types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def is_id(kind: Any) -> bool:
+    """Whether an Arrow type holds whole numbers, text or bytes."""
+    types = arrow().types
+    text = types.is_string(kind) or types.is_large_string(kind)
+    octets = (
+        types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    )
+    return bool(types.is_integer(kind) or text or octets)
+
+
+def rows_of(lists: Any, where: str) -> NDArray[Any]:
+    """Return a column of lists of one length as (n, m), in the column's own dtype.
+
+    Raises
+    ------
+    InvalidInput
+        If something is missing or the lists differ in length; ``where`` says of what.
+    """
+    pa = arrow()
+    missing = InvalidInput(f"{where} has missing values; remove or replace those rows first")
+    if lists.null_count:
+        raise missing
+    lengths = pa.compute.list_value_length(lists).unique().to_pylist()
+    if len(lengths) != 1:
+        raise InvalidInput(
+            f"{where}: the lists must all have the same length, got {sorted(lengths)[:5] or 'none'}"
+        )
+    values = lists.flatten()
+    if values.null_count:
+        raise missing
+    flat: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return flat.reshape(len(lists), lengths[0])
+
+
+def lists_of(rows: NDArray[Any], *, fixed: bool = True) -> Any:
+    """Return vectors (n, m) as an Arrow column of lists, in their type of constant size or not."""
+    pa = arrow()
+    flat = pa.array(np.ascontiguousarray(rows).ravel())
+    if fixed:
+        return pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
+    offsets = np.arange(0, rows.size + 1, rows.shape[1], dtype=np.int32)
+    return pa.ListArray.from_arrays(offsets, flat)
+
+
+def column_of(batch: Any, name: str) -> Any:
+    """Return a column of a batch, or say which there are."""
+    if name not in batch.schema.names:
+        raise InvalidInput(
+            f"there is no column {name!r}; there are {', '.join(batch.schema.names)}"
+        )
+    return batch.column(name)
+
+
+def vectors_of(batch: Any, name: str, dim: int | None = None) -> Vectors:
+    """Return a column of lists as finite little-endian float64 vectors (n, dim), in rows."""
+    column = column_of(batch, name)
+    where = f"column {name!r}"
+    if not is_list(column.type):
+        raise InvalidInput(f"{where} must hold lists of numbers, it is of type {column.type}")
+    with np.errstate(all="ignore"):
+        rows = np.ascontiguousarray(rows_of(column, where), dtype="<f8")
+    if dim is not None and rows.shape[1] != dim:
+        raise InvalidInput(f"{where} must hold vectors of dimension {dim}, got {rows.shape[1]}")
+    if not np.isfinite(rows).all():
+        raise InvalidInput(
+            f"{where} must hold finite numbers; remove or replace NaN and infinity before they "
+            f"reach a release"
+        )
+    return rows
+
+
+def ids_of(batch: Any, name: str) -> list[Any]:
+    """Return a column of ids: whole numbers, text or bytes, none missing."""
+    column = column_of(batch, name)
+    if not is_id(column.type):
+        raise InvalidInput(
+            f"column {name!r} must hold whole numbers, text or bytes, it is of type {column.type}"
+        )
+    return present(column, name)
+
+
+def present(column: Any, name: str) -> list[Any]:
+    """Return a column as a list, refusing missing values."""
+    if column.null_count:
+        raise InvalidInput(f"column {name!r} has missing values; remove those rows first")
+    values: list[Any] = column.to_pylist()
+    return values
