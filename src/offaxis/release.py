@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,18 @@ from offaxis.decoding import (
     aggregate,
 )
 from offaxis.encoding import AffineEncoder, ArgmaxEncoder, Encoder, ShiftEncoder
-from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
+from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.privacy.guarantee import Guarantee, Unit
 from offaxis.provenance import Provenance
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.domain import FiniteSet
+from offaxis.reading import decoded_in_parts, iterable, mean_of, observe
+from offaxis.sampling.draws import Rng
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.parallel import simulate_in_chunks
+from offaxis.simulating import simulate
 from offaxis.vectors import Vectors, as_batch, check_finite
 
 _PRIVATIZE_ROWS = 4096
-_DECODE_NUMBERS = 1 << 20
 
 ON_DEVICE = (
     "encoding and randomizing happen on the device that holds the vector, and nothing but the "
@@ -189,8 +189,9 @@ class Release:
 
         Parameters
         ----------
-        vectors : array (m,) or (n, m)
-            Any finite vectors; zero, tiny and huge ones are valid.
+        vectors : array (m,) or (n, m), or a table with a vector a row
+            NumPy, torch, JAX, pandas or Arrow. Any finite vectors; zero, tiny and huge ones are
+            valid.
 
         Returns
         -------
@@ -218,27 +219,14 @@ class Release:
 
     def observe(self, reports: Iterable[bytes]) -> NDArray[Any]:
         """Read reports strictly and return what the randomizer let through, undecoded."""
-        return self._observe(reports, first=0)
-
-    def _observe(self, reports: Iterable[bytes], *, first: int) -> NDArray[Any]:
-        randomizer = self.randomizer
-        size = randomizer.payload_size
-        payloads = wire.unframe(reports, randomizer.wire_id, self.hash, size, first=first)
-        return randomizer.read(payloads)
+        return observe(reports, self.randomizer, self.hash)
 
     def _decoded(self, reports: Any, decoder: Decoder) -> Iterator[Vectors]:
-        """Decode reports a part at a time, in memory that does not grow with their number."""
-        source = iter(_iterable(reports))
-        widest = max(decoder.input_dim, decoder.output_dim)
-        rows = min(_PRIVATIZE_ROWS, max(1, _DECODE_NUMBERS // widest))
-        seen = 0
-        while (part := list(islice(source, rows))) or not seen:
-            yield decoder.decode(self._observe(part, first=seen))
-            seen += len(part)
+        return decoded_in_parts(reports, self.randomizer, self.hash, decoder)
 
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
         """Turn one report into a vector (m,), or several into vectors (n, m)."""
-        decoded = self.decoder.decode(self.observe(_iterable(reports)))
+        decoded = self.decoder.decode(self.observe(iterable(reports)))
         return decoded.reshape(-1) if isinstance(reports, bytes) else decoded
 
     def decode_mean(self, reports: Iterable[bytes]) -> Vectors:
@@ -252,11 +240,7 @@ class Release:
         ``reshaping="none"``.
         """
         decoder = self.decoder_of_means
-        mean, seen = np.zeros(decoder.output_dim), 0
-        for part in self._decoded(reports, decoder):
-            seen += len(part)
-            mean += (part.mean(axis=0) - mean) * (len(part) / seen)
-        return mean
+        return mean_of(self._decoded(reports, decoder), decoder.output_dim)
 
     def aggregate(
         self,
@@ -284,24 +268,23 @@ class Release:
         """
         return aggregate(self._decoded(reports, self.decoder_of_means), weights, groups)
 
-    def simulate(self, vectors: Any, rng: np.random.Generator) -> Vectors:
+    def simulate(self, vectors: Any, rng: Rng) -> Any:
         """Return decoded vectors as reports would give them, in fast seeded floating point.
 
         For research and utility estimates only: the result protects nobody and is not a report.
+
+        Parameters
+        ----------
+        vectors : array or table of any kind, as in :meth:`privatize`
+        rng : numpy.random.Generator, torch.Generator or JAX key
+            A NumPy one computes in NumPy, on all cores; one of the vectors' own library computes
+            where they lie.
+
+        Returns
+        -------
+        The kind of the vectors, on their device, in their floating dtype; see docs/arrays.md.
         """
-        if not isinstance(rng, np.random.Generator):
-            raise InvalidInput(
-                f"rng must be a numpy Generator, such as numpy.random.default_rng(0), "
-                f"got {type(rng).__name__}"
-            )
-        batch, single = as_batch(vectors, self.input_dim)
-
-        def once(part: Vectors, child: np.random.Generator) -> Vectors:
-            observed = self.randomizer.simulate(self.encoder.encode(part), child)
-            return self.decoder.decode(observed)
-
-        decoded = simulate_in_chunks(once, batch, rng, self.decoder.output_dim)
-        return decoded[0] if single else decoded
+        return simulate(self, vectors, rng)
 
     def save(self, path: str | Path) -> None:
         """Write the release to one file, atomically."""
@@ -315,16 +298,3 @@ class Release:
         from offaxis.artifact import read
 
         return read(path, expect=expect)
-
-
-def _iterable(reports: Any) -> Iterable[bytes]:
-    if isinstance(reports, bytes):
-        return [reports]
-    if isinstance(reports, np.ndarray | bytearray | memoryview | str) or not isinstance(
-        reports, Iterable
-    ):
-        raise InvalidReport(
-            f"reports must be bytes or a list of bytes, got {type(reports).__name__}; simulated "
-            f"arrays are not reports, only privatize() makes them"
-        )
-    return reports

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import A, has_device, namespace, to_numpy
 from offaxis.errors import InvalidInput
 
 Vectors = NDArray[np.float64]
@@ -23,16 +24,8 @@ def as_number(value: Any, name: str) -> float:
 
 
 def as_array(value: Any, name: str = "vectors") -> Vectors:
-    """Return a float64 array of real numbers, copying only when the dtype asks for it."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise InvalidInput(f"{name} must not be masked: fill or drop masked entries first")
-    if hasattr(value, "detach"):  # a torch tensor; NumPy has no bfloat16
-        value = value.detach().cpu()
-        value = value.float() if value.is_floating_point() and value.itemsize == 2 else value
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise InvalidInput(f"{name} must all have the same length") from None
+    """Return a float64 array of real numbers from any kind, copying only when it must."""
+    array = to_numpy(value, name)
     if array.dtype.kind not in "fiu":
         raise InvalidInput(
             f"{name} must hold real numbers, got {type(value).__name__} of dtype {array.dtype}; "
@@ -72,21 +65,27 @@ def as_batch(
         If the input is empty, not numeric, not finite, or of another dimension than ``dim``.
     """
     array = as_array(value, name)
-    if array.ndim not in (1, 2):
-        raise InvalidInput(f"{name} must be one vector or a batch (n, m), got shape {array.shape}")
-    single = array.ndim == 1
-    batch = array[None, :] if single else array
+    batch = as_rows(array, dim, name)
+    check_finite(batch, name, first_row)
+    return batch, array.ndim == 1
+
+
+def as_rows(array: A, dim: int | None, name: str = "vectors") -> A:
+    """Return one vector (m,) as a batch (1, m), and a batch as it is; refuse any other shape."""
+    shape = tuple(array.shape)
+    if len(shape) not in (1, 2):
+        raise InvalidInput(f"{name} must be one vector or a batch (n, m), got shape {shape}")
+    batch: A = array[None, :] if len(shape) == 1 else array
     if dim is not None and batch.shape[1] != dim:
         raise InvalidInput(f"{name} must have dimension {dim}, got {batch.shape[1]}")
-    if batch.shape[0] == 0 or batch.shape[1] == 0:
-        raise InvalidInput(f"{name} must not be empty, got shape {array.shape}")
-    check_finite(batch, name, first_row)
-    return batch, single
+    if 0 in shape:
+        raise InvalidInput(f"{name} must not be empty, got shape {shape}")
+    return batch
 
 
-def row_dots(A: Vectors, B: Vectors) -> Vectors:
-    """Return ⟨A_i, B_i⟩ for every row i."""
-    dots: Vectors = np.einsum("ij,ij->i", A, B)
+def row_dots(X: A, Y: A) -> A:
+    """Return ⟨X_i, Y_i⟩ for every row i, of any kind of array."""
+    dots: A = namespace(X, Y).einsum("ij,ij->i", X, Y)
     return dots
 
 
@@ -94,11 +93,14 @@ Order = Literal[1, 2, "inf"]
 """The p of an ℓp norm."""
 
 
-def row_norms(W: Vectors, order: Order) -> Vectors:
-    """Return the ℓ1, ℓ2 or ℓ∞ norm of every row."""
-    if order == "inf":
-        largest: Vectors = np.abs(W).max(axis=1)
-        return largest
-    with np.errstate(over="ignore"):
-        norms: Vectors = np.abs(W).sum(axis=1) if order == 1 else np.sqrt(row_dots(W, W))
+def row_norms(W: A, order: Order) -> A:
+    """Return the ℓ1, ℓ2 or ℓ∞ norm of every row, of any kind of array."""
+    norms: A
+    if has_device(W):
+        norms = namespace(W).linalg.vector_norm(W, ord=float(order), axis=1)
+    elif order == "inf":
+        norms = np.abs(W).max(axis=1)
+    else:  # NumPy's own norm takes twice as long
+        with np.errstate(over="ignore"):
+            norms = np.abs(W).sum(axis=1) if order == 1 else np.sqrt(row_dots(W, W))
     return norms

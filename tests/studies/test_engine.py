@@ -15,8 +15,9 @@ from scipy.special import betaincinv, ndtr
 import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import evaluate
+from offaxis.sampling.quantiles import sphere_component
 from offaxis.studies import engine
-from offaxis.studies.engine_noise import Noise, _sphere_component, channel
+from offaxis.studies.engine_noise import Noise, channel
 from offaxis.studies.engine_store import FILE
 from offaxis.studies.mechanisms import MECHANISMS
 from offaxis.studies.sources import PublicSide, Setting
@@ -211,7 +212,7 @@ def test_the_tabulated_component_is_the_quantile(dim: int) -> None:
     deviate = np.abs(np.random.default_rng(0).standard_normal(2000))
     shape = (dim - 1) / 2
     exact = 1 - 2 * betaincinv(shape, shape, ndtr(-deviate))
-    np.testing.assert_allclose(_sphere_component(dim)(deviate), exact, atol=2e-9)
+    np.testing.assert_allclose(sphere_component(dim)(deviate), exact, atol=2e-9)
 
 
 def test_seeds_must_be_positive(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
+from offaxis.arrays import namespace
 from offaxis.encoding.encoder import frozen_map
 from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors
@@ -59,9 +58,9 @@ class CodewordDecoder:
 
     def decode(self, observations: Vectors) -> Vectors:
         """Map (n, k) estimates of the symbol, positive where it was reported, to (n, m)."""
-        decoded: Vectors = self.codewords[
-            np.argmax(np.where(observations > 0, self.prior, 0.0), axis=1)
-        ]
+        xp = namespace(observations)
+        named = xp.argmax(xp.where(observations > 0, self.prior, 0.0), axis=1)
+        decoded: Vectors = xp.take(self.codewords, named, axis=0)
         return decoded
 
     def tensors(self) -> dict[str, Vectors]:

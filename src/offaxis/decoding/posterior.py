@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, runtime_checka
 
 import numpy as np
 
+from offaxis.arrays import namespace
 from offaxis.decoding.channel import Channel, evenly
 from offaxis.decoding.codeword import CodewordDecoder
 from offaxis.decoding.likelihood import Likelihood, likelihood
@@ -151,11 +152,11 @@ class PosteriorCodewordDecoder(CodewordDecoder):
         epsilon = float(_law(self.randomizer, self.kind).epsilon)
         share = self.prior / self.prior.sum()
         weighted = share[:, None] * self.codewords
-        named = (observations > 0).astype(np.float64)
+        named = namespace(observations).astype(observations > 0, self.prior.dtype)
         # Divided by e^ε, so that nothing grows; the background keeps the mass above zero.
         background, gain = math.exp(-epsilon), -math.expm1(-epsilon)
         mass = background + gain * (named @ share)
-        decoded: Vectors = background * weighted.sum(axis=0) + gain * (named @ weighted)
+        decoded: Vectors = background * weighted.sum(0) + gain * (named @ weighted)
         decoded /= mass[:, None]
         return decoded
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import namespace
 from offaxis.encoding.encoder import frozen_map, frozen_shift, tame
 from offaxis.encoding.frame import Frame
 from offaxis.errors import InvalidInput
@@ -57,7 +57,7 @@ class ArgmaxEncoder:
         """Map (n, m) to (n,) symbols."""
         scores = (tame(Z) - self.centre) @ self.matrix.T
         scores += self.bias
-        symbols: NDArray[Any] = np.argmax(scores, axis=1)
+        symbols: NDArray[Any] = namespace(scores).argmax(scores, axis=1)
         return symbols
 
     def tensors(self) -> dict[str, Vectors]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
+from offaxis.arrays import namespace
 from offaxis.encoding.encoder import AffineEncoder, frozen_shift
 from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors
@@ -36,7 +35,9 @@ class BoxEncoder(AffineEncoder):
 
     def encode(self, Z: Vectors) -> Vectors:
         """Map (n, m) to (n, r)."""
-        return np.clip(super().encode(Z), -self.limits, self.limits)
+        encoded = super().encode(Z)
+        clipped: Vectors = namespace(encoded).clip(encoded, -self.limits, self.limits)
+        return clipped
 
     def tensors(self) -> dict[str, Vectors]:
         """Return the map, its centre and the half widths."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import A, namespace
 from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors
 
@@ -49,16 +50,19 @@ class Encoder(Protocol):
         ...
 
 
-def tame(Z: Vectors) -> Vectors:
+def tame(Z: A) -> A:
     """Shrink rows with entries above 2**500 to that size.
 
     Such a row lies outside every ball a release can have, so only its direction matters, and that
     is kept. Everything below stays untouched, bit by bit.
     """
-    if max(Z.max(), -Z.min()) <= _LARGEST_INPUT:
+    xp = namespace(Z)
+    if float(xp.finfo(Z.dtype).max) <= _LARGEST_INPUT or max(Z.max(), -Z.min()) <= _LARGEST_INPUT:
         return Z
-    peak = np.abs(Z).max(axis=1, keepdims=True)
-    return np.where(peak > _LARGEST_INPUT, Z / peak.clip(min=1.0) * _LARGEST_INPUT, Z)
+    peak = xp.max(xp.abs(Z), axis=1, keepdims=True)
+    shrunk: A = Z / xp.clip(peak, min=1.0) * _LARGEST_INPUT
+    tamed: A = xp.where(peak > _LARGEST_INPUT, shrunk, Z)
+    return tamed
 
 
 def _frozen(array: Any) -> Vectors:

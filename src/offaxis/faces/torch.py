@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from offaxis.arrays import moved, on_device
 from offaxis.artifact import from_bytes, to_bytes
-from offaxis.decoding import LinearDecoder
 from offaxis.errors import InvalidInput, InvalidRelease, MissingExtra
 from offaxis.release import Release
+from offaxis.simulating import DECODERS
 
 try:
     import torch
@@ -37,24 +38,14 @@ class PrivateLayer(torch.nn.Module):
         Of the decoder's map, as in ``torch.nn.Linear``; decoding works in this dtype.
     """
 
-    matrix: torch.Tensor | None
-    offset: torch.Tensor
+    place: torch.Tensor
 
     def __init__(
         self, release: Release | None = None, *, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
-        self._release: Release | None = None
-        # Not persistent: both follow from the release, which the state carries whole.
-        self.register_buffer("matrix", None, persistent=False)
-        self.register_buffer("offset", torch.zeros(0, device=device, dtype=dtype), persistent=False)
-        if release is not None:
-            self._take(release)
-
-    def _take(self, release: Release) -> None:
-        if isinstance(release.decoder, LinearDecoder):
-            self.matrix = self.offset.new_tensor(release.decoder.matrix)
-            self.offset = self.offset.new_tensor(release.decoder.offset)
+        # An empty tensor that only tells where the layer is and its dtype: .to() moves it along.
+        self.register_buffer("place", torch.zeros(0, device=device, dtype=dtype), persistent=False)
         self._release = release
 
     @property
@@ -82,20 +73,22 @@ class PrivateLayer(torch.nn.Module):
             raise InvalidInput("no gradient passes a report: pass z.detach(), or use no_grad()")
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             raise InvalidInput("a traced layer would repeat one report forever; do not trace it")
-        return self.release.privatize(z.detach().cpu().double())
+        return self.release.privatize(z)
 
     def decode(
         self, reports: bytes | Iterable[bytes], *, device: Any = None, dtype: Any = None
     ) -> torch.Tensor:
         """Turn reports into vectors, on the layer's device and in its dtype unless told."""
         batch = [reports] if isinstance(reports, bytes) else reports
-        if self.matrix is None:
-            decoded = self.offset.new_tensor(self.release.decode(batch))
+        decoder: Any = self.release.decoder
+        decoded: Any
+        if isinstance(decoder, DECODERS):
+            observed = on_device(self.release.observe(batch), self.place)
+            decoded = moved(decoder, self.place).decode(observed)
         else:
-            rows = self.offset.new_tensor(self.release.observe(batch))
-            decoded = torch.nn.functional.linear(rows, self.matrix, self.offset)
-        decoded = decoded.to(device=device, dtype=dtype)
-        return decoded[0] if isinstance(reports, bytes) else decoded
+            decoded = on_device(self.release.decode(batch), self.place)
+        there: torch.Tensor = decoded.to(device=device, dtype=dtype)
+        return there[0] if isinstance(reports, bytes) else there
 
     def extra_repr(self) -> str:
         """Show the promise and which release makes it."""
@@ -118,4 +111,4 @@ class PrivateLayer(torch.nn.Module):
                 f"the state holds release {loaded.hash[:16]} ({loaded.guarantee}), the layer has "
                 f"{self._release.hash[:16]} ({self._release.guarantee}); PrivateLayer() takes any"
             )
-        self._take(loaded)
+        self._release = loaded

@@ -8,11 +8,13 @@ it before.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from offaxis.arrays import A, namespace, with_rows
 from offaxis.errors import InvalidInput
+from offaxis.sampling.draws import Rng, draws_from
 from offaxis.vectors import Vectors, row_norms
 
 RADIUS_RANGE = (1e-100, 1e100)
@@ -49,15 +51,36 @@ def opposite_poles(dim: int, radius: float) -> tuple[Vectors, Vectors]:
     return pole, -pole
 
 
-def _safe_rescale(W: Vectors) -> tuple[Vectors, Vectors]:
+def _safe_rescale(W: A) -> tuple[A, A]:
     """Divide each row by its largest magnitude so that its norm cannot over- or underflow."""
-    peak = np.abs(W).max(axis=1, keepdims=True)
+    xp = namespace(W)
+    peak = xp.max(xp.abs(W), axis=1, keepdims=True)
     positive = peak > 0
     # Two steps: 1 / peak itself overflows for subnormal rows.
-    _, exponent = np.frexp(np.where(positive, peak, 1.0))
-    unit = np.ldexp(W, -exponent)
-    scale = np.where(positive, np.abs(unit).max(axis=1, keepdims=True), 1.0)
+    _, exponent = xp.frexp(xp.where(positive, peak, 1.0))
+    unit = xp.ldexp(W, -exponent)
+    scale = xp.where(positive, xp.max(xp.abs(unit), axis=1, keepdims=True), 1.0)
     return unit / scale, peak
+
+
+class _Extremes(NamedTuple):
+    """Where quick arithmetic ends: the share that clipping keeps, norms whose squares are safe."""
+
+    share: float
+    low: float
+    high: float
+    zero: float
+
+
+_DOUBLE: Final = _Extremes(1e-280, 1e-140, 1e140, 0.0)
+_DOUBLE_ON_DEVICE: Final = _DOUBLE._replace(zero=2.0**-1022)
+_SINGLE_ON_DEVICE: Final = _Extremes(1e-30, 1e-17, 1e17, 2.0**-126)
+
+
+def _extremes(W: Any) -> _Extremes:
+    if isinstance(W, np.ndarray):
+        return _DOUBLE
+    return _DOUBLE_ON_DEVICE if W.dtype.itemsize == 8 else _SINGLE_ON_DEVICE
 
 
 @dataclass(frozen=True)
@@ -68,19 +91,20 @@ class Ball:
     radius: float
     order: Literal[1, 2]
 
-    def project(self, W: Vectors) -> Vectors:
+    def project(self, W: A) -> A:
         """Shrink every row radially onto the ball; rows inside it stay as they are.
 
         Each row depends on itself alone: what one person holds never moves another's vector.
         """
         norms = row_norms(W, self.order)
-        share = self.radius / np.maximum(norms, self.radius)
-        projected = W * share[:, None]
-        # Beyond this the norm or the share is not a normal float64 any more.
-        extreme = ~(share > 1e-280)
+        share = self.radius / namespace(W).clip(norms, min=self.radius)
+        projected: A = W * share[:, None]
+        # Beyond this the norm or the share is not a normal number any more.
+        extreme = ~(share > _extremes(W).share)
         if extreme.any():
             unit, _ = _safe_rescale(W[extreme])
-            projected[extreme] = unit * (self.radius / row_norms(unit, self.order)[:, None])
+            onto = unit * (self.radius / row_norms(unit, self.order)[:, None])
+            projected = with_rows(projected, extreme, onto)
         return projected
 
 
@@ -91,27 +115,33 @@ class Sphere:
     dim: int
     radius: float
 
-    def directions(self, W: Vectors) -> Vectors:
+    def directions(self, W: A) -> A:
         """Return unit directions; a zero row stays zero. The work is the same for every row.
 
         A tiny row is rescaled before its norm is taken, never divided by a floor: otherwise the
         length of the result would give it away.
         """
         unit, peak = _safe_rescale(W)
-        lengths = np.where(peak > 0, row_norms(unit, 2)[:, None], 1.0)
-        return unit / lengths
+        lengths = namespace(W).where(peak > 0, row_norms(unit, 2)[:, None], 1.0)
+        directions: A = unit / lengths
+        return directions
 
-    def project(self, W: Vectors, rng: np.random.Generator) -> Vectors:
-        """Return unit directions, quickly, for simulation; a zero row gets a random one."""
+    def project(self, W: A, rng: Rng) -> A:
+        """Return unit directions, quickly, for simulation; a zero row gets a random one.
+
+        On a device a row without a normal number counts as zero: not all of them have others.
+        """
+        xp, limits = namespace(W), _extremes(W)
         norms = row_norms(W, 2)
-        # In this range squares neither over- nor underflow.
-        extreme = ~((norms > 1e-140) & (norms < 1e140))
-        unit = W / np.where(extreme, 1.0, norms)[:, None]
+        extreme = ~((norms > limits.low) & (norms < limits.high))
+        unit: A = W / xp.where(extreme, 1.0, norms)[:, None]
         if extreme.any():
             rows = W[extreme]
-            zero = ~rows.any(axis=1)
-            rows[zero] = rng.standard_normal((int(zero.sum()), W.shape[1]))
-            unit[extreme] = self.directions(rows)
+            zero = xp.max(xp.abs(rows), axis=1) <= limits.zero
+            if zero.any():
+                some = draws_from(rng, W).normal(int(zero.sum()), W.shape[1])
+                rows = with_rows(rows, zero, some)
+            unit = with_rows(unit, extreme, self.directions(rows))
         return unit
 
 
@@ -122,9 +152,10 @@ class Box:
     dim: int
     radius: float
 
-    def project(self, W: Vectors) -> Vectors:
+    def project(self, W: A) -> A:
         """Clip every coordinate on its own."""
-        return np.clip(W, -self.radius, self.radius)
+        clipped: A = namespace(W).clip(W, -self.radius, self.radius)
+        return clipped
 
 
 @dataclass(frozen=True)

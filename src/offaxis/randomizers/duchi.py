@@ -23,10 +23,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import namespace
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.base import checked
 from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.lattice import BOX_BOUND
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response
 from offaxis.vectors import Vectors
@@ -62,14 +64,15 @@ class Duchi(BoxForm):
         """One bit a coordinate."""
         return -(-self.dim // 8)
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Draw observations in fast floating point; never a report."""
+        draws, xp = draws_from(rng, W), namespace(W)
         x = self.domain.project(W) / self.radius
-        v = np.where(2 * rng.random(x.shape) - 1 < x, 1.0, -1.0)
-        t = 2 * rng.integers(0, 2, x.shape, dtype=np.int8).astype(np.float64) - 1
-        near = 2 * rng.random(len(x)) - 1 < math.tanh(float(self.epsilon) / 2)
-        t[np.where(near, -1, 1) * (t * v).sum(axis=1) > 0] *= -1
-        t *= self.size * self.radius
+        v = xp.where(2 * draws.uniform(*x.shape) - 1 < x, 1.0, -1.0)
+        t = draws.signs(*x.shape)
+        near = 2 * draws.uniform(len(x)) - 1 < math.tanh(float(self.epsilon) / 2)
+        wrong = xp.where(near, -1, 1) * xp.sum(t * v, axis=1) > 0
+        t *= xp.where(wrong, -1.0, 1.0)[:, None] * (self.size * self.radius)
         return t
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:

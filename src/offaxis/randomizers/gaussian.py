@@ -29,6 +29,7 @@ from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.gaussian_calibration import certified_delta, noise_scale
 from offaxis.randomizers.lattice_form import LatticeForm
 from offaxis.randomizers.payload import Width, largest_magnitude
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.rounded_gaussian import RoundedGaussian
 from offaxis.vectors import Vectors, row_dots
@@ -173,9 +174,9 @@ class Gaussian(LatticeForm):
         """Draw rounded Gaussian noise."""
         return _sampler(self.log2_scale).draw(count, entropy)
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Clip and add Gaussian noise, in floating point; never a report."""
-        noise = rng.standard_normal(W.shape)
+        noise = draws_from(rng, W).normal(*W.shape)
         noise *= self.scale
         noise += self.domain.project(W)
         return noise

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from offaxis.randomizers.pure_lattice_form import PureLatticeForm
 from offaxis.sampling.discrete_laplace import DiscreteLaplace
+from offaxis.sampling.draws import Array, Rng
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.simulation import add_laplace
 from offaxis.vectors import Vectors, row_norms
@@ -48,7 +49,7 @@ class Laplace(PureLatticeForm):
         """Draw discrete Laplace noise, a row from every source."""
         return _sampler(self.log2_scale, 8 * self.width).draw_each(count, sources)
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Clip and add continuous Laplace noise, in floating point; never a report."""
         return add_laplace(self.domain.project(W), self.scale, rng)
 

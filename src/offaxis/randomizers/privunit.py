@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri, stdtr
 
+from offaxis.arrays import namespace
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.directions import Nonces, spread
 from offaxis.randomizers.privunit_calibration import (
@@ -32,6 +33,8 @@ from offaxis.randomizers.privunit_calibration import (
 )
 from offaxis.randomizers.rank_form import RankForm
 from offaxis.randomizers.ranks import Ranks
+from offaxis.sampling.draws import Array, Rng, draws_from
+from offaxis.sampling.quantiles import cosine, deviate
 from offaxis.sampling.simulation import gaussian_towards, towards
 from offaxis.vectors import Vectors, row_dots, row_norms
 
@@ -77,15 +80,16 @@ class PrivUnit2(RankForm):
     def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
         return g / row_norms(g, 2)[:, None]
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Draw reports in floating point, already scaled to be unbiased for the target."""
-        u = self._simulated_directions(W, rng)
-        tail, forward = self.ranks.draw(len(u), rng)
+        draws, xp = draws_from(rng, W), namespace(W)
+        u = self._simulated_directions(W, draws)
+        tail, forward = self.ranks.draw(len(u), draws)
         length = self.radius / self.mean
         if self.dim == 1:
-            return np.where(forward[:, None], length * u, -length * u)
-        t = 1 - 2 * self._quantile(tail)
-        return towards(u, np.where(forward, t, -t), length, rng)
+            return xp.where(forward[:, None], length * u, -length * u)
+        t = cosine(tail, self.dim)
+        return towards(u, xp.where(forward, t, -t), length, draws)
 
     def _log_density(self, V: Vectors, U: Vectors) -> NDArray[np.float64]:
         cosine = row_dots(V, U) / row_norms(V, 2)
@@ -158,11 +162,12 @@ class PrivUnitG(RankForm):
     def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
         return g / (spread() if self.output == "gaussian" else row_norms(g, 2)[:, None])
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Draw reports in floating point, already scaled to be unbiased for the target."""
-        u = self._simulated_directions(W, rng)
-        tail, forward = self.ranks.draw(len(u), rng)
-        v = gaussian_towards(u, gaussian_component(tail, forward), rng)
+        draws = draws_from(rng, W)
+        u = self._simulated_directions(W, draws)
+        tail, forward = self.ranks.draw(len(u), draws)
+        v = gaussian_towards(u, gaussian_component(tail, forward), draws)
         if self.output == "sphere":
             v /= row_norms(v, 2)[:, None]
         v *= self.radius / self.mean
@@ -202,10 +207,10 @@ def gaussian_square(ranks: Ranks) -> float:
     return ranks.background + ranks.expectation(_square_moment)
 
 
-def gaussian_component(tail: Vectors, forward: NDArray[np.bool_]) -> Vectors:
+def gaussian_component(tail: Array, forward: Array) -> Array:
     """Return the component with Pr[|t| >= …] = tail on the given side, as the ranks draw them."""
-    t: Vectors = -ndtri(tail / 2)
-    return np.where(forward, t, -t)
+    t = deviate(tail)
+    return namespace(tail).where(forward, t, -t)
 
 
 def gaussian_log_density(ranks: Ranks, component: Vectors) -> Vectors:

@@ -28,6 +28,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import namespace, smallest
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.base import CHOOSE
 from offaxis.randomizers.directions import (
@@ -49,6 +50,7 @@ from offaxis.randomizers.privunit import (
 from offaxis.randomizers.privunit_calibration import Cap, gaussian_cap, half_gamma_ratio
 from offaxis.randomizers.rank_form import INPUT_BOUND, RankForm
 from offaxis.randomizers.ranks import MOST_BLOCKS, Ranks, choose
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.simulation import gaussian_towards
 from offaxis.vectors import Vectors, row_dots
 
@@ -128,19 +130,20 @@ class ProjUnit(RankForm):
     def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
         return combination(nonces, g, self.dim, PROJECTION_KEY) / spread() ** 2
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Draw reports in floating point, already scaled to be unbiased for the target.
 
         No matrix is drawn: given g, Gᵀg is ‖g‖ times a normal vector whose component along u is
         ⟨g, a⟩/‖g‖, and that needs the length of a and the component t of g along a alone.
         """
-        u = self._simulated_directions(W, rng)
-        t = gaussian_component(*self.ranks.draw(len(u), rng))
+        draws, xp = draws_from(rng, W), namespace(W)
+        u = self._simulated_directions(W, draws)
+        t = gaussian_component(*self.ranks.draw(len(u), draws))
         k = self.projected
-        across = rng.chisquare(k - 1, len(u)) if k > 1 else 0.0
-        length = np.maximum(np.sqrt(t * t + across), np.finfo(float).tiny)
-        image = np.sqrt(rng.chisquare(k, len(u)))
-        v = gaussian_towards(u, t / length * image, rng)
+        across = draws.chi_square(k - 1, len(u)) if k > 1 else 0.0
+        length = xp.clip(xp.sqrt(t * t + across), min=smallest(t))
+        image = xp.sqrt(draws.chi_square(k, len(u)))
+        v = gaussian_towards(u, t / length * image, draws)
         v *= (length * (self.radius / self.mean))[:, None]
         return v
 

@@ -31,6 +31,7 @@ from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.ranks import Ranks, choose, most_pairs
 from offaxis.randomizers.sign_flip import draw_coins, keep_probability, signs, simulate_signs
 from offaxis.randomizers.vector_parameters import VectorParameters
+from offaxis.sampling.draws import Array, Rng
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response, place
 from offaxis.vectors import Vectors
@@ -261,7 +262,7 @@ class RankForm(VectorParameters):
         ratio: NDArray[np.float64] = np.log1p(np.expm1(float(self.epsilon)) * q)
         return ratio
 
-    def _simulated_directions(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def _simulated_directions(self, W: Array, rng: Rng) -> Array:
         """Return the unit directions that a simulation randomizes, flipped for a vector."""
         if self.target == "vector":
             W = W * simulate_signs(W, self._ball, rng)[:, None]

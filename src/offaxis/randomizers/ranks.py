@@ -24,7 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
+from offaxis.arrays import namespace
 from offaxis.randomizers.directions import blocks_per_pair
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.vectors import Vectors
 
 LOSS: Final = 0.005
@@ -97,17 +99,18 @@ class Ranks:
         density: Vectors = np.log1p(gain)
         return density
 
-    def draw(self, count: int, rng: np.random.Generator) -> tuple[Vectors, NDArray[np.bool_]]:
+    def draw(self, count: int, rng: Rng) -> tuple[Array, Array]:
         """Simulate (tail, towards) of reports: the reported direction's rank, then its tail."""
+        draws = draws_from(rng)
         n, c = self.pairs, self.near
-        place = rng.integers(0, 2 * n - c, size=count)
-        near = rng.random(count) >= self.far_probability
-        place[near] = rng.integers(0, c, size=int(near.sum()))
+        place = draws.integers(2 * n - c, count)
+        near = draws.uniform(count) >= self.far_probability
+        place = draws.redrawn(place, near, c)
         # The others are the opposites of the near ones, then both vectors of every other pair.
         beyond = ~near & (place >= c)
-        rank = np.where(beyond, c + (place - c) // 2, place)
+        rank = namespace(place).where(beyond, c + (place - c) // 2, place)
         towards = near | (beyond & ((place - c) % 2 == 0))
-        return rng.beta(rank + 1, n - rank), towards
+        return draws.beta(rank + 1, n - rank), towards
 
 
 def most_pairs(dim: int) -> int:

@@ -17,8 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import device_of, namespace
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.symbol_form import SymbolForm, Symbols
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response, place
 from offaxis.vectors import Vectors
@@ -44,13 +46,14 @@ class KaryResponse(SymbolForm):
         """1, 2 or 4 bytes: the first that holds every symbol."""
         return 1 if self.size <= 1 << 8 else 2 if self.size <= 1 << 16 else 4
 
-    def simulate(self, W: NDArray[Any], rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Draw observations in fast floating point; never a report."""
-        own = self.symbols(W)
-        near = rng.random(own.size) < self.own_chance
-        # Where the truth is told there is one place to be, the first.
-        offset = np.where(near, 0, rng.integers(0, self.size - 1, own.size))
-        return self._observed(place(near, offset, own[:, None]))
+        own = self._simulated(W)
+        draws, xp = draws_from(rng, own), namespace(own)
+        near = draws.uniform(len(own)) < self.own_chance
+        other = draws.integers(self.size - 1, len(own))
+        told = xp.where(near, own, other + xp.astype(other >= own, other.dtype))
+        return self._levels_at(self._named(told), draws.dtype)
 
     def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a symbol of W."""
@@ -71,14 +74,14 @@ class KaryResponse(SymbolForm):
 
     def read(self, payloads: list[bytes]) -> Vectors:
         """Return the unbiased estimate of the one-hot vector, a row of k numbers a payload."""
-        return self._observed(self.told(payloads))
+        observed: Vectors = self._levels_at(self._named(self.told(payloads)))
+        return observed
 
     def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> Vectors:
         """Return ε where the payload is the own symbol and 0 elsewhere."""
         return np.where(self.told(payloads) == self.symbols(W), float(self.epsilon), 0.0)
 
-    def _observed(self, told: Symbols) -> Vectors:
-        not_named, named = self.levels
-        observed = np.full((told.size, self.size), not_named)
-        observed[np.arange(told.size), told] = named
-        return observed
+    def _named(self, told: Array) -> Array:
+        """Return the mask of what each report names."""
+        named = namespace(told).arange(self.size, device=device_of(told))
+        return told[:, None] == named

@@ -17,8 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import namespace
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.lattice import onto_lattice
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.entropy import RandomBits
 from offaxis.sampling.uniform import below
 from offaxis.vectors import Vectors, row_norms
@@ -51,7 +53,8 @@ def keep_probability(W: Vectors, ball: Ball) -> Vectors:
     return kept
 
 
-def simulate_signs(W: Vectors, ball: Ball, rng: np.random.Generator) -> Vectors:
+def simulate_signs(W: Array, ball: Ball, rng: Rng) -> Array:
     """Draw the signs in fast floating point, for research."""
-    share = np.minimum(row_norms(W, 2) / ball.radius, 1.0)
-    return np.where(2 * rng.random(len(W)) < 1 + share, 1.0, -1.0)
+    xp = namespace(W)
+    share = xp.clip(row_norms(W, 2) / ball.radius, max=1.0)
+    return xp.where(2 * draws_from(rng, W).uniform(len(W)) < 1 + share, 1.0, -1.0)

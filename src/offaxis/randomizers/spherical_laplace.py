@@ -19,7 +19,9 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import namespace
 from offaxis.randomizers.pure_lattice_form import PureLatticeForm
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.rounded_spherical import RoundedSpherical
 from offaxis.vectors import Vectors, row_norms
@@ -50,12 +52,13 @@ class SphericalLaplace(PureLatticeForm):
             raise ValueError(f"noise comes in vectors of {self.dim}, got count={count}")
         return RoundedSpherical(self.dim, self.log2_scale).draw(rows, entropy).reshape(-1)
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Clip and add a Gaussian of random variance, in floating point; never a report."""
-        noise = rng.standard_normal(W.shape)
-        # 2Γ((m + 1)/2) is χ² with m + 1 degrees of freedom: the variance.
-        variance = 2 * rng.standard_gamma((self.dim + 1) / 2, size=len(W))
-        noise *= self.scale * np.sqrt(variance)[:, None]
+        draws = draws_from(rng, W)
+        noise = draws.normal(*W.shape)
+        # The variance is χ² with m + 1 degrees of freedom.
+        variance = draws.chi_square(self.dim + 1, len(W))
+        noise *= self.scale * namespace(W).sqrt(variance)[:, None]
         noise += self.domain.project(W)
         return noise
 

@@ -23,13 +23,15 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import device_of, namespace
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.base import CHOOSE
-from offaxis.randomizers.symbol_form import SymbolForm, Symbols, check_count
+from offaxis.randomizers.symbol_form import SymbolForm, check_count
 from offaxis.sampling.bernoulli import Probability
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.enclosure import preferred
 from offaxis.sampling.record_entropy import RealEntropy
-from offaxis.sampling.subsets import by_keys, choose_subsets
+from offaxis.sampling.subsets import choose_subsets
 from offaxis.vectors import Vectors
 
 _PART: Final = 1 << 20
@@ -57,19 +59,19 @@ def own_coin(size: int, chosen: int, epsilon: Fraction) -> Probability:
     return Probability(partial(preferred, chosen, size - chosen, epsilon))
 
 
-def with_own(member: Sets, last: Symbols, near: Sets, own: Symbols) -> Sets:
+def with_own(member: Array, last: Array, near: Array, own: Array) -> Array:
     """Return sets of symbols, from sets among the k − 1 others.
 
     Where ``near``, the own symbol takes the place of the member ``last``. The other symbols are
     numbered as they are, except that the last symbol stands where the own one would.
     """
-    rows = np.arange(own.size)
-    sets = np.zeros((own.size, member.shape[1] + 1), dtype=bool)
-    sets[:, :-1] = member
-    sets[rows, last] &= ~near
-    sets[rows, -1] = sets[rows, own]
-    sets[rows, own] = near
-    return sets
+    xp = namespace(member)
+    symbols = xp.arange(member.shape[1] + 1, device=device_of(member))
+    is_own = symbols == own[:, None]
+    kept = member & ~((symbols[:-1] == last[:, None]) & near[:, None])
+    moved = xp.any(kept & is_own[:, :-1], axis=1)
+    sets = xp.concat([kept, moved[:, None]], axis=1)
+    return xp.where(is_own, near[:, None], sets)
 
 
 @dataclass(frozen=True)
@@ -108,16 +110,13 @@ class SubsetSelection(SymbolForm):
         """One bit a symbol."""
         return -(-self.size // 8)
 
-    def simulate(self, W: NDArray[Any], rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Draw observations in fast floating point; never a report."""
-        own = self.symbols(W)
-        near = rng.random(own.size) < self.own_chance
-
-        def draw(count: int) -> NDArray[np.uint32]:
-            return rng.integers(0, 1 << 32, count, dtype=np.uint32)
-
-        member, last = by_keys(self.size - 1, self.chosen, own.size, draw)
-        return self._observed(with_own(member, last, near, own))
+        own = self._simulated(W)
+        draws = draws_from(rng, own)
+        near = draws.uniform(len(own)) < self.own_chance
+        member, last = draws.subsets(self.size - 1, self.chosen, len(own))
+        return self._levels_at(with_own(member, last, near, own), draws.dtype)
 
     def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a symbol of W."""
@@ -147,14 +146,11 @@ class SubsetSelection(SymbolForm):
 
     def read(self, payloads: list[bytes]) -> Vectors:
         """Return the unbiased estimate of the one-hot vector, a row of k numbers a payload."""
-        return self._observed(self.sets(payloads))
+        observed: Vectors = self._levels_at(self.sets(payloads))
+        return observed
 
     def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> Vectors:
         """Return ε where the own symbol is in the set and 0 elsewhere."""
         own = self.symbols(W)
         held = np.take_along_axis(self.sets(payloads), own[:, None], axis=1)[:, 0]
         return np.where(held, float(self.epsilon), 0.0)
-
-    def _observed(self, sets: Sets) -> Vectors:
-        not_named, named = self.levels
-        return np.where(sets, named, not_named)

@@ -20,10 +20,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import device_of, has_device, namespace
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, exact_epsilon
 from offaxis.randomizers import base
 from offaxis.randomizers.domain import FiniteSet
+from offaxis.sampling.draws import Array
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.vectors import Vectors
 
@@ -153,6 +155,20 @@ class SymbolForm(ABC):
                 f"symbols must lie in 0..{self.size - 1}, got {own[place]} at index {place}"
             )
         return own.astype(np.int64, copy=False)
+
+    def _simulated(self, W: Array) -> Array:
+        """Return the symbols that a simulation randomizes, where they lie."""
+        if not has_device(W):
+            return self.symbols(W)
+        if W.ndim != 1 or not namespace(W).isdtype(W.dtype, "integral"):
+            raise InvalidInput(f"symbols must be (n,) integers, got {W.dtype} {tuple(W.shape)}")
+        return W
+
+    def _levels_at(self, named: Array, dtype: Any = np.float64) -> Array:
+        """Return the observation of a mask of named symbols."""
+        xp = namespace(named)
+        low, high = (xp.asarray(x, dtype=dtype, device=device_of(named)) for x in self.levels)
+        return xp.where(named, high, low)
 
     def _checked(self, W: Any, entropy: RealEntropy) -> Symbols:
         """Return a copy of the input after looking at the entropy, of which nothing is used yet.

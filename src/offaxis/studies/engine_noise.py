@@ -16,12 +16,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import ndtri
 
 from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder, back_from
 from offaxis.geometry import Layers, TaskModel
@@ -32,6 +31,7 @@ from offaxis.randomizers.gaussian import Gaussian
 from offaxis.randomizers.laplace import Laplace
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
 from offaxis.release import Release
+from offaxis.sampling.quantiles import sphere_component
 from offaxis.sampling.simulation import add_laplace
 from offaxis.studies.without_guarantee import Unprotected
 from offaxis.vectors import Vectors
@@ -179,7 +179,7 @@ class Directional:
         along, square = _dots(x, unit), _dots(x, x)
         across = np.maximum(square - along * along, np.finfo(float).tiny)
         if isinstance(randomizer, PrivUnit2):
-            t = _sphere_component(randomizer.dim)(deviate)
+            t = sphere_component(randomizer.dim)(deviate)
             t = np.where(forward, t, -t)
             share = np.sqrt(np.maximum(1.0 - t * t, 0.0) / across)
             own = t - share * along
@@ -269,29 +269,3 @@ def _dots(A: Vectors, B: Vectors) -> Vectors:
     """Return the products of columns."""
     dots: Vectors = np.einsum("ij,ij->j", A, B)
     return dots
-
-
-_GRID: Final = 1 << 16
-_LARGEST_DEVIATE: Final = 9.0
-"""A standard normal variable is larger once in 10^19 times."""
-
-
-@lru_cache(maxsize=16)
-def _sphere_component(dim: int) -> Callable[[Vectors], Vectors]:
-    """Return the map from |N(0, 1)| to |t|, t a coordinate of a uniform unit vector, by quantiles.
-
-    Tabulated: the map is smooth, and linear interpolation between 65,536 points is off by less
-    than 1e-10, while the inverse of the incomplete beta function takes ten times as long.
-    """
-    grid = np.linspace(0.0, _LARGEST_DEVIATE, _GRID + 1)
-    shape = (dim - 1) / 2
-    values = 1 - 2 * betaincinv(shape, shape, ndtr(-grid))
-    slopes = np.diff(values)
-
-    def component(deviate: Vectors) -> Vectors:
-        place = np.minimum(deviate, _LARGEST_DEVIATE) * (_GRID / _LARGEST_DEVIATE)
-        index = np.minimum(place.astype(np.int64), _GRID - 1)
-        found: Vectors = values[index] + (place - index) * slopes[index]
-        return found
-
-    return component
