@@ -101,5 +101,6 @@ def as_task_model(model: Any) -> TaskModel:
     raise UnsupportedModel(
         f"no adapter for a model of type {type(model).__name__}: pass a torch module, a fitted "
         f"scikit-learn linear or MLP estimator, a weight matrix (k, m), or wrap a function of a "
-        f"batch as offaxis.geometry.FiniteDifferences(function)"
+        f"batch: a JAX one as offaxis.geometry.jax_model.JaxModel(function, params, dim=m), any "
+        f"other as offaxis.geometry.FiniteDifferences(function)"
     )

@@ -1,0 +1,153 @@
+"""JAX functions as public tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from offaxis.errors import InvalidInput
+from offaxis.geometry.models import LONGEST_NAME, ModelIdentity, gram_of
+from offaxis.vectors import Vectors
+
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+"""Where a function lies in memory, in the text of a program: not the same twice."""
+
+
+class JaxModel:
+    """A public task given as a JAX function of a batch, (n, m) → (n, k), row by row.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(params, Z)``, or ``function(Z)`` without parameters. One of a single vector goes
+        through ``jax.vmap`` first.
+    params : pytree of arrays, optional
+        The weights.
+    dim : int
+        Dimension m of the vectors.
+    name : str, optional
+        How the release file calls the model; by default the function's own name.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], params: Any = None, *, dim: int, name: str | None = None
+    ) -> None:
+        self._function, self._params = function, params
+        self._dim = dim
+        self._name = name or str(getattr(function, "__name__", "function"))[:LONGEST_NAME]
+        self._compile()
+
+    def _compile(self) -> None:
+        self._run = jax.jit(self._call)
+        self._pulled = jax.jit(lambda z, g: jax.vjp(self._call, z)[1](g)[0])
+        self._whole = jax.jit(self._differentiate)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what was given; what was compiled stays here."""
+        kept = ("_function", "_params", "_dim", "_name")
+        return {name: self.__dict__[name] for name in kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Compile again where it arrived."""
+        self.__dict__.update(state)
+        self._compile()
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension m of the vectors."""
+        return self._dim
+
+    def identity(self) -> ModelIdentity:
+        """Hash the traced program, the constants in it, and the parameters."""
+        program = jax.make_jaxpr(self._call)(jnp.zeros((2, self._dim)))
+        digest = hashlib.sha256(_ADDRESS.sub("", str(program.jaxpr)).encode())
+        for leaf in (*program.consts, *jax.tree.leaves(self._params)):
+            array = np.asarray(leaf)
+            digest.update(f"{array.shape}{array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(str(jax.tree.structure(self._params)).encode())
+        return ModelIdentity("jax", self._name, digest.hexdigest())
+
+    def _call(self, z: jax.Array) -> jax.Array:
+        out = self._function(z) if self._params is None else self._function(self._params, z)
+        shape = getattr(out, "shape", None)
+        if shape is None or len(shape) not in (1, 2) or shape[0] != z.shape[0]:
+            raise InvalidInput(
+                f"the model must return one row a vector, (n, k) for an input (n, m); for "
+                f"{z.shape[0]} vectors it returned {type(out).__name__ if shape is None else shape}"
+            )
+        result: jax.Array = out if len(shape) == 2 else out[:, None]
+        return result
+
+    def _differentiate(self, z: jax.Array) -> jax.Array:
+        """Return all Jacobians, (n, k, m), by the side that has fewer numbers."""
+        n, m = z.shape
+        out, pull = jax.vjp(self._call, z)
+        k = out.shape[1]
+        if k <= m:
+            seeds = jnp.broadcast_to(jnp.eye(k, dtype=out.dtype)[:, None], (k, n, k))
+            rows: jax.Array = jax.vmap(lambda seed: pull(seed)[0], out_axes=1)(seeds)
+            return rows
+        seeds = jnp.broadcast_to(jnp.eye(m, dtype=z.dtype)[:, None], (m, n, m))
+
+        def push(seed: jax.Array) -> jax.Array:
+            pushed: jax.Array = jax.jvp(self._call, (z,), (seed,))[1]
+            return pushed
+
+        return jax.vmap(push, out_axes=2)(seeds)
+
+    def outputs(self, Z: Vectors) -> Vectors:
+        """Return the function's outputs, (n, k)."""
+        try:
+            return _array(self._run(_jax(Z)))
+        except InvalidInput:
+            raise
+        except (TypeError, ValueError) as error:
+            # A wrong dimension surfaces as whatever the first product raises.
+            reason = str(error).strip().splitlines()[0]
+            raise InvalidInput(
+                f"the model failed on vectors of dimension {Z.shape[1]}: {reason}; "
+                f"check that it takes vectors of this dimension"
+            ) from error
+
+    def jacobians(self, Z: Vectors) -> Vectors:
+        """Return the Jacobian of the outputs at every vector, (n, k, m)."""
+        return _array(self._whole(_jax(Z)))
+
+    def gram(self, Z: Vectors) -> Vectors:
+        """Return Σ JᵀJ over the batch."""
+        return gram_of(self.jacobians(Z))
+
+    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+        """Return J_iᵀ g_i for every vector: one backward pass for the batch."""
+        z = _jax(Z)
+        return _array(self._pulled(z, jnp.asarray(G, dtype=jax.eval_shape(self._call, z).dtype)))
+
+    def centred(self) -> JaxModel:
+        """Return the model whose outputs are these less their mean."""
+
+        def less_mean(z: jax.Array) -> jax.Array:
+            out = self._call(z)
+            return out - out.mean(axis=1, keepdims=True)
+
+        return JaxModel(less_mean, dim=self._dim, name=self._name)
+
+    def numbers_per_vector(self, dim: int, outputs: int) -> int:
+        """Return k·m, the whole Jacobian."""
+        return outputs * dim
+
+
+def _jax(Z: Vectors) -> jax.Array:
+    return jnp.asarray(Z, dtype=jnp.result_type(float))
+
+
+def _array(values: ArrayLike) -> Vectors:
+    result: Vectors = np.asarray(values, dtype=np.float64)
+    return result
