@@ -29,7 +29,7 @@ lint: $(VENV)/test-ready
 
 bench: $(VENV)/test-ready
 	$(PIP) --editable '.[bench]'
-	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/offaxis bench --guard benchmarks/guard.json
 	$(BIN)/python benchmarks/exact.py
 	$(BIN)/python benchmarks/published_setting.py
 	$(BIN)/python benchmarks/means.py

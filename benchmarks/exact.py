@@ -1,10 +1,9 @@
-"""Exact releases: what they leak by their low bits, what they cost, what they keep.
+"""Exact releases: what they leak by their low bits, and what they keep.
 
     python benchmarks/exact.py [--json FILE] [--quick]
 
 The low-bit attack on every randomizer beside its plain floating-point twin; PrivUnit's rank form;
-the exact Gaussian against OpenDP's; real reports against their simulation. All ratios are of one
-run on one machine.
+real reports against their simulation. How fast reports are, ``offaxis bench`` says.
 """
 
 from __future__ import annotations
@@ -14,16 +13,13 @@ import math
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from scipy import stats
 
 import offaxis
-from beside_opendp import DIM, compare
-from harness import best_seconds, publish
+from offaxis.bench.timing import best_seconds, publish
 from offaxis.data import load_cifar10_features
 from offaxis.evaluation import evaluate
-from offaxis.randomizers import NAMES, Gaussian, PrivUnit2, make
-from offaxis.reports import header
+from offaxis.randomizers import NAMES, PrivUnit2, make
 from offaxis.sampling.entropy import Entropy
 
 Figures = list[dict[str, Any]]
@@ -87,7 +83,7 @@ def low_bit_figures(reports: int) -> Figures:
 
 
 def rank_form_figures(share: float) -> Figures:
-    """Measure correlation and time of PrivUnit2 reports at dimension 64, and decoding in bulk."""
+    """Measure correlation, time and size of PrivUnit2 reports at dimension 64."""
     rows: Figures = []
     dim = 64
     w = np.random.default_rng(0).standard_normal(dim)
@@ -128,46 +124,12 @@ def rank_form_figures(share: float) -> Figures:
                 "met": latency <= limit,
             }
         )
-    return rows
-
-
-def decoding_figures() -> Figures:
-    """Decode a million PrivUnit2 reports of dimension 64, header checks and map included."""
-    public = np.random.default_rng(1).standard_normal((200, 64))
-    weights = np.random.default_rng(2).standard_normal((10, 64))
-    release = offaxis.fit(weights, public, epsilon=7.5, randomizer="privunit2")
-    count, randomizer = 1_000_000, release.randomizer
-    nonces = np.random.default_rng(3).bytes(12 * count)
-    index = (
-        np.random.default_rng(4).integers(0, randomizer.directions, count).astype("<u4").tobytes()
-    )
-    head = header(randomizer.wire_id, release.hash)
-    reports = [head + nonces[12 * i : 12 * i + 12] + index[4 * i : 4 * i + 4] for i in range(count)]
-    seconds = best_seconds(lambda: release.decode(reports), 1)
     size = randomizer.payload_size
-    return [
-        {
-            "what": "a million PrivUnit2 reports decoded",
-            "value": seconds,
-            "unit": "s",
-            "target": "< 10",
-            "met": seconds < 10,
-        },
+    rows += [
         {"what": "payload", "value": size, "unit": "bytes", "target": "<= 16", "met": size <= 16},
-        {"what": "the same vector in float64", "value": 8 * 64, "unit": "bytes"},
+        {"what": "the same vector in float64", "value": 8 * dim, "unit": "bytes"},
     ]
-
-
-def gaussian_figures() -> Figures:
-    """Time exact Gaussian reports."""
-    return compare(
-        "Gaussian",
-        Gaussian(DIM, 20.0, 5, 1e-5),
-        np.random.default_rng(0).normal,
-        dp.m.make_gaussian,
-        dp.l2_distance(T=float),
-        (60, 60),
-    )
+    return rows
 
 
 def utility_figures(share: float) -> Figures:
@@ -210,9 +172,7 @@ def main() -> None:
     arguments = parser.parse_args()
     share = 0.1 if arguments.quick else 1.0
     figures = [
-        *gaussian_figures(),
         *rank_form_figures(share),
-        *decoding_figures(),
         *low_bit_figures(int(200_000 * share)),
         *utility_figures(share),
     ]

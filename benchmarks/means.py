@@ -59,7 +59,7 @@ def on_a_sphere(dim: int, epsilon: float, people: int = 200) -> None:
 
 
 def by_classes(epsilon: float, rounds: int) -> None:
-    """Print errors of class means, and how fast reports are aggregated."""
+    """Print errors of class means."""
     data = load_cifar10_features()
     labels = data.labels.tolist()
     classes = sorted(set(labels))
@@ -101,12 +101,6 @@ def by_classes(epsilon: float, rounds: int) -> None:
             f"{line}, one round {off(found):6.1%}, 95 % intervals cover {covered:.1%}, "
             f"clipping {bias:.1%} ({clipped.share:.1%} of the vectors)"
         )
-        if name == "laplace":
-            many = reports * 20
-            started = time.perf_counter()
-            release.aggregate(many, groups=labels * 20)
-            rate = len(many) / (time.perf_counter() - started)
-            print(f"{'':<15} {rate / 1e6:.2f} M reports of dimension 64 aggregated a second")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from offaxis.bench.effort import Effort
 from offaxis.bench.results import OURS, Contender, Race
 from offaxis.release import Release
 
-_ROWS: Final = 20_000
+_ROWS: Final = 10_000
 _ALONE: Final = 200
 _REAL: Final = {"laplace": _ROWS, "privunit2": 1_000, "response": _ROWS}
 """So many reports are really made; they are decoded again and again."""

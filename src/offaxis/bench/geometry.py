@@ -10,7 +10,7 @@ import offaxis
 from offaxis.bench import task
 from offaxis.bench.effort import Effort
 from offaxis.bench.results import OURS, Contender, Race
-from offaxis.bench.rivals import installed
+from offaxis.bench.rivals import gpu, installed
 from offaxis.bench.rivals.numpy import gram_one_by_one
 from offaxis.geometry import PublicVectors, as_task_model
 from offaxis.geometry import measure as measure_geometry
@@ -34,25 +34,38 @@ def measure(effort: Effort) -> Iterator[Race]:
         contenders["scikit-learn's covariance, no task"] = Contender(lambda: covariance(Z), len(Z))
     yield effort.race("Gram", "plain weights, m = 64, k = 10", "vectors/s", contenders)
     if installed("torch"):
-        yield _torch(effort)
+        yield with_torch(effort, "cpu", _ROWS)
+    if gpu():
+        yield with_torch(effort, "cuda", 10 * _ROWS)
 
 
-def _torch(effort: Effort) -> Race:
+def with_torch(effort: Effort, device: str, rows: int) -> Race:
+    """Race the Gram of a module on a device against automatic differentiation there."""
     import torch
 
-    from offaxis.bench.rivals.torch import as_module, gram_by_autograd, gram_by_jacrev
+    from offaxis.bench.rivals.torch import as_module, gram_by_autograd, gram_by_jacrev, waited
 
-    Z = task.many(_ROWS)
-    module, tensor = as_module(task.data().head), torch.as_tensor(Z, dtype=torch.float32)
-    model, alone = as_task_model(module), tensor[:_ALONE]
+    Z, head = task.many(rows), task.data().head
+    module = as_module(head, device)
+    there = torch.as_tensor(Z, dtype=torch.float32, device=device)
+    model, alone = as_task_model(module), there[:_ALONE]
+    given = Z if device == "cpu" else there
     contenders = {
-        OURS: Contender(lambda: measure_geometry(model, PublicVectors(Z)), len(Z)),
+        OURS: Contender(lambda: measure_geometry(model, PublicVectors(given)), rows),
         "autograd, one output at a time": Contender(
-            lambda: gram_by_autograd(module, alone), len(alone)
+            waited(gram_by_autograd, device, module, alone), len(alone)
         ),
-        "torch.func, vmap of jacrev": Contender(lambda: gram_by_jacrev(module, tensor), len(Z)),
+        "torch.func, vmap of jacrev": Contender(
+            waited(gram_by_jacrev, device, module, there), rows
+        ),
     }
-    return effort.race("Gram", "torch module, m = 64, k = 10", "vectors/s", contenders)
+    if device != "cpu":
+        near = as_task_model(as_module(head))
+        contenders["offaxis on the processor"] = Contender(
+            lambda: measure_geometry(near, PublicVectors(Z)), rows
+        )
+    where = "" if device == "cpu" else f", on {device}"
+    return effort.race("Gram", f"torch module, m = 64, k = 10{where}", "vectors/s", contenders)
 
 
 def measure_fits(effort: Effort) -> Iterator[Race]:

@@ -23,7 +23,7 @@ from offaxis.release import Release
 
 _HIDDEN: Final = 64
 _CALLS: Final = 10
-_LADDER: Final = (
+LADDER: Final = (
     *((1024, 512), (1024, 1024), (2048, 1024)),
     *((2048, 2048), (4096, 2048), (4096, 4096)),
 )
@@ -44,7 +44,7 @@ def measure(effort: Effort) -> Iterator[Growth]:
     simulated = {n: partial(release.simulate, Z[:n], rng) for n in counts}
     yield effort.growth("simulate", "N", simulated, 1)
     yield effort.growth("privatize", "N", {n: partial(release.privatize, Z[:n]) for n in counts}, 1)
-    ladder = _LADDER[-effort.doublings - 1 :]
+    ladder = LADDER[-effort.doublings - 1 :]
     reports = {dim * rank: _privatize_some(dim, rank) for dim, rank in ladder}
     yield effort.growth(f"privatize {_CALLS} vectors, one at a time", "m·r", reports, 1)
     # Fits to few public vectors, so that what grows is not hidden behind what does not.
@@ -68,11 +68,11 @@ def _network(dim: int, outputs: int) -> Layers:
 
 def _privatize_some(dim: int, rank: int) -> Callable[[], Any]:
     """Return an action that makes reports of r numbers about vectors of m coordinates."""
-    release, Z = _of_rank(dim, rank), np.random.default_rng(dim).standard_normal((_CALLS, dim))
+    release, Z = of_rank(dim, rank), np.random.default_rng(dim).standard_normal((_CALLS, dim))
     return lambda: [release.privatize(z) for z in Z]
 
 
-def _of_rank(dim: int, rank: int) -> Release:
+def of_rank(dim: int, rank: int) -> Release:
     """Return a Laplace release whose map is an r×m matrix."""
     rng = np.random.default_rng(rank)
     matrix = rng.standard_normal((rank, dim)) / np.sqrt(dim)

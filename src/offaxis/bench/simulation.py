@@ -11,7 +11,7 @@ import numpy as np
 from offaxis.bench import task
 from offaxis.bench.effort import Effort
 from offaxis.bench.results import OURS, Contender, Race
-from offaxis.bench.rivals import installed, numpy
+from offaxis.bench.rivals import gpu, installed, numpy
 from offaxis.bench.rivals.maps import linear_parts
 
 _ROWS: Final = 100_000
@@ -42,6 +42,8 @@ def measure(effort: Effort) -> Iterator[Race]:
                 partial(Simulation(parts), torch.as_tensor(Z)), len(Z)
             )
         yield effort.race("simulate", f"{name}, m = 64", "vectors/s", contenders)
+    if gpu():
+        yield on_device(effort, "cuda", rows=10 * _ROWS)
     release = task.release("privunit2")
     contenders = {
         OURS: Contender(partial(release.simulate, Z, rng), len(Z)),
@@ -50,3 +52,22 @@ def measure(effort: Effort) -> Iterator[Race]:
         ),
     }
     yield effort.race("simulate", "privunit2, m = 64", "vectors/s", contenders)
+
+
+def on_device(effort: Effort, device: str, rows: int) -> Race:
+    """Race simulations of vectors that already lie on a device."""
+    import torch
+
+    from offaxis.bench.rivals.torch import Simulation, waited
+
+    release, rng = task.release("laplace"), np.random.default_rng(0)
+    Z = task.many(rows)
+    there = torch.as_tensor(Z, device=device)
+    generator = torch.Generator(device=device).manual_seed(0)
+    theirs = Simulation(linear_parts(release), device)
+    contenders = {
+        OURS: Contender(waited(release.simulate, device, there, generator), rows),
+        "torch, the same steps there": Contender(waited(theirs, device, there), rows),
+        "offaxis on the processor": Contender(partial(release.simulate, Z, rng), rows),
+    }
+    return effort.race("simulate", f"laplace, m = 64, on {device}", "vectors/s", contenders)

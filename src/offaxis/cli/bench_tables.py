@@ -14,6 +14,7 @@ from offaxis.bench.guard import Fallen
 from offaxis.bench.results import OURS, Growth, Race, Result
 from offaxis.bench.rivals import absent
 from offaxis.bench.timing import conditions
+from offaxis.bench.wording import amount, figure, line, times
 from offaxis.cli.terminal import screen
 
 _TITLES: Final = {
@@ -26,8 +27,6 @@ _TITLES: Final = {
     "memory": "peak memory of a fresh process",
     "growth": "growth, sizes doubled",
 }
-_PREFIXES: Final = ((1e6, "M"), (1e3, "k"), (1, ""))
-_TIMES: Final = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
 
 
 def print_conditions(effort: Effort) -> None:
@@ -85,7 +84,7 @@ def _races(races: Sequence[Race]) -> Table:
         for name in race.seconds:
             if name != OURS:
                 who = Text(f"  {name}", style="dim")
-                table.add_row(who, figure(race.shown(name)) + noun, times(race.ratio(name)))
+                table.add_row(who, figure(race.shown(name)) + noun, _times(race.ratio(name)))
     return table
 
 
@@ -110,34 +109,9 @@ def _growth(results: Sequence[Growth]) -> Table:
     return table
 
 
+def _times(ratio: float) -> Text:
+    return Text(times(ratio), style="cyan" if ratio >= 1 else "yellow")
+
+
 def _table() -> Table:
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-
-
-def times(ratio: float) -> Text:
-    """Say how many times faster or slower we are."""
-    if ratio >= 1:
-        return Text(f"{ratio:,.3g}× faster", style="cyan")
-    return Text(f"{1 / ratio:,.3g}× slower", style="yellow")
-
-
-def figure(value: float) -> str:
-    """Write a number with three digits: 17.3 M, 588 k, 0.171."""
-    size, prefix = next((p for p in _PREFIXES if value >= p[0]), _PREFIXES[-1])
-    return f"{value / size:.3g} {prefix}".strip()
-
-
-def amount(value: float, unit: str) -> str:
-    """Write a time or a size of memory."""
-    if unit != "s":
-        return f"{value:.0f} {unit}"
-    size, name = next(((p, n) for p, n in _TIMES if value >= p), _TIMES[-1])
-    return f"{value / size:.3g} {name}"
-
-
-def line(result: Growth) -> str:
-    """Write a + b · size for what should grow in proportion, and how near it is."""
-    fixed, each = result.line()
-    parts = [amount(fixed, "s")] if fixed else []
-    parts.append(f"{amount(each, 's')} × {result.variable}")
-    return f"{' + '.join(parts)}, within {result.off_the_line():.0%}"

@@ -17,6 +17,15 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
+def gpu() -> bool:
+    """Say whether torch is installed and sees a GPU."""
+    if not installed("torch"):
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
 def absent() -> list[str]:
     """Return the names of the rivals that are not installed."""
     return [name for package, name in RIVALS.items() if not installed(package)]

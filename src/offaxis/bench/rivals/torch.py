@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from torch.func import functional_call, jacrev, vmap
@@ -11,6 +14,17 @@ from offaxis.geometry import Layers
 from offaxis.vectors import Vectors
 
 _ACTIVATIONS = {"relu": torch.nn.ReLU, "gelu": torch.nn.GELU, "tanh": torch.nn.Tanh}
+
+
+def waited(action: Callable[..., Any], device: str, *arguments: Any) -> Callable[[], None]:
+    """Return an action that ends when the device has finished, not when it was asked."""
+
+    def whole() -> None:
+        action(*arguments)
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return whole
 
 
 class Simulation:
