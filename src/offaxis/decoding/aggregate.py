@@ -154,6 +154,8 @@ class GroupMoments:
     def summary(self) -> Aggregate:
         """Return the means and their errors."""
         moments = list(self.found.values())
+        if not moments:
+            raise InvalidInput("there are no reports to average")
         columns = (
             np.array([one.mean for one in moments]),
             np.array([one.standard_error for one in moments]),

@@ -1,0 +1,234 @@
+"""Releases on Apache Spark: fit to public vectors of a DataFrame, privatize, decode, average, try.
+
+A cluster that privatizes in bulk sees the raw vectors and must be trusted: the promise of local
+privacy then holds towards whoever sees the reports alone, not towards the cluster. A job draws one
+key (sampling/record_entropy.py), sends it with its tasks, and destroys it when the job ends; a task
+that is lost, repeated or run twice gives the same reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from offaxis.decoding import Aggregate
+from offaxis.decoding.aggregate import GroupMoments
+from offaxis.engines.arrow import (
+    ID,
+    REPORT,
+    VECTOR,
+    Batches,
+    Trials,
+    decode_batches,
+    fold_means,
+    fold_trials,
+    privatize_batches,
+)
+from offaxis.engines.job import FACTS, check_ids, job_facts, written
+from offaxis.engines.spark_files import appearing
+from offaxis.engines.spark_fold import DataFrame, fold, select, shared
+from offaxis.engines.spark_session import pyspark, session
+from offaxis.engines.spark_vectors import SparkVectors
+from offaxis.engines.spark_watch import Tasks, watched
+from offaxis.errors import InvalidInput
+from offaxis.evaluation import Evaluation
+from offaxis.geometry import as_task_model
+from offaxis.release import Release
+from offaxis.sampling.record_entropy import JobKey
+
+__all__ = ["SparkVectors", "decode", "evaluate", "group_means", "privatize", "session"]
+
+
+_UNSTEADY: Final = frozenset(
+    {"Aggregate", "Deduplicate", "Distinct", "GlobalLimit", "LocalLimit", "Offset", "Sample"}
+    | {"Tail", "Window"}
+)
+"""What may give other rows, or sums rounded otherwise, when it is computed again."""
+
+
+def privatize(
+    frame: DataFrame,
+    release: Release,
+    out: str,
+    *,
+    ids: str = ID,
+    vectors: str = VECTOR,
+    force: bool = False,
+    progress: Tasks | None = None,
+) -> dict[str, Any]:
+    """Write one report a row to a folder of Parquet files, and say what was made.
+
+    A second job on the same rows draws a new key and spends the budget again.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Best read from files. Rows that might come out otherwise when they are computed again are
+        refused: random columns, aggregates, limits, samples.
+    out : str
+        A folder that does not exist, on a file system that all machines reach. It appears whole or
+        not at all.
+    ids, vectors : str
+        The columns; every id must be there and different from the others.
+    force : bool
+        Replace a folder that is already there.
+    """
+    spark, chosen = frame.sparkSession, select(frame, ids, vectors)
+    _check_steady(chosen)
+    with watched(spark, progress), appearing(spark, out, force=force) as folder:
+        rows = _check_records(chosen, ids)
+        kind = chosen.schema[ids].dataType.simpleString()
+        with shared(spark, release) as public, _job() as key:
+
+            def task(batches: Batches) -> Iterator[Any]:
+                return privatize_batches(public.value, key, batches, ids=ids, vectors=vectors)
+
+            drawn = chosen.mapInArrow(task, f"`{ids}` {kind}, {REPORT} binary")
+            drawn.write.parquet(folder.address)
+        committed = _check_records(spark.read.parquet(folder.address), ids)
+        if committed != rows:
+            raise InvalidInput(
+                f"{committed:,} of {rows:,} records were written: the source changed while it was "
+                f"read; nothing was released"
+            )
+        facts = job_facts(release, rows)
+        folder.write(FACTS, written(facts))
+    return facts
+
+
+@contextmanager
+def _job() -> Iterator[JobKey]:
+    key = JobKey()
+    try:
+        yield key
+    finally:
+        key.destroy()
+
+
+def _check_records(frame: DataFrame, ids: str) -> int:
+    """Return the number of records, or refuse ids that are missing or there twice."""
+    functions = pyspark().sql.functions
+    counted = frame.agg(
+        functions.count(functions.lit(1)),
+        functions.count(frame[ids]),
+        functions.countDistinct(frame[ids]),
+    ).first()
+    check_ids(ids, *counted)
+    return int(counted[0])
+
+
+def _check_steady(frame: DataFrame) -> None:
+    """Refuse a plan that may give a record another vector when a task is tried again."""
+    plan = frame._jdf.queryExecution().analyzed()
+    unsteady = sorted(_UNSTEADY & set(_steps(plan)))
+    if plan.deterministic() and not unsteady:
+        return
+    why = f"it has {', '.join(unsteady)}" if unsteady else "it has random columns"
+    raise InvalidInput(
+        f"these rows may come out otherwise when they are computed again ({why}), and a record "
+        f"would be released twice: write them to Parquet first and privatize what was written"
+    )
+
+
+def _steps(plan: Any) -> Iterator[str]:
+    yield plan.nodeName()
+    children = plan.children()
+    for at in range(children.size()):
+        yield from _steps(children.apply(at))
+
+
+def decode(
+    frame: DataFrame,
+    release: Release,
+    out: str,
+    *,
+    reports: str = REPORT,
+    force: bool = False,
+    progress: Tasks | None = None,
+) -> int:
+    """Decode reports into a folder of Parquet files, other columns kept; return how many."""
+    spark = frame.sparkSession
+    with (
+        watched(spark, progress),
+        shared(spark, release) as public,
+        appearing(spark, out, force=force) as folder,
+    ):
+        decoded_frame(frame, public, reports).write.parquet(folder.address)
+        return int(spark.read.parquet(folder.address).count())
+
+
+def decoded_frame(frame: DataFrame, public: Any, reports: str = REPORT) -> DataFrame:
+    """Return the frame with decoded vectors in place of reports; ``public`` is a broadcast."""
+    types = pyspark().sql.types
+    vectors = types.StructField(VECTOR, types.ArrayType(types.DoubleType()))
+    schema = types.StructType([vectors if f.name == reports else f for f in frame.schema])
+
+    def task(batches: Batches) -> Iterator[Any]:
+        return decode_batches(public.value, batches, reports=reports, fixed=False)
+
+    select(frame, reports)
+    return frame.mapInArrow(task, schema)
+
+
+def group_means(
+    frame: DataFrame,
+    release: Release,
+    *,
+    reports: str = REPORT,
+    groups: str | None = None,
+    weights: str | None = None,
+    progress: Tasks | None = None,
+) -> Aggregate:
+    """Estimate the mean of all, or of each group, with standard errors; see Release.aggregate."""
+    _ = release.decoder_of_means
+    spark = frame.sparkSession
+    with shared(spark, release) as public:
+
+        def part(batches: Batches) -> GroupMoments:
+            return fold_means(
+                public.value, batches, reports=reports, groups=groups, weights=weights
+            )
+
+        chosen = select(frame, *(name for name in (reports, groups, weights) if name))
+        total = fold(chosen, part, GroupMoments(grouped=groups is not None), progress)
+    return total.summary()
+
+
+def evaluate(
+    frame: DataFrame,
+    releases: Sequence[Release],
+    model: Any,
+    *,
+    vectors: str = VECTOR,
+    targets: str | None = None,
+    seeds: int = 20,
+    seed: int = 0,
+    progress: Tasks | None = None,
+) -> list[Evaluation]:
+    """Measure what a model keeps of its answers under each release, all in one pass.
+
+    Vectors are public ones: nothing here protects them. The noise repeats with the seed as long as
+    the frame has the same partitions.
+    """
+    spark, task_model = frame.sparkSession, as_task_model(model)
+    context = pyspark().TaskContext
+    with shared(spark, (list(releases), task_model)) as public:
+
+        def part(batches: Batches) -> Trials:
+            known, task = public.value
+            number = context.get().partitionId()
+            return fold_trials(
+                known,
+                task,
+                batches,
+                vectors=vectors,
+                targets=targets,
+                seeds=seeds,
+                seed=seed,
+                part=number,
+            )
+
+        chosen = select(frame, vectors, *([targets] if targets else []))
+        total = fold(chosen, part, Trials(len(releases), seeds), progress)
+    return total.evaluations()
