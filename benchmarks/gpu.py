@@ -1,0 +1,268 @@
+"""Simulation, decoding and Gram on a GPU, beside two cores of a CPU, in one run.
+
+    PYTHONPATH=src python benchmarks/gpu.py [--json gpu.json] [--quick]
+
+Needs numpy, scipy, torch and the package's own light dependencies, no network. Every figure is the
+best of several runs. *ratio* is the GPU's throughput over that of two cores of the same machine,
+the faster of NumPy and torch there. *floor* is the share of the least possible time: the bytes that
+must be moved once (vectors in, vectors out, the map) over the device's bandwidth, which a large
+copy measures. Products of large matrices are bound by arithmetic, not by that floor. What the GPU
+computes is checked: moments by z-tests with a false-alarm rate of 1e-6 each, Grams against the CPU.
+Without a GPU the CPU's half runs and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+import offaxis
+from offaxis.arrays import moved
+from offaxis.bench.timing import best_seconds
+from offaxis.decoding import LinearDecoder
+from offaxis.geometry import PublicVectors, as_task_model, measure
+
+EPSILON = 5
+DIMS = (64, 768, 4096)
+RANDOMIZERS = ("laplace", "gaussian", "privunit2")
+DTYPES = (torch.float32, torch.float64)
+NETWORKS = ((64, 10, 32, 10), (768, 512, 100), (4096, 1024, 1000))
+ALPHA = 1e-6
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+Figure = dict[str, Any]
+
+
+@contextmanager
+def two_cores() -> Iterator[None]:
+    """Keep this process and torch to two cores."""
+    threads, cores = torch.get_num_threads(), os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(cores)[:2])
+    torch.set_num_threads(2)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        torch.set_num_threads(threads)
+
+
+def seconds(action: Callable[[], Any], device: torch.device, repeats: int) -> float:
+    """Return the best time of a run, until the device has finished it."""
+
+    def finished() -> None:
+        action()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return best_seconds(finished, repeats)
+
+
+def bandwidth(device: torch.device, numbers: int) -> float:
+    """Return the bytes a second that a large copy reads and writes."""
+    source = torch.zeros(numbers, dtype=torch.float32, device=device)
+    target = torch.empty_like(source)
+    return 2 * source.nbytes / seconds(lambda: target.copy_(source), device, 20)
+
+
+def plain_release(name: str, dim: int) -> offaxis.Release:
+    """Return a release without a map: what is measured is clipping and noise."""
+    public = np.random.default_rng(0).standard_normal((512, dim))
+    delta = 1e-5 if name == "gaussian" else None
+    return offaxis.fit(
+        None, public, epsilon=EPSILON, randomizer=name, delta=delta, reshaping="none"
+    )
+
+
+def simulating(name: str, dim: int, dtype: torch.dtype, run: Run) -> Figure:
+    """Measure the simulation of one randomizer."""
+    release = plain_release(name, dim)
+
+    def rate(device: torch.device, numbers: int) -> float:
+        vectors = torch.randn(max(1, numbers // dim), dim, dtype=dtype, device=device)
+        rng = torch.Generator(device=device).manual_seed(1)
+        found = seconds(lambda: release.simulate(vectors, rng), device, run.repeats)
+        return len(vectors) / found
+
+    with two_cores():
+        vectors = np.random.default_rng(2).standard_normal((max(1, run.host // dim), dim))
+        rng = np.random.default_rng(1)
+        numpy_rate = len(vectors) / best_seconds(lambda: release.simulate(vectors, rng), 3)
+        torch_rate = rate(CPU, run.host)
+    figure: Figure = {
+        "what": f"simulate {name} m={dim} {str(dtype)[6:]}",
+        "numpy, 2 cores": numpy_rate,
+        "torch, 2 cores": torch_rate,
+    }
+    if run.on_gpu:
+        figure |= run.compared(rate(GPU, run.device), max(numpy_rate, torch_rate))
+        figure["floor"] = 2 * dim * dtype.itemsize * figure["gpu"] / run.bandwidth
+        check_law(release, name, dim, dtype)
+    return figure
+
+
+def check_law(release: offaxis.Release, name: str, dim: int, dtype: torch.dtype) -> None:
+    """Check the mean and the energy of one vector's simulations on the GPU, by z-tests."""
+    rows = (1 << 24) // dim
+    z = np.random.default_rng(4).standard_normal(dim)
+    vectors = torch.tensor(z, dtype=dtype, device=GPU).expand(rows, dim)
+    out = release.simulate(vectors, torch.Generator(device=GPU).manual_seed(3)).double()
+    randomizer = release.randomizer
+    encoded = release.encoder.encode(z[None])
+    if name == "privunit2":
+        wanted = randomizer.domain.directions(encoded)[0] * randomizer.radius
+    else:
+        wanted = randomizer.domain.project(encoded)[0]
+    moved_by = out - torch.tensor(wanted + release.decoder.offset, device=GPU)
+    along = moved_by @ torch.tensor(wanted / np.linalg.norm(wanted), device=GPU)
+    require(along, 0.0, f"the mean of {name}")
+    require((moved_by**2).sum(dim=1), randomizer.expected_squared_error(), f"the error of {name}")
+
+
+def require(sample: torch.Tensor, wanted: float, what: str) -> None:
+    """Stop unless the sample's mean is as wanted; lattice and float32 may shift it by 1e-4."""
+    spread = float(sample.std())
+    slack = 1e-4 * abs(wanted) + 1e-5 * spread
+    z = (abs(float(sample.mean()) - wanted) - slack) / (spread / math.sqrt(len(sample)) + 1e-300)
+    if 2 * stats.norm.sf(max(z, 0.0)) < ALPHA and spread:
+        raise SystemExit(f"{what} is wrong on the GPU: {float(sample.mean())} for {wanted}")
+
+
+def decoding(dim: int, dtype: torch.dtype, run: Run) -> Figure:
+    """Measure a linear decoder, B v + c with B of shape (m, m)."""
+    random = np.random.default_rng(5)
+    decoder = LinearDecoder(random.standard_normal((dim, dim)), random.standard_normal(dim))
+    few = random.standard_normal((256, dim))
+
+    def rate(device: torch.device, numbers: int) -> float:
+        observed = torch.randn(max(1, numbers // dim), dim, dtype=dtype, device=device)
+        there: Any = moved(decoder, observed)
+        return len(observed) / seconds(lambda: there.decode(observed), device, run.repeats)
+
+    with two_cores():
+        slow = rate(CPU, run.host)
+    figure: Figure = {"what": f"decode m={dim} {str(dtype)[6:]}", "torch, 2 cores": slow}
+    if run.on_gpu:
+        figure |= run.compared(rate(GPU, run.device), slow)
+        rows = max(1, run.device // dim)
+        least = (2 * dim + dim * dim / rows) * dtype.itemsize / run.bandwidth
+        figure["floor"] = least * figure["gpu"]
+        observed = torch.tensor(few, dtype=dtype, device=GPU)
+        there: Any = moved(decoder, observed)
+        close(there.decode(observed).cpu().numpy(), decoder.decode(few), dtype, "decoding")
+    return figure
+
+
+def network(sizes: tuple[int, ...], device: torch.device) -> torch.nn.Module:
+    """Return the same network every time, with max(0, x) between its layers."""
+    torch.manual_seed(6)
+    parts: list[torch.nn.Module] = []
+    for before, after in pairwise(sizes):
+        parts += [torch.nn.Linear(before, after), torch.nn.ReLU()]
+    return torch.nn.Sequential(*parts[:-1]).to(device)
+
+
+def gram(sizes: tuple[int, ...], run: Run) -> Figure:
+    """Measure the geometry of a network over public vectors, from the host's memory."""
+    dim = sizes[0]
+    rows = max(64, run.public // dim)
+    public = np.random.default_rng(7).standard_normal((rows, dim))
+
+    def rate(device: torch.device) -> tuple[float, np.ndarray]:
+        model, found = as_task_model(network(sizes, device)), []
+
+        def walk() -> None:
+            found.append(measure(model, PublicVectors(public)).gram)
+
+        return rows / seconds(walk, device, 2), found[-1]
+
+    with two_cores():
+        slow, wanted = rate(CPU)
+    figure: Figure = {"what": f"gram {'→'.join(map(str, sizes))}", "torch, 2 cores": slow}
+    if run.on_gpu:
+        quick, found = rate(GPU)
+        figure |= run.compared(quick, slow)
+        figure["floor"] = (dim * 4 + dim * dim * 8 / rows) * quick / run.bandwidth
+        close(found, wanted, torch.float32, "the Gram")
+    return figure
+
+
+def close(found: np.ndarray, wanted: np.ndarray, dtype: torch.dtype, what: str) -> None:
+    """Stop unless two results agree to the rounding of the dtype, over the whole."""
+    error = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+    if not error < (1e-4 if dtype == torch.float32 else 1e-10):
+        raise SystemExit(f"{what} is wrong on the GPU: off by {error:.2e} of its size")
+
+
+class Run:
+    """How much is measured, and what the device can do."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self.on_gpu = torch.cuda.is_available()
+        self.repeats = 3 if quick else 10
+        self.host = 1 << (18 if quick else 22)
+        self.device = 1 << (22 if quick else 27)
+        self.public = 1 << (16 if quick else 20)
+        self.bandwidth = bandwidth(GPU, 1 << 28) if self.on_gpu else math.nan
+
+    def compared(self, quick: float, slow: float) -> Figure:
+        """Return the GPU's throughput, and its ratio to two cores."""
+        return {"gpu": quick, "ratio": quick / slow}
+
+    def conditions(self) -> Figure:
+        """Return what the figures depend on."""
+        return {
+            "offaxis": offaxis.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "gpu": torch.cuda.get_device_name() if self.on_gpu else None,
+            "bytes a second of a copy": self.bandwidth if self.on_gpu else None,
+            "numbers at a time": {"cpu": self.host, "gpu": self.device},
+            "unit": "vectors a second",
+        }
+
+
+def main() -> None:
+    """Measure, print and, when asked, write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, default=None)
+    parser.add_argument("--quick", action="store_true", help="few numbers, to see that it runs")
+    arguments = parser.parse_args()
+    run = Run(quick=arguments.quick)
+    print("#", json.dumps(run.conditions()))
+    if not run.on_gpu:
+        print("# no GPU here: only the CPU's half is measured")
+    figures: list[Figure] = []
+
+    def record(figure: Figure) -> None:
+        figures.append(figure)
+        rest = ", ".join(f"{k} {v:,.4g}" for k, v in figure.items() if k != "what")
+        print(f"{figure['what']:<36} {rest}", flush=True)
+
+    for dim in DIMS:
+        for dtype in DTYPES:
+            for name in RANDOMIZERS:
+                record(simulating(name, dim, dtype, run))
+            record(decoding(dim, dtype, run))
+    for sizes in NETWORKS:
+        record(gram(sizes, run))
+    if arguments.json:
+        record_of = {"conditions": run.conditions(), "figures": figures}
+        arguments.json.write_text(json.dumps(record_of, indent=1))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
