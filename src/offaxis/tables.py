@@ -40,10 +40,7 @@ def is_table(value: Any) -> bool:
 
 def to_numpy(value: Any, name: str) -> NDArray[Any]:
     """Return the numbers of a table as NumPy, in rows."""
-    try:
-        return _from_pandas(value, name) if is_pandas(value) else _from_arrow(value, name)
-    except ValueError:
-        raise InvalidInput(f"{name} must all have the same length") from None
+    return _from_pandas(value, name) if is_pandas(value) else _from_arrow(value, name)
 
 
 def like(rows: NDArray[np.float64], value: Any) -> Any:
@@ -61,7 +58,10 @@ def _from_pandas(value: Any, name: str) -> NDArray[Any]:
     if getattr(value.dtype, "kind", "O") in "fiu":
         vector: NDArray[Any] = value.to_numpy(np.float64, na_value=np.nan)
         return vector
-    return np.asarray(value.to_list())
+    try:
+        return np.asarray(value.to_list())
+    except ValueError:
+        raise InvalidInput(f"{name} must all have the same length") from None
 
 
 def _like_pandas(rows: NDArray[np.float64], value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from offaxis.errors import InvalidInput
 from offaxis.geometry.folding import A, Identified, PublicMoments
 from offaxis.geometry.public_hash import PublicHash, PublicIdentity, SequenceHash
+from offaxis.tables import is_table
 from offaxis.vectors import Vectors, as_array, as_batch
 
 Progress = Callable[[int], None]
@@ -35,7 +36,8 @@ class PublicVectors:
                 "function that returns a fresh iterator of batches"
             )
         if not callable(source) and not isinstance(source, PublicVectors):
-            source = source if hasattr(source, "shape") else as_array(source, "public vectors")
+            if is_table(source) or not hasattr(source, "shape"):
+                source = as_array(source, "public vectors")
             if len(source.shape) != 2:
                 raise InvalidInput(
                     f"public vectors must be an array (n, m), or a function that returns batches, "
@@ -71,6 +73,7 @@ class PublicVectors:
             return
         dim, seen = None, 0
         for block in self._blocks(rows):
+            block = as_array(block, "public vectors") if is_table(block) else block
             if getattr(block, "ndim", None) != 2:
                 raise InvalidInput(
                     f"the function of public vectors must give arrays (b, m), it gave a "
