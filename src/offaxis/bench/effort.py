@@ -58,5 +58,5 @@ class Effort:
 
 
 QUICK: Final = Effort("quick", seconds=0.1, rounds=1, doublings=3, streamed=100_000)
-USUAL: Final = Effort("usual", seconds=1.5, rounds=3, doublings=4, streamed=1_000_000)
+USUAL: Final = Effort("usual", seconds=1.0, rounds=3, doublings=4, streamed=1_000_000)
 FULL: Final = Effort("full", seconds=6.0, rounds=5, doublings=5, streamed=10_000_000)

@@ -36,7 +36,7 @@ def measure(effort: Effort) -> Iterator[Growth]:
     counts = effort.doubled(8_000)
     Z = task.many(counts[-1])
     yield effort.growth("Gram", "N", {n: _gram(head, Z[:n]) for n in counts}, 1)
-    outputs = {k: _gram(_network(64, k), Z[:4_000]) for k in effort.doubled(16)}
+    outputs = {k: _gram(_network(64, k), Z[:4_000]) for k in effort.doubled(64)}
     yield effort.growth("Gram", "k", outputs, 1)
     dims = {m: _gram(_network(m, 10), rng.standard_normal((1_000, m))) for m in effort.doubled(64)}
     yield effort.growth("Gram", "m", dims, 2)
@@ -46,7 +46,7 @@ def measure(effort: Effort) -> Iterator[Growth]:
     yield effort.growth("privatize", "N", {n: partial(release.privatize, Z[:n]) for n in counts}, 1)
     ladder = LADDER[-effort.doublings - 1 :]
     reports = {dim * rank: _privatize_some(dim, rank) for dim, rank in ladder}
-    yield effort.growth(f"privatize {_CALLS} vectors, one at a time", "m·r", reports, 1)
+    yield effort.growth(f"{_CALLS} reports, one at a time", "m·r", reports, 1)
     # Fits to few public vectors, so that what grows is not hidden behind what does not.
     swept = {
         n: partial(small_sweep, n, ("laplace",), public=1_000, seeds=2)

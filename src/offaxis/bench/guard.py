@@ -12,6 +12,9 @@ from offaxis.errors import InvalidInput
 FRACTION: Final = 0.5
 """Machines differ and are shared: a ratio may fall to half before the guard speaks."""
 
+MEASUREMENTS: Final = 3
+"""So many times something must be found slower before the guard says so."""
+
 Ratios = Mapping[str, float]
 
 
@@ -66,13 +69,13 @@ def judge(
     again: Callable[[str], Ratios],
     fraction: float = FRACTION,
 ) -> list[Fallen]:
-    """Return what fell, and fell again when its group was measured a second time.
+    """Return what fell, and fell again whenever its group was measured once more.
 
-    Other work on the machine may slow one run. What became slower is slow in both.
+    Other work on the machine may slow one run. What became slower is slow in all.
     """
     now = {name: ratio for ratios in groups.values() for name, ratio in ratios.items()}
-    suspects = {entry.name for entry in fallen(now, recorded, fraction)}
-    for group, ratios in groups.items():
-        if suspects & ratios.keys():
+    for _ in range(MEASUREMENTS - 1):
+        suspects = {entry.name for entry in fallen(now, recorded, fraction)}
+        for group in [name for name, ratios in groups.items() if suspects & ratios.keys()]:
             now |= {name: max(ratio, now.get(name, 0.0)) for name, ratio in again(group).items()}
     return fallen(now, recorded, fraction)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -95,13 +96,13 @@ def bench(
 
 
 def _measured(name: str, effort: Effort) -> list[Result]:
-    """Measure one group."""
+    """Measure one group, and say so without a moving bar, which would take time from it."""
     from offaxis.bench.run import GROUPS
-    from offaxis.cli.progress import moving
 
-    found: list[Result] = []
-    with moving(f"measuring {name}") as move:
-        for result in GROUPS[name](effort):
-            found.append(result)
-            move(f"measuring {name}: {result.task}", len(found), None)
+    watched = sys.stderr.isatty()
+    if watched:
+        typer.echo(f"  measuring {name} …\r", err=True, nl=False)
+    found = list(GROUPS[name](effort))
+    if watched:
+        typer.echo("\x1b[2K", err=True, nl=False)
     return found

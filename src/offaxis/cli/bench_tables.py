@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offaxis.bench.effort import Effort
-from offaxis.bench.guard import Fallen
+from offaxis.bench.guard import MEASUREMENTS, Fallen
 from offaxis.bench.results import OURS, Growth, Race, Result
 from offaxis.bench.rivals import absent
 from offaxis.bench.timing import conditions
@@ -41,6 +41,9 @@ def print_conditions(effort: Effort) -> None:
         console.print()
         console.print(Padding(Text("Benchmarks", style="bold"), (0, 0, 0, 2)))
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
+        if (facts["load_average"] or 0) > (facts["cores"] or 1):
+            busy = "the machine is busy: figures are low, and ratios vary"
+            console.print(Padding(Text(busy, style="yellow"), (0, 0, 0, 2)))
         if absent():
             missing = f"not installed, and left out: {', '.join(absent())}"
             console.print(Padding(Text(missing, style="yellow"), (0, 0, 0, 2)))
@@ -64,8 +67,8 @@ def print_fallen(entries: Sequence[Fallen], fraction: float) -> None:
         text.append("GUARD: nothing fell", style="bold cyan")
         text.append(f", every ratio is at least {fraction:g} of the recorded one")
     else:
-        text.append(f"GUARD: {len(entries)} fell, twice", style="bold red")
-        text.append(f", below {fraction:g} of the recorded ratio")
+        text.append(f"GUARD: {len(entries)} fell", style="bold red")
+        text.append(f", {MEASUREMENTS} times, below {fraction:g} of the recorded ratio")
     for entry in entries:
         text.append(f"\n  {entry.name}: {entry.now:.3g} instead of {entry.recorded:.3g}")
     with screen() as console:
