@@ -2,6 +2,7 @@
 #   make demo    own environment, the main result on bundled data, a table and an HTML report
 #   make serve-demo   own environment, then a collector, the live demo and a simulated crowd
 #   make test    linters, types and all tests
+#   make example-text   sentences by a real encoder, released at several budgets (docs/text-example.md)
 # Others: make lint, make bench, make fuzz (a million hostile inputs), make clean
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo serve-demo test lint bench fuzz clean
+.PHONY: demo serve-demo example-text test lint bench fuzz clean
 
 demo: $(VENV)/demo-ready
 	$(BIN)/offaxis demo --out offaxis-demo.html
@@ -23,8 +24,8 @@ test: lint
 	PYTHONNODEBUGRANGES=1 $(BIN)/python -m pytest --numprocesses 2 --tb=native -p no:schemathesis
 
 lint: $(VENV)/test-ready
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 
 bench: $(VENV)/test-ready
@@ -33,6 +34,12 @@ bench: $(VENV)/test-ready
 	$(BIN)/python benchmarks/exact.py
 	$(BIN)/python benchmarks/published_setting.py
 	$(BIN)/python benchmarks/means.py
+
+# torch first and pinned, as for the tests.
+example-text: $(BIN)/python
+	$(PIP) torch
+	$(PIP) --editable '.[text]'
+	$(BIN)/python -m examples.text.sentiment
 
 fuzz: $(VENV)/test-ready
 	$(PIP) --editable '.[fuzz]'

@@ -5,8 +5,8 @@ random signs on stratum j and zeros elsewhere, so E[Σ_j g_j g_jᵀ] = 1 and
 
     Σ_j (Jᵀg_j)(Jᵀg_j)ᵀ
 
-is JᵀJ on average; with as many probes as outputs it is JᵀJ itself (docs/proofs.md, "Sketched
-Gram"). Signs are a hash of the vector's own bits: neither batches nor parts nor their order change
+is JᵀJ on average; with as many probes as outputs it is JᵀJ itself (docs/high-dimension.md).
+Signs are a hash of the vector's own bits: neither batches nor parts nor their order change
 the sketch, and a fit repeats.
 """
 

@@ -1,0 +1,68 @@
+"""Short texts with ratings of their sentiment, from the source archive of vaderSentiment 2.5.
+
+Twenty people or more rated every text from −4 to 4 (Hutto and Gilbert 2014; MIT licence): tweets,
+and sentences of film reviews, product reviews and newspaper editorials.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.data.cache import cache_folder
+from offaxis.data.packages import Package, downloaded, fetch
+from offaxis.errors import InvalidInput
+
+PACKAGE: Final = Package("pip", "vaderSentiment", "2.5", 3, source=True)
+NAMES: Final = ("negative", "neutral", "positive")
+NEUTRAL: Final = 0.5
+"""Ratings up to this size are neutral."""
+
+_INNER: Final = "hutto_ICWSM_2014.tar.gz"
+_ENDING: Final = "_GroundTruth.txt"
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Texts and the mean rating of each."""
+
+    texts: list[str]
+    ratings: NDArray[np.float64]
+
+    @property
+    def classes(self) -> NDArray[np.int64]:
+        """0, 1 or 2: negative, neutral or positive."""
+        return 1 + (self.ratings > NEUTRAL).astype(np.int64) - (self.ratings < -NEUTRAL)
+
+
+def read(archive: Path) -> Ratings:
+    """Read the rated texts out of the archive within the archive, in the order of their files."""
+    texts, ratings = [], []
+    with tarfile.open(archive) as outer:
+        inside = next((name for name in outer.getnames() if name.endswith(_INNER)), None)
+        file = outer.extractfile(inside) if inside else None
+        if file is None:
+            raise InvalidInput(f"{archive} holds no {_INNER}: it is not {PACKAGE.spec}")
+        packed = io.BytesIO(file.read())
+    with tarfile.open(fileobj=packed) as inner:
+        for name in sorted(name for name in inner.getnames() if name.endswith(_ENDING)):
+            part = inner.extractfile(name)
+            assert part is not None
+            for line in part.read().decode("utf-8-sig", errors="replace").splitlines():
+                _, rating, text = line.split("\t", 2)
+                texts.append(html.unescape(text).strip())
+                ratings.append(float(rating))
+    return Ratings(texts, np.array(ratings))
+
+
+def load() -> Ratings:
+    """Fetch the archive with pip unless it is in the cache, and read it."""
+    downloads = cache_folder() / "downloads"
+    return read(downloaded(PACKAGE, downloads) or fetch(PACKAGE, downloads))
