@@ -1,0 +1,64 @@
+"""Records in Parquet files, and one Spark session for all tests of this folder."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from offaxis.engines.columns import lists_of
+
+COUNT = 3000
+
+
+@pytest.fixture(scope="session")
+def vectors(public) -> np.ndarray:
+    rng = np.random.default_rng(21)
+    return public[rng.integers(0, len(public), COUNT)] + 0.1 * rng.standard_normal((COUNT, 6))
+
+
+@pytest.fixture(scope="session")
+def records(vectors, head, tmp_path_factory) -> Path:
+    """A folder of three files: ids, vectors, labels, groups and weights."""
+    folder = tmp_path_factory.mktemp("records") / "in"
+    folder.mkdir()
+    table = pa.table(
+        {
+            "id": [f"person {number}" for number in range(COUNT)],
+            "vector": lists_of(vectors),
+            "label": head.outputs(vectors).argmax(axis=1),
+            "group": np.array(["a", "b", "c"])[np.arange(COUNT) % 3],
+            "weight": 1.0 + np.arange(COUNT) % 2,
+        }
+    )
+    for part in range(3):
+        pq.write_table(table.slice(part * 1000, 1000), folder / f"{part}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """Spark on two threads; a task that fails is tried again, as on a cluster."""
+    pytest.importorskip("pyspark")
+    from offaxis.engines.spark import session
+
+    with warnings.catch_warnings():
+        # pyspark 3.5 still asks distutils for versions and leaves sockets to be collected.
+        warnings.simplefilter("ignore")
+        started = session(
+            "local[2,3]",
+            spark__driver__memory="1g",
+            spark__sql__shuffle__partitions="2",
+            spark__sql__execution__arrow__maxRecordsPerBatch="200",
+        )
+        yield started
+        started.stop()
+
+
+@pytest.fixture
+def frame(spark, records):
+    return spark.read.parquet(str(records)).repartition(2)

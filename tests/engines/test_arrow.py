@@ -1,0 +1,149 @@
+"""Batches: what is written, what is refused, and that cutting changes no byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import offaxis
+from offaxis.engines.arrow import Trials, decode_batches, fold_means, fold_trials, privatize_batches
+from offaxis.engines.columns import lists_of, rows_of
+from offaxis.errors import InvalidInput
+from offaxis.evaluation import evaluate
+from offaxis.evaluation.metrics import Evaluation
+from offaxis.sampling.record_entropy import JobKey
+
+
+def batch_of(vectors, ids=None, **more):
+    ids = np.arange(len(vectors)) if ids is None else ids
+    return pa.RecordBatch.from_pydict({"id": ids, "vector": vectors, **more})
+
+
+def reports_of(release, key, batches):
+    made = pa.Table.from_batches(privatize_batches(release, key, batches))
+    return dict(zip(made["id"].to_pylist(), made["report"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("randomizer", ["laplace", "privunit2", "gaussian", "response"])
+def test_cutting_and_order_change_no_byte(head, public, vectors, randomizer):
+    delta = 1e-5 if randomizer == "gaussian" else None
+    release = offaxis.fit(head, public, epsilon=3, randomizer=randomizer, delta=delta)
+    some = vectors[:200]
+    key, whole = JobKey(), batch_of(lists_of(some))
+    together = reports_of(release, key, [whole])
+    pieces = [whole.slice(150), whole.slice(0, 0), whole.slice(20, 130), whole.slice(0, 20)]
+    assert reports_of(release, key, pieces) == together
+    order = np.random.default_rng(0).permutation(200)
+    assert reports_of(release, key, [whole.take(pa.array(order))]) == together
+    assert reports_of(release, JobKey(), [whole]) != together
+
+
+def test_wide_records_too_are_encoded_alone(rng_wide):
+    # Here a product of many rows rounds otherwise than a product of one.
+    release, vectors = rng_wide
+    key, whole = JobKey(), batch_of(lists_of(vectors))
+    together = reports_of(release, key, [whole])
+    singly = reports_of(release, key, [whole.slice(i, 1) for i in range(len(vectors))])
+    assert singly == together
+
+
+@pytest.fixture(scope="module")
+def rng_wide():
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((300, 300))
+    head = offaxis.geometry.Layers([rng.standard_normal((4, 300))], [np.zeros(4)])
+    return offaxis.fit(head, vectors, epsilon=8), vectors[:64]
+
+
+@given(
+    st.sampled_from(["fixed", "list", "large", "float32", "int"]),
+    st.integers(1, 5),
+    st.integers(1, 20),
+)
+def test_every_kind_of_list_is_read(kind, dim, count):
+    rows = np.random.default_rng(count).integers(-9, 9, (count, dim)).astype(float)
+    column = lists_of(rows, fixed=kind == "fixed")
+    target = {
+        "large": pa.large_list(pa.float64()),
+        "float32": pa.list_(pa.float32()),
+        "int": pa.list_(pa.int16()),
+    }.get(kind)
+    column = column.cast(target) if target else column
+    assert np.array_equal(rows_of(column, "here"), rows)
+    assert np.array_equal(rows_of(column.slice(count // 2), "here"), rows[count // 2 :])
+
+
+SECRET = 271828.5
+
+
+@pytest.mark.parametrize(
+    ("column", "ids", "message"),
+    [
+        ([[SECRET] * 6, None], [1, 2], "'vector' has missing"),
+        ([[SECRET] * 6, [1.0, None, 1, 1, 1, 1]], [1, 2], "'vector' has missing"),
+        ([[SECRET] * 6, [1.0]], [1, 2], "'vector': the lists must all have the same length"),
+        ([[SECRET] * 5, [1.0] * 5], [1, 2], "'vector' must hold vectors of dimension 6"),
+        ([[SECRET] * 6, [np.nan] * 6], [1, 2], "'vector' must hold finite"),
+        ([[SECRET] * 6, [np.inf] * 6], [1, 2], "'vector' must hold finite"),
+        ([SECRET, 1.0], [1, 2], "'vector' must hold lists of numbers"),
+        ([[SECRET] * 6, [1.0] * 6], ["Ada", None], "'id' has missing"),
+        ([[SECRET] * 6, [1.0] * 6], [SECRET, 2.5], "'id' must hold whole numbers"),
+    ],
+)
+def test_a_refusal_names_the_column_and_nothing_in_it(release, column, ids, message):
+    with pytest.raises(InvalidInput, match=message) as caught:
+        list(privatize_batches(release, JobKey(), [batch_of(column, ids)]))
+    assert "271828" not in str(caught.value)
+    assert "Ada" not in str(caught.value)
+
+
+def test_decoded_batches_are_what_the_release_decodes(release, vectors):
+    made = list(privatize_batches(release, JobKey(), [batch_of(lists_of(vectors[:50]))]))
+    (decoded,) = decode_batches(release, made)
+    expected = release.decode(made[0].column("report").to_pylist())
+    assert decoded.schema.names == ["id", "vector"]
+    assert pa.types.is_fixed_size_list(decoded.column("vector").type)
+    assert np.array_equal(rows_of(decoded.column("vector"), "here"), expected)
+    (plain,) = decode_batches(release, made, fixed=False)
+    assert np.array_equal(rows_of(plain.column("vector"), "here"), expected)
+
+
+def test_partial_means_merge_into_those_of_the_release(release, vectors):
+    groups, weights = (np.arange(90) % 4).tolist(), (1.0 + np.arange(90) % 3).tolist()
+    whole = batch_of(lists_of(vectors[:90]))
+    (made,) = privatize_batches(release, JobKey(), [whole])
+    reports = made.column("report").to_pylist()
+    labelled = pa.RecordBatch.from_pydict({"report": reports, "group": groups, "weight": weights})
+    expected = release.aggregate(reports, weights, groups)
+    total = fold_means(release, [], groups="group")
+    for part in (labelled.slice(0, 7), labelled.slice(7, 1), labelled.slice(8)):
+        total.merge(fold_means(release, [part], groups="group", weights="weight"))
+    found = total.summary()
+    assert found.groups == expected.groups
+    for name in ("estimate", "standard_error", "effective_count", "count"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12)
+
+
+def test_partial_trials_merge_into_an_evaluation(release, head, vectors):
+    some = vectors[:200]
+    labels = head.outputs(some).argmax(axis=1)
+    whole = batch_of(lists_of(some), label=labels)
+    options = {"targets": "label", "seeds": 40}
+    total = Trials(1, 40)
+    for part, piece in enumerate((whole.slice(0, 90), whole.slice(90))):
+        total.merge(fold_trials([release], head, [piece], part=part, **options))
+    (found,) = total.evaluations()
+    expected = evaluate(release, head, some, labels, seeds=40)
+    assert found.clean == expected.clean
+    # Forty repetitions each: five standard errors of a difference, false alarms below 1e-5.
+    for metric in ("accuracy", "agreement", "output_rmse"):
+        gap = found.mean(metric) - expected.mean(metric)
+        assert abs(gap) < 5 * np.hypot(_error(found, metric), _error(expected, metric))
+    assert found.runs["accuracy"] == pytest.approx(found.runs["agreement"])
+
+
+def _error(evaluation: Evaluation, metric: str) -> float:
+    return evaluation.std(metric) / np.sqrt(len(evaluation.runs[metric]))
