@@ -9,7 +9,7 @@ from typing import Any, Final
 from offaxis.bench import collecting, geometry, growth, memory, reports, simulation, sweeping
 from offaxis.bench.effort import Effort
 from offaxis.bench.results import Growth, Race, Result
-from offaxis.bench.rivals import absent
+from offaxis.bench.rivals import absent, gpu
 from offaxis.bench.timing import conditions
 
 GROUPS: Final[dict[str, Callable[[Effort], Iterator[Result]]]] = {
@@ -41,7 +41,7 @@ class Run:
     @classmethod
     def of(cls, effort: Effort, results: Iterable[Result]) -> Run:
         """Add to results under which conditions they were measured."""
-        return cls(effort.name, conditions(), tuple(results))
+        return cls(effort.name, conditions() | {"gpu": gpu()}, tuple(results))
 
     def record(self) -> dict[str, Any]:
         """Return what a guard needs: ratios, and where they come from."""

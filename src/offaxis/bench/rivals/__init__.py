@@ -17,13 +17,13 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def gpu() -> bool:
-    """Say whether torch is installed and sees a GPU."""
+def gpu() -> str | None:
+    """Return the name of the GPU that torch sees, if there is one."""
     if not installed("torch"):
-        return False
+        return None
     import torch
 
-    return bool(torch.cuda.is_available())
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
 def absent() -> list[str]:
