@@ -11,10 +11,12 @@ from __future__ import annotations
 import dataclasses
 import sys
 from copy import copy
+from importlib import import_module
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import scipy.special
 from array_api_compat import array_namespace, device, is_jax_array, is_torch_array
 from numpy.typing import NDArray
 
@@ -35,6 +37,15 @@ LARGEST_SINGLE: Final = 2.0**56
 def namespace(*arrays: Any) -> Any:
     """Return the array functions of the arrays' library, by the names of the array API standard."""
     return array_namespace(*arrays)
+
+
+def special(array: Any) -> Any:
+    """Return the special functions of the array's library: expit, ndtr and ndtri, among others."""
+    if is_torch_array(array):
+        return sys.modules["torch"].special
+    if is_jax_array(array):
+        return import_module("jax.scipy.special")
+    return scipy.special
 
 
 def device_of(array: Any) -> Any:
@@ -126,19 +137,39 @@ def moved(part: _P, beside: Any) -> _P:
     if where not in kept:
         there = copy(part)
         for field in dataclasses.fields(part):  # type: ignore[arg-type]
-            value = getattr(part, field.name)
-            if isinstance(value, np.ndarray):
-                if floating_dtype(beside).itemsize < 8:
-                    check_range(value, LARGEST_SINGLE, "single precision with room for products")
-                object.__setattr__(there, field.name, on_device(value, beside))
+            object.__setattr__(there, field.name, _carried(getattr(part, field.name), beside))
         kept[where] = there
     found: _P = kept[where]
     return found
 
 
+def _carried(value: Any, beside: Any) -> Any:
+    """Return an array, or a tuple of arrays, beside another; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(_carried(one, beside) for one in value)
+    if not isinstance(value, np.ndarray):
+        return value
+    if floating_dtype(beside).itemsize < 8:
+        check_range(value, LARGEST_SINGLE, "single precision with room for products")
+    return on_device(value, beside)
+
+
 def smallest(array: Any) -> float:
     """Return the smallest normal number of the array's dtype."""
     return float(namespace(array).finfo(array.dtype).smallest_normal)
+
+
+def scattered(places: Any, values: Any, width: int) -> Any:
+    """Return rows of zeros of the given width with each row's values at its places."""
+    if is_jax_array(values):
+        xp = namespace(values)
+        zeros = xp.zeros((len(values), width), dtype=values.dtype)
+        return xp.put_along_axis(zeros, places, values, axis=1, inplace=False)
+    if is_torch_array(values):
+        return values.new_zeros((len(values), width)).scatter_(1, places, values)
+    out = np.zeros((len(values), width))
+    np.put_along_axis(out, places, values, axis=1)
+    return out
 
 
 def with_rows(array: A, chosen: Any, rows: Any) -> A:

@@ -22,10 +22,17 @@ from offaxis.arrays import (
     to_numpy,
     working_dtype,
 )
-from offaxis.decoding import CodewordDecoder, Decoder, LinearDecoder, ShiftDecoder
+from offaxis.decoding import (
+    CodewordDecoder,
+    Decoder,
+    LinearDecoder,
+    NetworkDecoder,
+    ShiftDecoder,
+)
 from offaxis.encoding import AffineEncoder, ArgmaxEncoder, Encoder, ShiftEncoder
+from offaxis.encoding.network import NetworkMap
 from offaxis.errors import InvalidInput
-from offaxis.randomizers import Hybrid, Piecewise, Randomizer
+from offaxis.randomizers import Randomizer
 from offaxis.sampling.draws import Rng, draws_from
 from offaxis.sampling.parallel import simulate_in_chunks
 from offaxis.vectors import Vectors, as_batch, as_rows, check_finite
@@ -36,8 +43,8 @@ _DEVICE_NUMBERS: Final = 1 << 27
 _SINGLE_RADII: Final = (2.0**-40, 2.0**40)
 """Radii whose squares, and those of what is clipped to them, are far from the ends of float32."""
 
-ENCODERS: Final = (AffineEncoder, ShiftEncoder, ArgmaxEncoder)
-DECODERS: Final = (LinearDecoder, ShiftDecoder, CodewordDecoder)
+ENCODERS: Final = (AffineEncoder, ShiftEncoder, ArgmaxEncoder, NetworkMap)
+DECODERS: Final = (LinearDecoder, ShiftDecoder, CodewordDecoder, NetworkDecoder)
 """The maps that run wherever their arrays lie, and those built on them."""
 
 
@@ -109,19 +116,13 @@ def _batch(vectors: Any, dim: int) -> Any:
 
 
 def _check_parts(chain: Chain) -> None:
-    """Refuse parts that run in NumPy only, and say so."""
+    """Refuse maps that run in NumPy only, and say so."""
     for part in (chain.encoder, chain.decoder):
         if not isinstance(part, (*ENCODERS, *DECODERS)):
-            _refuse(f"the {part.kind} map")
-    if isinstance(chain.randomizer, Piecewise | Hybrid):
-        _refuse(f"the {chain.randomizer.kind} randomizer")
-
-
-def _refuse(part: str) -> None:
-    raise InvalidInput(
-        f"{part} of this release runs in NumPy only: pass rng=numpy.random.default_rng(), and the "
-        f"result comes back to the vectors' device"
-    )
+            raise InvalidInput(
+                f"the {part.kind} map of this release runs in NumPy only: pass "
+                f"rng=numpy.random.default_rng(), and the result comes back to the vectors' device"
+            )
 
 
 def _check_radius(chain: Chain, batch: Any) -> None:

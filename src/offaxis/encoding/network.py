@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Final
@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import LARGEST_SINGLE, A, has_device, namespace, special
 from offaxis.encoding.encoder import LARGEST_ENTRY, frozen_map
 from offaxis.errors import InvalidInput
 from offaxis.geometry.layers import ACTIVATIONS
@@ -17,6 +18,21 @@ from offaxis.vectors import Vectors
 
 DEEPEST: Final = 8
 """Layers a network may have."""
+
+
+def _activated(X: Any, activation: str) -> Any:
+    """Return the activation of an array of any kind; the task's own function in NumPy."""
+    if not has_device(X):
+        return ACTIVATIONS[activation][0](X)
+    xp, functions = namespace(X), special(X)
+    on_device: dict[str, Callable[[Any], Any]] = {
+        "identity": lambda x: x,
+        "relu": lambda x: xp.clip(x, min=0.0),
+        "tanh": xp.tanh,
+        "logistic": functions.expit,
+        "gelu": lambda x: x * functions.ndtr(x),
+    }
+    return on_device[activation](X)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,17 +73,18 @@ class NetworkMap:
         """Dimension of what comes out."""
         return int(self.weights[-1].shape[0])
 
-    def apply(self, X: Vectors) -> Vectors:
+    def apply(self, X: A) -> A:
         """Map (n, in) to (n, out)."""
-        function, _ = ACTIVATIONS[self.activation]
-        last = len(self.weights) - 1
+        xp, last = namespace(X), len(self.weights) - 1
+        most = LARGEST_ENTRY if X.dtype.itemsize == 8 else LARGEST_SINGLE
         # No setting of NumPy's may make a tiny number or the tail of an activation fail.
         with np.errstate(under="ignore"):
             for depth, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
-                X = np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY) @ w.T + b
+                X = xp.clip(X, -most, most) @ w.T + b
                 if depth < last:
-                    X = function(X)
-        return np.clip(X, -LARGEST_ENTRY, LARGEST_ENTRY)
+                    X = _activated(X, self.activation)
+        clipped: A = xp.clip(X, -most, most)
+        return clipped
 
     def tensors(self) -> dict[str, Vectors]:
         """Return weights and biases, layer by layer."""
@@ -91,7 +108,8 @@ class _AnswerEncoder(NetworkMap):
 
     def encode(self, Z: Vectors) -> NDArray[Any]:
         """Map (n, m) to (n,) symbols."""
-        symbols: NDArray[Any] = np.argmax(self.apply(Z), axis=1)
+        scores = self.apply(Z)
+        symbols: NDArray[Any] = namespace(scores).argmax(scores, axis=1)
         return symbols
 
 

@@ -20,12 +20,14 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import namespace
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.base import checked
 from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.randomizers.piecewise import POINTS, Piecewise
 from offaxis.randomizers.sampled_form import ENTRY, Integers, SampledForm
 from offaxis.sampling.bernoulli import Probability
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.enclosure import exp_minus
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response
@@ -69,15 +71,16 @@ class Hybrid(SampledForm):
         """What makes a sign unbiased: coth(ε/2k)."""
         return 1 / math.tanh(float(self.share) / 2)
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Draw observations in fast floating point; never a report."""
+        draws, xp = draws_from(rng, W), namespace(W)
         x = self.domain.project(W) / self.radius
-        out = self._piece.simulate(W, rng)
-        by_sign = (out != 0) & (rng.random(x.shape) < self._sign_share)
+        out = self._piece.simulate(W, draws)
+        by_sign = (out != 0) & (draws.uniform(*x.shape) < self._sign_share)
         mean = x * math.tanh(float(self.share) / 2)
-        sign = np.where(2 * rng.random(x.shape) - 1 < mean, 1.0, -1.0)
+        sign = xp.where(2 * draws.uniform(*x.shape) - 1 < mean, 1.0, -1.0)
         size = self._sign_size * self.radius * self.dim / self.sampled
-        return np.where(by_sign, size * sign, out)
+        return xp.where(by_sign, size * sign, out)
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a row of W."""

@@ -15,14 +15,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.arrays import A, namespace, scattered
 from offaxis.randomizers.base import checked
 from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.randomizers.sampled_form import ENTRY, SampledForm
+from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.response import Response
 from offaxis.sampling.uniform import choose_columns
@@ -59,18 +61,18 @@ class Piecewise(SampledForm):
         mean = (1 - far) * self.near / (self.near + (POINTS - self.near) * far)
         return 1 / (mean * (POINTS - self.near))
 
-    def simulate(self, W: Vectors, rng: np.random.Generator) -> Vectors:
+    def simulate(self, W: Array, rng: Rng) -> Array:
         """Draw observations in fast floating point; never a report."""
+        draws, xp = draws_from(rng, W), namespace(W)
         x = self.domain.project(W) / self.radius
-        shape = (len(x), self.sampled)
-        order = rng.random(x.shape).argpartition(self.sampled - 1, axis=1)[:, : self.sampled]
-        start = np.floor((np.take_along_axis(x, order, axis=1) + 1) / 2 * (POINTS - self.near))
-        far = math.exp(-float(self.share)) * (POINTS - self.near)
-        is_near = rng.random(shape) * (self.near + far) < self.near
-        offset = np.where(
-            is_near, rng.integers(0, self.near, shape), rng.integers(0, POINTS - self.near, shape)
-        )
-        return self._observations(order, self.points(start.astype(np.int64), is_near, offset))
+        rows, chosen, others = len(x), self.sampled, POINTS - self.near
+        order = draws.columns(self.dim, chosen, rows)
+        start = xp.floor((xp.take_along_axis(x, order, axis=1) + 1) / 2 * others)
+        far = math.exp(-float(self.share)) * others
+        is_near = draws.uniform(rows, chosen) * (self.near + far) < self.near
+        offset = draws.integers(self.near, rows, chosen), draws.integers(others, rows, chosen)
+        points = self.points(xp.astype(start, order.dtype), is_near, xp.where(is_near, *offset))
+        return self._observations(order, points, draws.dtype)
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload a row of W."""
@@ -93,19 +95,18 @@ class Piecewise(SampledForm):
         start: NDArray[np.int64] = (BOX_BOUND + steps) * (POINTS - self.near) // (2 * BOX_BOUND)
         return start
 
-    def points(
-        self, start: NDArray[np.int64], is_near: NDArray[np.bool_], offset: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def points(self, start: A, is_near: Any, offset: A) -> A:
         """Return the points a draw stands for: in the window, or on either side of it."""
-        outside = offset + np.where(offset >= start, self.near, 0)
-        return np.where(is_near, start + offset, outside)
+        xp = namespace(offset)
+        outside = offset + xp.where(offset >= start, self.near, 0)
+        points: A = xp.where(is_near, start + offset, outside)
+        return points
 
-    def _observations(self, order: NDArray[np.int64], points: NDArray[np.int64]) -> Vectors:
+    def _observations(self, order: Array, points: Array, dtype: Any = np.float64) -> Array:
         """Return vectors that are zero but for the reported coordinates, scaled to be unbiased."""
-        out = np.zeros((len(order), self.dim))
         scale = self.radius * self.gain * self.dim / self.sampled
-        np.put_along_axis(out, order, (2 * points - (POINTS - 1)) * scale, axis=1)
-        return out
+        values = namespace(points).astype(2 * points - (POINTS - 1), dtype) * scale
+        return scattered(order, values, self.dim)
 
     def _parse(self, payloads: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         order, points = self.entries(payloads)
@@ -114,7 +115,8 @@ class Piecewise(SampledForm):
 
     def read(self, payloads: list[bytes]) -> Vectors:
         """Return unbiased vectors; coordinates that were not reported are zero."""
-        return self._observations(*self._parse(payloads))
+        observed: Vectors = self._observations(*self._parse(payloads))
+        return observed
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return ε/k for every reported coordinate whose point lies in w's window."""

@@ -64,6 +64,10 @@ class Draws(Protocol):
         """Beta with the parameters of each place, positive integers."""
         ...
 
+    def columns(self, columns: int, chosen: int, rows: int) -> Array:
+        """Distinct columns, uniform: (rows, chosen) integers."""
+        ...
+
     def subsets(self, columns: int, chosen: int, rows: int) -> tuple[Array, Array]:
         """Uniform sets of columns as masks (rows, columns), and a uniform member of each."""
         ...
@@ -148,6 +152,10 @@ class NumpyDraws:
         """Beta."""
         return self._rng.beta(a, b)
 
+    def columns(self, columns: int, chosen: int, rows: int) -> Array:
+        """Columns of the smallest uniform numbers, in no order."""
+        return self._rng.random((rows, columns)).argpartition(chosen - 1, axis=1)[:, :chosen]
+
     def subsets(self, columns: int, chosen: int, rows: int) -> tuple[Array, Array]:
         """Sets by keys of 32 bits, without a shuffle."""
 
@@ -173,17 +181,25 @@ class _OnDevice:
         """Draw one for every place: how many are chosen is not known before it is computed."""
         return array_namespace(array).where(chosen, self.integers(high, *array.shape), array)
 
+    def chi_square(self, degrees: int, count: int) -> Array:
+        """χ²: twice a gamma variable of half the degrees."""
+        return 2 * self.gamma((self.integers(1, count) + degrees) / 2)
+
     def beta(self, a: Array, b: Array) -> Array:
         """X / (X + Y) of two gamma variables."""
         x, y = self.gamma(a), self.gamma(b)
         # Never zero: its quantiles are infinite.
         return array_namespace(x).clip(x / (x + y), min=smallest(x))
 
+    def columns(self, columns: int, chosen: int, rows: int) -> Array:
+        """Columns of the smallest uniform numbers, in their order."""
+        keys = self.uniform(rows, columns)
+        return array_namespace(keys).argsort(keys, axis=1)[:, :chosen]
+
     def subsets(self, columns: int, chosen: int, rows: int) -> tuple[Array, Array]:
         """Sets by the order of uniform keys."""
-        keys = self.uniform(rows, columns)
-        xp = array_namespace(keys)
-        order = xp.argsort(keys, axis=1)
+        order = self.columns(columns, columns, rows)
+        xp = array_namespace(order)
         return xp.argsort(order, axis=1) < chosen, order[:, chosen - 1]
 
 
@@ -228,10 +244,6 @@ class TorchDraws(_OnDevice):
         # What torch.distributions draws from as well, which takes no generator.
         return self._torch._standard_gamma(a.to(self.dtype), generator=self._rng)
 
-    def chi_square(self, degrees: int, count: int) -> Array:
-        """χ²: twice a gamma variable of half the degrees."""
-        return 2 * self.gamma(self._torch.full((count,), degrees / 2, **self._options))
-
 
 class JaxDraws(_OnDevice):
     """Numbers of a JAX key, which is split for every draw."""
@@ -267,7 +279,3 @@ class JaxDraws(_OnDevice):
     def gamma(self, a: Array) -> Array:
         """Gamma of scale one."""
         return self._random.gamma(self._next(), a.astype(self.dtype), dtype=self.dtype)
-
-    def chi_square(self, degrees: int, count: int) -> Array:
-        """χ²: twice a gamma variable of half the degrees."""
-        return 2 * self._random.gamma(self._next(), degrees / 2, (count,), self.dtype)

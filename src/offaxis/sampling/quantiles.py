@@ -7,10 +7,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
-from array_api_compat import array_namespace, is_jax_array, is_torch_array
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import betaincinv, ndtr
 
-from offaxis.arrays import moved
+from offaxis.arrays import moved, namespace, special
 from offaxis.vectors import Vectors
 
 _GRID: Final = 1 << 16
@@ -20,13 +19,7 @@ _LARGEST_DEVIATE: Final = 9.0
 
 def deviate(tail: Any) -> Any:
     """Return the d with Pr[|X| >= d] = tail, X standard normal."""
-    if is_torch_array(tail):
-        return -array_namespace(tail).special.ndtri(tail / 2)
-    if is_jax_array(tail):
-        from jax.scipy.special import ndtri as jax_ndtri
-
-        return -jax_ndtri(tail / 2)
-    return -ndtri(tail / 2)
+    return -special(tail).ndtri(tail / 2)
 
 
 def cosine(tail: Any, dim: int) -> Any:
@@ -54,7 +47,7 @@ class SphereComponent:
 
     def __call__(self, deviate: Any) -> Any:
         """Return |T| for every |N|."""
-        xp = array_namespace(deviate)
+        xp = namespace(deviate)
         place = xp.clip(deviate, max=_LARGEST_DEVIATE) * (_GRID / _LARGEST_DEVIATE)
         index = xp.clip(xp.astype(place, xp.int32), max=_GRID - 1)
         low, slope = xp.take(self.values, index), xp.take(self.slopes, index)
