@@ -32,7 +32,7 @@ import offaxis
 from offaxis.engines import local, spark
 from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
-from offaxis.geometry import Layers, PublicVectors, measure
+from offaxis.geometry import Layers, measure
 
 DIM = 16
 FILE_ROWS = 500_000
@@ -66,7 +66,7 @@ def same(folder: Path) -> None:
     write_records(folder / "in", count)
     session = spark.session("local[2]")
     frame = session.read.parquet(str(folder / "in")).repartition(7)
-    here = measure(task_of(), PublicVectors(local.parquet_vectors(folder / "in")))
+    here = measure(task_of(), local.public_vectors(folder / "in"))
     there = measure(task_of(), spark.SparkVectors(frame))
     gap = np.abs(there.gram - here.gram).max() / np.abs(here.gram).max()
     print(f"Gram over {count:,} vectors: largest relative difference {gap:.1e}")

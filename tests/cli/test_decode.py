@@ -66,7 +66,11 @@ def grouped(reports: list[bytes]) -> Aggregate:
 def test_means_of_groups_are_a_tidy_table(run: Run, grouped: Aggregate, out: str) -> None:
     result = run(*COMMAND, out, *MEAN)
     assert result.exit_code == 0, result.output
-    table = pd.read_csv(out) if out.endswith("csv") else pd.read_parquet(out)
+    table = (
+        pd.read_csv(out, float_precision="round_trip")
+        if out.endswith("csv")
+        else pd.read_parquet(out)
+    )
     assert list(table) == ["group", "coordinate", "mean", "standard_error", "reports"]
     assert len(table) == 3 * DIM
     for label in ("north", "south", "far, away"):
@@ -97,7 +101,11 @@ def test_one_mean_has_its_errors_and_no_group(run: Run, reports: list[bytes], ou
         assert set(found) == {"mean", "standard_error", "count"}
         assert found["count"] == 7
     else:
-        found = pd.read_csv(out) if out.endswith("csv") else pd.read_parquet(out)
+        found = (
+            pd.read_csv(out, float_precision="round_trip")
+            if out.endswith("csv")
+            else pd.read_parquet(out)
+        )
         assert list(found) == ["coordinate", "mean", "standard_error", "reports"]
     np.testing.assert_array_equal(found["mean"], wanted.estimate)
     np.testing.assert_array_equal(found["standard_error"], wanted.standard_error)

@@ -140,7 +140,7 @@ def test_decoded_vectors_lie_beside_their_ids(made, release, tmp_path):
 
 
 def test_a_release_fitted_to_files_is_that_of_the_array(records, head, vectors):
-    found = offaxis.fit(head, local.parquet_vectors(records), epsilon=3)
+    found = offaxis.fit(head, local.public_vectors(records), epsilon=3)
     expected = offaxis.fit(head, vectors, epsilon=3)
     # Sums are cut otherwise, so they may differ in the last bit.
     assert found.encoder.matrix == pytest.approx(expected.encoder.matrix, rel=1e-9, abs=1e-12)

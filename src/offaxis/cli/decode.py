@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from offaxis.cli.engine import Engine, EngineName, Master, check_engine, working
 from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import counted, print_json, screen
 
@@ -53,23 +54,31 @@ def decode(
             help=f"With --mean: one positive number a report, decided without them: {ARRAY}.",
         ),
     ] = None,
+    engine: EngineName = None,
+    master: Master = None,
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn reports into vectors, or into estimates of their means.
 
     Standard errors take reports for independent, one a person. They count the noise and the
-    differences between people, not what clipping takes away.
+    differences between people, not what clipping takes away. With --engine REPORTS is a folder
+    that privatize --engine made, or has a column of reports as it does; --groups and --weights name
+    columns, and decoded vectors go to a folder.
     """
     from offaxis.cli.arrays import check_format, locate, write_array
     from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
     from offaxis.cli.labels import locate_labels
     from offaxis.errors import InvalidReport
-    from offaxis.privacy.wording import means_along
     from offaxis.reports import count_reports
 
     _check_options(out, mean, groups, weights)
+    check_engine(engine, master)
+    if engine is not None:
+        loaded = load_release(release, expect)
+        _records(engine, master, loaded, reports, out, mean, groups, weights, as_json=as_json)
+        return
     others = [locate(weights)[0]] if weights else []
     others += [locate_labels(groups)[0]] if groups else []
     check_output(out, release, reports, *others)
@@ -81,12 +90,7 @@ def decode(
     facts = {"out": str(out), "release": loaded.hash, "reports": count, "mean": mean}
     if mean:
         found = _aggregate(loaded, reports, count, groups, weights)
-        if loaded.directions_of_means < loaded.input_dim:
-            typer.echo(
-                f"note: means tell of people {means_along(loaded.directions_of_means)}", err=True
-            )
-        facts["directions"] = loaded.directions_of_means
-        _tell_means(found, out, facts, as_json=as_json)
+        _tell_means(loaded, found, out, facts, as_json=as_json)
         return
     decoded = _each(loaded, reports, count)
     write_array(out, decoded)
@@ -106,7 +110,44 @@ def _check_options(out: Path, mean: bool, groups: str | None, weights: str | Non
         raise InvalidInput(f"{out} cannot name the groups; let --out end in .npz, .csv or .parquet")
 
 
-def _tell_means(found: Aggregate, out: Path, facts: dict[str, Any], *, as_json: bool) -> None:
+def _records(
+    engine: Engine,
+    master: str | None,
+    release: Release,
+    reports: Path,
+    out: Path,
+    mean: bool,
+    groups: str | None,
+    weights: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Decode the records of a Parquet file or folder, or average them."""
+    from offaxis.cli.arrays import check_format
+
+    facts: dict[str, Any] = {"out": str(out), "release": release.hash}
+    if mean:
+        check_format(out)
+    with working(engine, master, "decoding") as work:
+        source = work.open(str(reports))
+        if not mean:
+            count = work.functions.decode(source, release, str(out), **work.told)
+        else:
+            columns = {"groups": groups, "weights": weights}
+            found = work.functions.group_means(source, release, **columns, **work.told)
+            count = int(found.count.sum())
+    facts |= {"reports": count, "mean": mean}
+    if mean:
+        _tell_means(release, found, out, facts, as_json=as_json)
+    elif as_json:
+        print_json(facts)
+    else:
+        typer.echo(f"read {counted(count, 'report')}, wrote the decoded vectors to folder {out}")
+
+
+def _tell_means(
+    release: Release, found: Aggregate, out: Path, facts: dict[str, Any], *, as_json: bool
+) -> None:
     from offaxis.cli.means import (
         LABELS_ARE_BARE,
         group_table,
@@ -114,7 +155,12 @@ def _tell_means(found: Aggregate, out: Path, facts: dict[str, Any], *, as_json: 
         write_means,
         written_error,
     )
+    from offaxis.privacy.wording import means_along
 
+    directions = release.directions_of_means
+    if directions < release.input_dim:
+        typer.echo(f"note: means tell of people {means_along(directions)}", err=True)
+    facts["directions"] = directions
     write_means(out, found)
     if found.groups is not None:
         typer.echo(LABELS_ARE_BARE, err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
 from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import counted, print_json, screen
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from offaxis.evaluation import Evaluation
     from offaxis.evaluation.limits import Limit
+    from offaxis.release import Release
 
 MEANINGS = {
     "accuracy": "right answers",
@@ -53,26 +55,40 @@ def evaluate(
             help="With --theory: the public vectors of the release, to compare with.",
         ),
     ] = None,
+    engine: EngineName = None,
+    master: Master = None,
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure what a model keeps of its answers when vectors pass through a release.
 
     Beside it stands what ε allows: a bound, or a line to compare with. Nothing here protects the
-    vectors: use public ones.
+    vectors: use public ones. With --engine --targets names a column, and bounds are not computed.
     """
     from offaxis.cli.arrays import read_array, read_targets
     from offaxis.cli.facts import load_release
     from offaxis.cli.models import load_model
     from offaxis.cli.progress import counting
-    from offaxis.cli.theory import check_options, compute_rows, print_theory, theory_facts
+    from offaxis.cli.theory import check_options, compute_rows
     from offaxis.evaluation import evaluate as measure
     from offaxis.evaluation.limits import limits
     from offaxis.vectors import as_batch
 
     check_options(theory, public, seeds)
+    check_engine(engine, master, exact=exact, theory=theory)
     loaded = load_release(release, expect)
     task = load_model(model)
+    if engine is not None:
+        path, column = locate_column(vectors)
+        with working(engine, master, "trying the release") as work:
+            source = work.open(path)
+            count = work.functions.number_of(source)
+            columns = {"vectors": column, "targets": targets}
+            (result,) = work.functions.evaluate(
+                source, [loaded], task, **columns, seeds=seeds, seed=seed, **work.told
+            )
+        _tell(loaded, result, {}, None, count, seeds, seed, exact=False, as_json=as_json)
+        return
     batch = read_array(vectors)
     wanted = None if targets is None else read_targets(targets)
     with counting("repeating", seeds) as advance:
@@ -84,7 +100,23 @@ def evaluate(
     rows = None
     if theory:
         rows = compute_rows(loaded, task, batch, public, draws=seeds, seed=seed)
-    count = len(batch)
+    _tell(loaded, result, allowed, rows, len(batch), seeds, seed, exact=exact, as_json=as_json)
+
+
+def _tell(
+    loaded: Release,
+    result: Evaluation,
+    allowed: Mapping[str, Limit],
+    rows: Any,
+    count: int,
+    seeds: int,
+    seed: int,
+    *,
+    exact: bool,
+    as_json: bool,
+) -> None:
+    from offaxis.cli.theory import print_theory, theory_facts
+
     if as_json:
         facts = {"release": loaded.hash, "vectors": count, "seeds": seeds, "exact": exact}
         facts |= {"seed": None if exact else seed, "metrics": _metrics(result, allowed)}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
 from offaxis.cli.options import ARRAY, MODEL, AsJson
 from offaxis.cli.terminal import fields, print_json, screen
 
@@ -112,6 +113,8 @@ def fit(
             metavar="TEXT", help="Where the public data came from, in your words; kept in the file."
         ),
     ] = "",
+    engine: EngineName = None,
+    master: Master = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit a release to a public model and public vectors.
@@ -133,31 +136,35 @@ def fit(
     from offaxis.cli.progress import counting
     from offaxis.fitting import fit as fit_release
 
-    check_output(out, locate(public)[0], *([Path(model)] if model else []))
+    check_engine(engine, master)
+    source = locate(public)[0] if engine is None else Path(locate_column(public)[0])
+    check_output(out, source, *([Path(model)] if model else []))
     task = load_model(model) if model and looks_at_task else None
-    vectors = read_array(public)
-    # Without a model there is nothing to measure, and fitting does not count its steps.
-    steps = len(vectors) if task else None
-    with counting("measuring the public vectors", steps) as advance:
-        release = fit_release(
-            task,
-            vectors,
-            epsilon=epsilon,
-            randomizer=randomizer,
-            delta=delta,
-            unit=unit,
-            reshaping=reshaping,
-            percentile=percentile,
-            lambda_max=lambda_max,
-            gauge=gauge,
-            rank=rank,
-            active=active,
-            size=size,
-            statement=statement,
-            progress=advance,
-        )
+    settings: dict[str, Any] = {
+        "epsilon": epsilon,
+        "randomizer": randomizer,
+        "delta": delta,
+        "unit": unit,
+        "reshaping": reshaping,
+        "percentile": percentile,
+        "lambda_max": lambda_max,
+        "gauge": gauge,
+        "rank": rank,
+        "active": active,
+        "size": size,
+        "statement": statement,
+    }
+    label = "measuring the public vectors"
+    if engine is None:
+        vectors = read_array(public)
+        # Without a model there is nothing to measure, and fitting does not count its steps.
+        with counting(label, len(vectors) if task else None) as advance:
+            release = fit_release(task, vectors, **settings, progress=advance)
+        _warn(task, vectors, reshaping)
+    else:
+        with working(engine, master, label) as work:
+            release = fit_release(task, work.public_vectors(public), **settings)
     release.save(out)
-    _warn(task, vectors, reshaping)
     _tell(release, out, randomizer, as_json)
 
 

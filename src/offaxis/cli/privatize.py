@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from offaxis.cli.engine import (
+    IDS,
+    Engine,
+    EngineName,
+    Master,
+    check_engine,
+    locate_column,
+    working,
+)
 from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
 from offaxis.cli.terminal import counted, print_json
 
@@ -41,6 +50,12 @@ def privatize(
             "Every row is one report; all are paid for before the first is made, or none.",
         ),
     ] = None,
+    engine: EngineName = None,
+    master: Master = None,
+    ids: Annotated[
+        str,
+        typer.Option("--id", metavar="COLUMN", help="With --engine: the column of record ids."),
+    ] = IDS,
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +63,9 @@ def privatize(
 
     Every run draws fresh randomness and spends the budget again: run it once on the same vectors.
     With --ledger the cost is on the disk before a report is made: a run that fails later has paid
-    and released nothing, and what would pass a limit is refused.
+    and released nothing, and what would pass a limit is refused. With --engine all records of a
+    Parquet file or folder get a report each, in a folder of ids and reports: the machines that do
+    it see the vectors and must be trusted.
     """
     from offaxis.card import guarantee_facts
     from offaxis.cli.arrays import locate, read_array
@@ -64,6 +81,11 @@ def privatize(
     from offaxis.client import Reporter
     from offaxis.errors import InvalidInput
 
+    check_engine(engine, master, ledger=ledger)
+    if engine is not None:
+        loaded = load_release(release, expect)
+        _records(engine, master, loaded, vectors, out, ids, force=force, as_json=as_json)
+        return
     check_output(out, release, locate(vectors)[0], *([ledger] if ledger else []))
     if out.exists() and not force:
         raise InvalidInput(
@@ -100,6 +122,33 @@ def privatize(
         total = promise(count * loaded.guarantee.epsilon, count * loaded.guarantee.delta)
         left = (f"ε = {rounded(p.left, up=False)} {p.limit.stretch}" for p in paid)
         typer.echo(f"paid {total} from {ledger}; left: {' · '.join(left)}")
+
+
+def _records(
+    engine: Engine,
+    master: str | None,
+    release: Release,
+    vectors: str,
+    out: Path,
+    ids: str,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make a report of every record of a Parquet file or folder."""
+    path, column = locate_column(vectors)
+    with working(engine, master, "making reports") as work:
+        facts = work.functions.privatize(
+            work.open(path), release, str(out), ids=ids, vectors=column, force=force, **work.told
+        )
+    if as_json:
+        print_json({"out": str(out), **facts})
+        return
+    typer.echo(
+        f"wrote {counted(facts['reports'], 'report')} of {release.report_size:,} bytes to the "
+        f"folder {out}, beside their ids\neach promises {release.guarantee} towards whoever sees "
+        f"the reports alone; a second run would spend it again"
+    )
 
 
 def _write(release: Release, vectors: NDArray[Any], out: Path, reporter: Reporter | None) -> int:

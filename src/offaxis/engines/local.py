@@ -76,9 +76,16 @@ class ParquetRecords:
         )
 
 
-def parquet_vectors(path: str | Path, column: str = VECTOR) -> PublicVectors:
+Source = str | Path | ParquetRecords
+
+
+def _records(source: Source) -> ParquetRecords:
+    return source if isinstance(source, ParquetRecords) else ParquetRecords(source)
+
+
+def public_vectors(source: Source, column: str = VECTOR) -> PublicVectors:
     """Return a column of a Parquet file or folder as public vectors, to fit a release to."""
-    records = ParquetRecords(path)
+    records = _records(source)
 
     def batches() -> Iterator[Vectors]:
         for batch in records.batches(column):
@@ -88,8 +95,13 @@ def parquet_vectors(path: str | Path, column: str = VECTOR) -> PublicVectors:
     return PublicVectors(batches)
 
 
+def number_of(source: Source) -> int:
+    """Return how many records there are."""
+    return _records(source).count
+
+
 def privatize(
-    source: str | Path,
+    source: Source,
     release: Release,
     out: str | Path,
     *,
@@ -103,7 +115,7 @@ def privatize(
     Every id is looked at before the first report is drawn. A second job on the same records draws
     a new key and spends the budget again.
     """
-    records = ParquetRecords(source)
+    records = _records(source)
     distinct = _count_ids(records, ids)
     check_ids(ids, *distinct)
     key = JobKey()
@@ -113,7 +125,9 @@ def privatize(
             made = privatize_batches(release, key, drawn, ids=ids, vectors=vectors)
             count = _write(folder, made, advance)
             if count != distinct[0]:
-                raise InvalidInput(f"{source} changed while it was read; nothing was released")
+                raise InvalidInput(
+                    f"{records.path} changed while it was read; nothing was released"
+                )
             facts = job_facts(release, count)
             (folder / FACTS).write_bytes(written(facts))
     finally:
@@ -136,7 +150,7 @@ def _count_ids(records: ParquetRecords, ids: str) -> tuple[int, int, int]:
 
 
 def decode(
-    source: str | Path,
+    source: Source,
     release: Release,
     out: str | Path,
     *,
@@ -145,13 +159,13 @@ def decode(
     advance: Advance | None = None,
 ) -> int:
     """Decode the reports of Parquet files into a folder of vectors; return how many there were."""
-    batches = ParquetRecords(source).batches()
+    batches = _records(source).batches()
     with _appearing(Path(out), force=force) as folder:
         return _write(folder, decode_batches(release, batches, reports=reports), advance)
 
 
 def group_means(
-    source: str | Path,
+    source: Source,
     release: Release,
     *,
     reports: str = REPORT,
@@ -160,13 +174,13 @@ def group_means(
     advance: Advance | None = None,
 ) -> Aggregate:
     """Estimate the mean of all, or of each group, with standard errors; see Release.aggregate."""
-    batches = _counted(ParquetRecords(source).batches(reports, groups, weights), advance)
+    batches = _counted(_records(source).batches(reports, groups, weights), advance)
     found = fold_means(release, batches, reports=reports, groups=groups, weights=weights)
     return found.summary()
 
 
 def evaluate(
-    source: str | Path,
+    source: Source,
     releases: Sequence[Release],
     model: Any,
     *,
@@ -177,7 +191,7 @@ def evaluate(
     advance: Advance | None = None,
 ) -> list[Evaluation]:
     """Measure what a model keeps of its answers under each release, in one pass."""
-    batches = _counted(ParquetRecords(source).batches(vectors, targets), advance)
+    batches = _counted(_records(source).batches(vectors, targets), advance)
     task = as_task_model(model)
     trials = fold_trials(
         releases, task, batches, vectors=vectors, targets=targets, seeds=seeds, seed=seed

@@ -8,7 +8,7 @@ that is lost, repeated or run twice gives the same reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from offaxis.engines.arrow import (
 from offaxis.engines.job import FACTS, check_ids, job_facts, written
 from offaxis.engines.spark_files import appearing
 from offaxis.engines.spark_fold import DataFrame, fold, select, shared
-from offaxis.engines.spark_session import pyspark, session
+from offaxis.engines.spark_session import opened, pyspark, session
 from offaxis.engines.spark_vectors import SparkVectors
 from offaxis.engines.spark_watch import Tasks, watched
 from offaxis.errors import InvalidInput
@@ -37,14 +37,46 @@ from offaxis.geometry import as_task_model
 from offaxis.release import Release
 from offaxis.sampling.record_entropy import JobKey
 
-__all__ = ["SparkVectors", "decode", "evaluate", "group_means", "privatize", "session"]
+__all__ = [
+    "SparkVectors",
+    "decode",
+    "evaluate",
+    "group_means",
+    "number_of",
+    "opened",
+    "privatize",
+    "public_vectors",
+    "reader",
+    "session",
+]
+
+public_vectors = SparkVectors
 
 
+_IDS: Final = ("tinyint", "smallint", "int", "bigint", "string", "binary")
 _UNSTEADY: Final = frozenset(
     {"Aggregate", "Deduplicate", "Distinct", "GlobalLimit", "LocalLimit", "Offset", "Sample"}
     | {"Tail", "Window"}
 )
 """What may give other rows, or sums rounded otherwise, when it is computed again."""
+
+
+def reader(spark: Any) -> Callable[[str], DataFrame]:
+    """Return a function that opens Parquet files or folders, or says that it cannot."""
+    failed = pyspark().errors.AnalysisException
+
+    def read(path: str) -> DataFrame:
+        try:
+            return spark.read.parquet(path)
+        except failed as error:
+            raise InvalidInput(f"cannot read {path}: {str(error).splitlines()[0]}") from None
+
+    return read
+
+
+def number_of(frame: DataFrame) -> int:
+    """Return how many rows there are."""
+    return int(frame.count())
 
 
 def privatize(
@@ -77,8 +109,8 @@ def privatize(
     spark, chosen = frame.sparkSession, select(frame, ids, vectors)
     _check_steady(chosen)
     with watched(spark, progress), appearing(spark, out, force=force) as folder:
+        kind = _kind_of_ids(chosen, ids)
         rows = _check_records(chosen, ids)
-        kind = chosen.schema[ids].dataType.simpleString()
         with shared(spark, release) as public, _job() as key:
 
             def task(batches: Batches) -> Iterator[Any]:
@@ -104,6 +136,15 @@ def _job() -> Iterator[JobKey]:
         yield key
     finally:
         key.destroy()
+
+
+def _kind_of_ids(frame: DataFrame, ids: str) -> str:
+    kind: str = frame.schema[ids].dataType.simpleString()
+    if kind not in _IDS:
+        raise InvalidInput(
+            f"column {ids!r} must hold whole numbers, text or bytes, it is of type {kind}"
+        )
+    return kind
 
 
 def _check_records(frame: DataFrame, ids: str) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from offaxis.errors import MissingExtra
@@ -50,6 +52,18 @@ def session(master: str | None = None, **settings: str) -> Any:
     # What fails in a task reaches the caller as an exception.
     started.sparkContext.setLogLevel("FATAL")
     return started
+
+
+@contextmanager
+def opened(master: str | None = None) -> Iterator[Any]:
+    """Give a session that is stopped at the end, unless it ran before."""
+    before = pyspark().sql.SparkSession.getActiveSession()
+    started = before or session(master)
+    try:
+        yield started
+    finally:
+        if before is None:
+            started.stop()
 
 
 def _find_java() -> None:
