@@ -21,7 +21,9 @@ def as_dtype(rows: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
 
 def check_range(rows: NDArray[Any], largest: float, dtype: str) -> None:
     """Refuse numbers beyond the largest one of a dtype."""
-    if rows.size and max(rows.max(), -rows.min()) > largest:
+    if largest >= np.finfo(np.float64).max or not rows.size:
+        return
+    if max(rows.max(), -rows.min()) > largest:
         raise InvalidInput(
             f"a number does not fit into {dtype}, whose largest number is {largest:.4g}; "
             f"pass the vectors as float32, float64 or bfloat16"

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -267,6 +267,12 @@ class Release:
         Aggregate
         """
         return aggregate(self._decoded(reports, self.decoder_of_means), weights, groups)
+
+    @overload
+    def simulate(self, vectors: Vectors, rng: Rng) -> Vectors: ...
+
+    @overload
+    def simulate(self, vectors: Any, rng: Rng) -> Any: ...
 
     def simulate(self, vectors: Any, rng: Rng) -> Any:
         """Return decoded vectors as reports would give them, in fast seeded floating point.

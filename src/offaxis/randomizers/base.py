@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee, decimal
 from offaxis.randomizers.domain import Domain
+from offaxis.sampling.draws import Array, Rng
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.record_entropy import RealEntropy, RecordEntropy
 from offaxis.vectors import as_batch
@@ -52,8 +53,11 @@ class Randomizer(Protocol):
         """Bytes of one payload, the same for every input."""
         ...
 
-    def simulate(self, W: NDArray[Any], rng: np.random.Generator) -> Observations:
-        """Draw observations in fast floating point, for research; never a report."""
+    def simulate(self, W: Array, rng: Rng) -> Any:
+        """Draw observations in fast floating point, for research; never a report.
+
+        Arrays of any library, drawn by a generator of the same one (sampling/draws.py).
+        """
         ...
 
     def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
