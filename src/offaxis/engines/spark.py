@@ -26,7 +26,7 @@ from offaxis.engines.arrow import (
     privatize_batches,
 )
 from offaxis.engines.job import FACTS, check_ids, job_facts, written
-from offaxis.engines.spark_files import appearing
+from offaxis.engines.spark_files import appearing, located
 from offaxis.engines.spark_fold import DataFrame, fold, select, shared
 from offaxis.engines.spark_session import opened, pyspark, session
 from offaxis.engines.spark_vectors import SparkVectors
@@ -67,7 +67,7 @@ def reader(spark: Any) -> Callable[[str], DataFrame]:
 
     def read(path: str) -> DataFrame:
         try:
-            return spark.read.parquet(path)
+            return spark.read.parquet(located(spark, path))
         except failed as error:
             raise InvalidInput(f"cannot read {path}: {str(error).splitlines()[0]}") from None
 

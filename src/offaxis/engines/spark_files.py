@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -11,14 +12,24 @@ from offaxis.engines.job import already_there
 from offaxis.errors import InvalidInput
 
 
+def located(spark: Any, path: str) -> str:
+    """Return a path as Spark must be told it: a local one from where this process stands.
+
+    Spark itself would take it from where its Java process was started.
+    """
+    default = str(spark._jsc.hadoopConfiguration().get("fs.defaultFS"))
+    on_this_machine = default.startswith("file:") and "://" not in path
+    return str(Path(path).absolute()) if on_this_machine else path
+
+
 class SparkFolder:
     """One folder, on whatever file system its address names."""
 
-    def __init__(self, spark: Any, address: str) -> None:
+    def __init__(self, spark: Any, path: str) -> None:
         self._spark = spark
-        self._path = spark._jvm.org.apache.hadoop.fs.Path(address)
+        self.address = located(spark, path)
+        self._path = spark._jvm.org.apache.hadoop.fs.Path(self.address)
         self._files = self._path.getFileSystem(spark._jsc.hadoopConfiguration())
-        self.address = address
 
     def exists(self) -> bool:
         """Whether something is there."""
