@@ -45,7 +45,7 @@ def test_the_ladder_doubles() -> None:
 def test_a_run_becomes_a_page() -> None:
     race = Race("reports", "laplace", "reports/s", {OURS: 1e-6, "OpenDP, default": 1e-3})
     grown = Growth("Gram", "N", "s", [1000, 2000, 4000], [0.001, 0.002, 0.004], 1)
-    facts = json.loads(json.dumps(Run.of(TINY, [race, grown]).facts()))
+    facts = json.loads(json.dumps(Run.start(TINY).having([race, grown]).facts()))
     text = "\n".join(page.lines(facts))
     assert "| **laplace** | 1 M reports/s |  |" in text
     assert "| … OpenDP, default | 1 k reports/s | 1,000× faster |" in text

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from offaxis.bench.effort import QUICK
+from offaxis.bench.run import Run as Measured
 from offaxis.cli.bench_tables import print_conditions
 from offaxis.release import Release
 from tests.cli.conftest import Run, assert_fails
@@ -53,7 +54,7 @@ def test_a_missing_rival_is_said_aloud(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "opendp", None)
-    print_conditions(QUICK)
+    print_conditions(Measured.start(QUICK))
     assert "not installed, and left out: OpenDP" in capsys.readouterr().out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from offaxis.bench import collecting, geometry, growth, memory, reports, simulation, sweeping
@@ -32,21 +32,28 @@ def ratios_of(results: Iterable[Result]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Run:
-    """What was measured in one process, on one machine."""
+    """What was measured in one process, on one machine.
 
-    effort: str
+    The conditions are those before the first measurement, which is a load of its own.
+    """
+
+    effort: Effort
     conditions: dict[str, Any]
-    results: tuple[Result, ...]
+    results: tuple[Result, ...] = ()
 
     @classmethod
-    def of(cls, effort: Effort, results: Iterable[Result]) -> Run:
-        """Add to results under which conditions they were measured."""
-        return cls(effort.name, conditions() | {"gpu": gpu()}, tuple(results))
+    def start(cls, effort: Effort) -> Run:
+        """Return a run without results yet."""
+        return cls(effort, conditions() | {"gpu": gpu()})
+
+    def having(self, results: Iterable[Result]) -> Run:
+        """Return the run with its results."""
+        return replace(self, results=tuple(results))
 
     def record(self) -> dict[str, Any]:
         """Return what a guard needs: ratios, and where they come from."""
         ratios = {name: float(f"{ratio:.4g}") for name, ratio in ratios_of(self.results).items()}
-        return {"effort": self.effort, "conditions": self.conditions, "ratios": ratios}
+        return {"effort": self.effort.name, "conditions": self.conditions, "ratios": ratios}
 
     def facts(self) -> dict[str, Any]:
         """Return everything for JSON."""

@@ -74,13 +74,14 @@ def bench(
     recorded = read_ratios(guard) if guard else None
     effort = QUICK if quick else FULL if full else USUAL
     results: dict[str, list[Result]] = {}
+    run = Run.start(effort)
     if not as_json:
-        print_conditions(effort)
+        print_conditions(run)
     for name in [name for name in GROUPS if not groups or name in groups]:
         results[name] = _measured(name, effort)
         if not as_json:
             print_results(name, results[name])
-    run = Run.of(effort, chain.from_iterable(results.values()))
+    run = run.having(chain.from_iterable(results.values()))
     if record is not None:
         record.write_text(json.dumps(run.record(), indent=1, ensure_ascii=False) + "\n")
     fell: list[Fallen] = []

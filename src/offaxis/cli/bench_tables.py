@@ -9,11 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from offaxis.bench.effort import Effort
 from offaxis.bench.guard import MEASUREMENTS, Fallen
 from offaxis.bench.results import OURS, Growth, Race, Result
 from offaxis.bench.rivals import absent
-from offaxis.bench.timing import conditions
+from offaxis.bench.run import Run
 from offaxis.bench.wording import amount, figure, line, times
 from offaxis.cli.terminal import screen
 
@@ -29,13 +28,13 @@ _TITLES: Final = {
 }
 
 
-def print_conditions(effort: Effort) -> None:
+def print_conditions(run: Run) -> None:
     """Print what the figures depend on, and who is not here."""
-    facts = conditions()
+    facts = run.conditions
     line = (
         f"offaxis {facts['offaxis']}, Python {facts['python']}, NumPy {facts['numpy']}, "
         f"{facts['cores']} cores ({facts['processor']}), load average {facts['load_average']}, "
-        f"{effort.name} effort"
+        f"{run.effort.name} effort"
     )
     with screen() as console:
         console.print()
