@@ -22,11 +22,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from benchmarks.harness import best_seconds, publish
 from scipy.fft import dct
 
 import offaxis
 from offaxis.bench.results import Growth
+from offaxis.bench.timing import best_seconds, publish
 from offaxis.encoding import active_directions
 from offaxis.evaluation import tune
 from offaxis.geometry import Layers, PublicVectors, TaskModel, as_task_model, measure
