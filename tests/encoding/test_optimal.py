@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from offaxis.encoding import active_directions, optimal_frame
+from offaxis.encoding import active_directions, optimal, optimal_frame
 from offaxis.encoding.optimal import mean_magnitudes
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, PublicVectors, measure, spectrum
@@ -192,3 +192,31 @@ def test_other_public_vectors_are_refused_where_they_are_read(geometry, public):
         optimal_frame(same, PublicVectors(public), order=1).dim
         == active_directions(same).effects.size
     )
+
+
+@pytest.mark.parametrize("constant", [0, 3])
+def test_wide_spaces_have_the_same_directions_by_another_root(monkeypatch, constant):
+    """Cholesky with pivots against eigenvectors, where neither Ω̂ nor the covariance is full."""
+    rng = np.random.default_rng(8)
+    vectors = rng.standard_normal((300, 12)) @ rng.standard_normal((12, 20)) * 2.0 ** -np.arange(20)
+    vectors[:, :constant] = 1.5
+    found = measured(rng.standard_normal((7, 20)), vectors)
+    narrow = active_directions(found)
+    monkeypatch.setattr(optimal, "_WIDE", 4)
+    wide = optimal._find(found)
+    assert narrow.effects.size == wide.effects.size == 7
+    assert np.allclose(narrow.effects, wide.effects, rtol=1e-6)
+    assert np.allclose(wide.forward @ wide.back, np.eye(7), atol=1e-6)
+    assert np.allclose(narrow.back, wide.back, rtol=1e-5, atol=1e-6 * np.abs(narrow.back).max())
+    assert np.allclose(
+        wide.back.T @ found.gram @ wide.back,
+        np.diag(wide.effects**2),
+        atol=1e-6 * wide.effects[0] ** 2,
+    )
+
+
+def test_directions_are_found_once_for_a_geometry(head, public, monkeypatch):
+    found = measure(head, PublicVectors(public))
+    first = active_directions(found)
+    monkeypatch.setattr(optimal, "_find", None)
+    assert active_directions(found) is first

@@ -187,9 +187,11 @@ class Layers:
         )
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
-        """Return k·h, the Jacobian behind the first of several layers; m where none is needed."""
-        behind = outputs if len(self.weights) > 2 else 1
-        return max(dim, behind * len(self.biases[0]))
+        """Return k·h, the Jacobian behind the first layer; the slopes, h, if one layer follows."""
+        hidden = len(self.biases[0])
+        if len(self.weights) == 1:
+            return dim
+        return hidden if len(self.weights) == 2 else max(dim, outputs * hidden)
 
     def save(self, path: str | Path) -> None:
         """Write the weights to a safetensors file that :meth:`load` and the CLI read."""
