@@ -94,7 +94,7 @@ class DiscreteLaplace:
         tail = _words(count, sources)
         negative = tail >= _SIGN
         # exp(-2**(d - b)) starts with at least 15 zero digits, so overflow needs 15 zero bits.
-        for row, index in np.argwhere((tail & ~_SIGN) == 0).tolist():
+        for row, index in _places((tail & ~_SIGN) == 0):
             if self._overflow_probability.exceeds(_WORD_BITS - 1, sources[row]):
                 magnitude[row, index] = self.saturated
         np.negative(magnitude, out=magnitude, where=negative)
@@ -108,13 +108,18 @@ class DiscreteLaplace:
         words = _words(count * self.digits, sources)
         thresholds = self._thresholds[: words.shape[1]]
         ones = words < thresholds
-        for row, index in np.argwhere(words == thresholds).tolist():
+        for row, index in _places(words == thresholds):
             probability = self._digit_probabilities[index % self.digits]
             ones[row, index] = probability.exceeds(_WORD_BITS, sources[row])
-        octets = np.packbits(ones, axis=1).reshape(len(sources), count, self.digits // 8)
+        octets = np.packbits(ones).reshape(len(sources), count, self.digits // 8)
         padded = np.zeros((len(sources), count, 8), dtype=np.uint8)
         padded[..., -octets.shape[2] :] = octets
         return padded.view(">i8")[..., 0].astype(np.int64)
+
+
+def _places(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return rows and columns of what is true; ``np.argwhere`` takes many times as long."""
+    return [divmod(place, mask.shape[1]) for place in np.flatnonzero(mask).tolist()]
 
 
 def _words(count: int, sources: Sequence[RandomBits]) -> NDArray[np.uint16]:
