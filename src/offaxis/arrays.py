@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.special
 from array_api_compat import array_namespace, device, is_jax_array, is_torch_array
+from array_api_compat import numpy as _numpy
 from numpy.typing import NDArray
 
 from offaxis import tables
@@ -36,7 +37,8 @@ LARGEST_SINGLE: Final = 2.0**56
 
 def namespace(*arrays: Any) -> Any:
     """Return the array functions of the arrays' library, by the names of the array API standard."""
-    return array_namespace(*arrays)
+    # Asked several times for every vector that is released, mostly about NumPy.
+    return _numpy if type(arrays[0]) is np.ndarray else array_namespace(*arrays)
 
 
 def special(array: Any) -> Any:
@@ -55,7 +57,7 @@ def device_of(array: Any) -> Any:
 
 def has_device(value: Any) -> bool:
     """Return whether the value is an array of a library that computes on devices: torch or JAX."""
-    return bool(is_torch_array(value) or is_jax_array(value))
+    return type(value) is not np.ndarray and bool(is_torch_array(value) or is_jax_array(value))
 
 
 def to_numpy(value: Any, name: str = "vectors") -> NDArray[Any]:
@@ -66,6 +68,8 @@ def to_numpy(value: Any, name: str = "vectors") -> NDArray[Any]:
     InvalidInput
         If rows differ in length, entries are missing, or a table has columns of other things.
     """
+    if type(value) is np.ndarray:
+        return value
     if isinstance(value, np.ma.MaskedArray):
         raise InvalidInput(f"{name} must not be masked: fill or drop masked entries first")
     if is_torch_array(value):

@@ -97,7 +97,7 @@ class Ball:
         Each row depends on itself alone: what one person holds never moves another's vector.
         """
         norms = row_norms(W, self.order)
-        share = self.radius / namespace(W).clip(norms, min=self.radius)
+        share = self.radius / namespace(W).where(norms < self.radius, self.radius, norms)
         projected: A = W * share[:, None]
         # Beyond this the norm or the share is not a normal number any more.
         extreme = ~(share > _extremes(W).share)
