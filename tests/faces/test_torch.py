@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import offaxis
+from offaxis.decoding import posterior
 from offaxis.errors import InvalidInput, InvalidRelease, InvalidReport
 from offaxis.faces.torch import PrivateLayer
 
@@ -58,6 +60,18 @@ def test_decoding_is_the_release_s_own(
     np.testing.assert_allclose(decoded, wanted, rtol=rtol, atol=rtol * np.abs(wanted).max())
     torch.testing.assert_close(layer.decode(reports[0]), decoded[0])
     assert layer.decode(reports, dtype=torch.float16).dtype == torch.float16
+
+
+def test_other_decoders_are_the_release_s_own_too(
+    head, release: offaxis.Release, public: np.ndarray
+) -> None:
+    """Codewords are looked up on the layer's device; a posterior is NumPy's and carried there."""
+    coded = offaxis.fit(head, public, epsilon=3, randomizer="response")
+    for one in (coded, replace(release, decoder=posterior(release, public))):
+        layer = PrivateLayer(one, dtype=torch.float64)
+        reports = layer.privatize(torch.tensor(public[:20]))
+        np.testing.assert_allclose(layer.decode(reports), one.decode(reports), rtol=1e-12)
+        assert PrivateLayer(one, device="meta").decode(reports).is_meta
 
 
 def test_reports_are_the_release_s_own(
