@@ -243,7 +243,7 @@ def test_decoded_vectors_lie_beside_their_ids(made, spark, release, tmp_path):
     assert np.array_equal(np.array([decoded[name] for name in names]), expected)
 
 
-def test_a_sweep_is_evaluated_in_one_pass(frame, head, vectors, public):
+def test_several_releases_are_evaluated_in_one_pass(frame, head, vectors, public):
     releases = [offaxis.fit(head, public, epsilon=epsilon) for epsilon in (1, 20)]
     low, high = engine.evaluate(frame, releases, head, targets="label", seeds=6)
     assert low.clean["accuracy"] == 1.0
@@ -255,3 +255,12 @@ def test_a_sweep_is_evaluated_in_one_pass(frame, head, vectors, public):
             # Six runs each of 3,000 vectors: 8 standard errors, false alarms below 1e-6.
             spread = np.hypot(found.std(metric), expected.std(metric)) / np.sqrt(6)
             assert abs(found.mean(metric) - expected.mean(metric)) < 8 * spread
+
+
+def test_a_grid_of_settings_is_swept_over_a_frame(frame, head, public):
+    grid = {"randomizers": ["laplace"], "epsilons": [2.0, 9.0], "shapes": ["jacobian"]}
+    rows = engine.sweep(frame, head, public, targets="label", seeds=2, **grid)
+    expected = offaxis.evaluation.sweep(head, public, public[:20], seeds=1, **grid)
+    settings = [(row.randomizer, row.reshaping, row.epsilon, row.lambda_max) for row in rows]
+    assert settings == [(r.randomizer, r.reshaping, r.epsilon, r.lambda_max) for r in expected]
+    assert rows[0].evaluation.mean("agreement") < rows[1].evaluation.mean("agreement")

@@ -33,6 +33,7 @@ from offaxis.engines.spark_vectors import SparkVectors
 from offaxis.engines.spark_watch import Tasks, watched
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
+from offaxis.evaluation.sweep import Row, fit_cells
 from offaxis.geometry import as_task_model
 from offaxis.release import Release
 from offaxis.sampling.record_entropy import JobKey
@@ -48,6 +49,7 @@ __all__ = [
     "public_vectors",
     "reader",
     "session",
+    "sweep",
 ]
 
 public_vectors = SparkVectors
@@ -273,3 +275,26 @@ def evaluate(
         chosen = select(frame, vectors, *([targets] if targets else []))
         total = fold(chosen, part, Trials(len(releases), seeds), progress)
     return total.evaluations()
+
+
+def sweep(
+    frame: DataFrame,
+    model: Any,
+    public: Any,
+    *,
+    vectors: str = VECTOR,
+    targets: str | None = None,
+    seeds: int = 20,
+    seed: int = 0,
+    progress: Tasks | None = None,
+    **grid: Any,
+) -> list[Row]:
+    """Evaluate a grid of settings, as :func:`offaxis.evaluation.sweep` does, in one pass.
+
+    ``public`` may be :class:`SparkVectors`.
+    """
+    cells = list(fit_cells(model, public, **grid))
+    columns: dict[str, Any] = {"vectors": vectors, "targets": targets}
+    releases = [cell.release for cell in cells]
+    found = evaluate(frame, releases, model, **columns, seeds=seeds, seed=seed, progress=progress)
+    return [cell.row(scores) for cell, scores in zip(cells, found, strict=True)]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from offaxis.encoding.reshaping import Rank
 from offaxis.evaluation.metrics import Evaluation, evaluate
 from offaxis.fitting import Shape, fit
 from offaxis.geometry import PublicVectors, as_task_model, measure
 from offaxis.recipes import recipe
+from offaxis.release import Release
 
 BUDGETS: Final = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0)
 """The twelve budgets of the paper's tables."""
@@ -31,11 +32,20 @@ class Row:
     lambda_max: float | None
 
 
-def sweep(
+class Fitted(NamedTuple):
+    """The release of one cell, with its settings."""
+
+    release: Release
+    settings: dict[str, Any]
+
+    def row(self, evaluation: Evaluation) -> Row:
+        """Return the cell with its scores."""
+        return Row(evaluation=evaluation, **self.settings)
+
+
+def fit_cells(
     model: Any,
     public: Any,
-    vectors: Any,
-    targets: Any = None,
     *,
     randomizers: Sequence[str],
     epsilons: Sequence[float] = BUDGETS,
@@ -45,19 +55,14 @@ def sweep(
     gauge: float | None = None,
     rank: Rank = "capped",
     delta: float = 1e-5,
-    seeds: int = 20,
-    seed: int = 0,
-    progress: Callable[[int], None] | None = None,
-) -> list[Row]:
-    """Evaluate every randomizer at every budget, percentile and cap, plain and reshaped.
+) -> Iterator[Fitted]:
+    """Fit every randomizer at every budget, percentile and cap, plain and reshaped.
 
     ``lambda_maxes``, ``gauge`` and ``rank`` concern reshaped releases alone. The geometry is
-    measured once. ``progress`` is called once a repetition.
+    measured once.
     """
     source = PublicVectors(public)
-    task = as_task_model(model)
-    geometry = measure(task, source)
-    rows = []
+    geometry = measure(as_task_model(model), source)
     for name, shape, epsilon, percentile in product(randomizers, shapes, epsilons, percentiles):
         for cap in lambda_maxes if shape == "jacobian" else (None,):
             stretching: dict[str, Any] = {"lambda_max": cap, "gauge": gauge, "rank": rank}
@@ -71,8 +76,31 @@ def sweep(
                 percentile=percentile,
                 **({} if cap is None else stretching),
             )
-            result = evaluate(
-                release, task, vectors, targets, seeds=seeds, seed=seed, progress=progress
+            cell = {"randomizer": name, "reshaping": shape, "epsilon": epsilon}
+            yield Fitted(release, cell | {"percentile": percentile, "lambda_max": cap})
+
+
+def sweep(
+    model: Any,
+    public: Any,
+    vectors: Any,
+    targets: Any = None,
+    *,
+    seeds: int = 20,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+    **grid: Any,
+) -> list[Row]:
+    """Evaluate every cell of a grid of settings, as :func:`fit_cells` takes it.
+
+    ``progress`` is called once a repetition.
+    """
+    task = as_task_model(model)
+    return [
+        cell.row(
+            evaluate(
+                cell.release, task, vectors, targets, seeds=seeds, seed=seed, progress=progress
             )
-            rows.append(Row(name, shape, epsilon, result, percentile, cap))
-    return rows
+        )
+        for cell in fit_cells(task, public, **grid)
+    ]
