@@ -123,7 +123,7 @@ def test_parquet_over_many_row_groups_keeps_the_order(tmp_path: Path) -> None:
     [
         (pa.array([1.0, None]), "missing values"),
         (pa.array([[1.0], None]), "missing values"),
-        (pa.array([[1.0, None], [1.0, 2.0]]), "missing values"),
+        (pa.array([[1.0, None], [1.0, 2.0]]), "missing entries"),
         (pa.array([[1.0, 2.0], [3.0]]), "same length"),
         (pa.array(["a", "b"]), "only columns of numbers"),
         (pa.array([["a"], ["b"]]), "only columns of numbers"),

@@ -47,7 +47,7 @@ def test_every_record_has_a_report_of_the_release(made, release, records, vector
 
 
 def test_the_noise_has_the_law_of_one_report_at_a_time(made, release, vectors):
-    # False alarms: ALPHA. The twin adds the same noise to neighbours' records, and half of it.
+    # False alarms: ALPHA. The twin adds half the noise.
     noise = noise_of(release, made[0], vectors).ravel()
     clipped = release.randomizer.domain.project(release.encoder.encode(vectors))
     usual = (release.observe(release.privatize(vectors)) - clipped).ravel()

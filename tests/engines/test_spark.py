@@ -73,7 +73,7 @@ def test_every_record_has_a_report_of_the_release(made, release, vectors):
 
 
 def test_the_noise_has_the_law_of_one_machine(made, release, vectors):
-    # False alarms: ALPHA. The twin's noise is a tenth too small.
+    # False alarms: ALPHA. The twin's noise is three tenths too small.
     noise = noise_of(release, made[0], vectors).ravel()
     clipped = release.randomizer.domain.project(release.encoder.encode(vectors))
     usual = (release.observe(release.privatize(vectors)) - clipped).ravel()
@@ -168,13 +168,13 @@ def test_rows_that_may_come_out_otherwise_are_refused(name, frame, release, tmp_
             lambda frame: frame.withColumn(
                 "vector", functions().expr("if(id = 'person 7', null, vector)")
             ),
-            "'vector' has missing values",
+            "'vector' must not have missing",
         ),
         (
             lambda frame: frame.withColumn(
                 "vector", functions().expr("if(id = 'person 7', slice(vector, 1, 5), vector)")
             ),
-            "'vector': the lists must all have the same length",
+            "'vector' must all have the same length",
         ),
     ],
 )

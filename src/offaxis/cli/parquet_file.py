@@ -29,7 +29,7 @@ def read_parquet(path: Path, name: str | None = None) -> NDArray[Any]:
         raise InvalidInput(f"{path} has missing values; remove or replace those rows first")
     lists = [is_list(column.type) for column in table.columns]
     if lists == [True]:
-        return rows_of(table.column(0).combine_chunks(), str(path))
+        return rows_of(table.column(0), str(path))
     if not lists or not all(is_number(column.type) for column in table.columns):
         raise InvalidInput(
             f"{path} must have one column of lists or only columns of numbers; "

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.tables import to_numpy
 from offaxis.vectors import Vectors
 
 
@@ -58,27 +59,8 @@ def is_id(kind: Any) -> bool:
 
 
 def rows_of(lists: Any, where: str) -> NDArray[Any]:
-    """Return a column of lists of one length as (n, m), in the column's own dtype.
-
-    Raises
-    ------
-    InvalidInput
-        If something is missing or the lists differ in length; ``where`` says of what.
-    """
-    pa = arrow()
-    missing = InvalidInput(f"{where} has missing values; remove or replace those rows first")
-    if lists.null_count:
-        raise missing
-    lengths = pa.compute.list_value_length(lists).unique().to_pylist()
-    if len(lengths) != 1:
-        raise InvalidInput(
-            f"{where}: the lists must all have the same length, got {sorted(lengths)[:5] or 'none'}"
-        )
-    values = lists.flatten()
-    if values.null_count:
-        raise missing
-    flat: NDArray[Any] = values.to_numpy(zero_copy_only=False)
-    return flat.reshape(len(lists), lengths[0])
+    """Return a column of lists as (n, m); missing ones and different lengths are refused."""
+    return to_numpy(lists, f"the lists of {where}")
 
 
 def lists_of(rows: NDArray[Any], *, fixed: bool = True) -> Any:
