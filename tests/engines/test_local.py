@@ -159,3 +159,13 @@ def test_different_ids_are_counted(ids):
         seen.add(ids[: len(ids) // 2])
         seen.add(ids[len(ids) // 2 :])
         assert seen.count() == len(set(ids))
+
+
+@pytest.mark.parametrize("out", ["in", "."])
+def test_the_input_is_never_replaced(out, release, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "0.parquet", [1, 2], np.ones((2, 6)))
+    with pytest.raises(InvalidInput, match="holds records of this job"):
+        local.privatize("in", release, out, force=True)
+    assert (tmp_path / "in" / "0.parquet").exists()

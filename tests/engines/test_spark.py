@@ -209,6 +209,12 @@ def test_a_failing_job_destroys_its_key_and_keeps_what_was_there(
     assert [key.destroyed for key in keys] == [True]
 
 
+def test_the_input_is_never_replaced(frame, records, release):
+    with pytest.raises(InvalidInput, match="holds records of this job"):
+        engine.privatize(frame, release, str(records), force=True)
+    assert len(list(records.glob("*.parquet"))) == 3
+
+
 def test_means_are_those_of_one_machine(made, spark, frame, release):
     reports = spark.read.parquet(str(made[0])).join(frame.select("id", "group", "weight"), "id")
     found = engine.group_means(reports, release, groups="group", weights="weight")

@@ -57,9 +57,14 @@ def check_ids(name: str, rows: int, present: int, distinct: int) -> None:
         )
 
 
-def already_there(out: object) -> InvalidInput:
-    """Say why reports are not made again over others."""
+def already_there(out: object, *, reports: bool) -> InvalidInput:
+    """Say why nothing is written over what is there."""
+    again = ", and making its reports again would spend the budget again: send the ones it holds,"
     return InvalidInput(
-        f"{out} is already there, and making its reports again would spend the budget again: "
-        f"send the ones it holds, choose another place, or use force"
+        f"{out} is already there{again if reports else ':'} choose another place, or use force"
     )
+
+
+def is_input(out: object) -> InvalidInput:
+    """Say why the input is not replaced."""
+    return InvalidInput(f"{out} holds records of this job; choose another place")

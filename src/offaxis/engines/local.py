@@ -25,7 +25,7 @@ from offaxis.engines.arrow import (
 )
 from offaxis.engines.columns import arrow, ids_of, vectors_of
 from offaxis.engines.distinct import DistinctIds
-from offaxis.engines.job import FACTS, already_there, check_ids, job_facts, written
+from offaxis.engines.job import FACTS, already_there, check_ids, is_input, job_facts, written
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
 from offaxis.geometry import PublicVectors, as_task_model
@@ -120,7 +120,7 @@ def privatize(
     check_ids(ids, *distinct)
     key = JobKey()
     try:
-        with _appearing(Path(out), force=force) as folder:
+        with _appearing(Path(out), records, force=force, reports=True) as folder:
             drawn = records.batches(ids, vectors)
             made = privatize_batches(release, key, drawn, ids=ids, vectors=vectors)
             count = _write(folder, made, advance)
@@ -159,9 +159,10 @@ def decode(
     advance: Advance | None = None,
 ) -> int:
     """Decode the reports of Parquet files into a folder of vectors; return how many there were."""
-    batches = _records(source).batches()
-    with _appearing(Path(out), force=force) as folder:
-        return _write(folder, decode_batches(release, batches, reports=reports), advance)
+    records = _records(source)
+    with _appearing(Path(out), records, force=force, reports=False) as folder:
+        made = decode_batches(release, records.batches(), reports=reports)
+        return _write(folder, made, advance)
 
 
 def group_means(
@@ -207,10 +208,12 @@ def _counted(batches: Iterator[Any], advance: Advance | None) -> Iterator[Any]:
 
 
 @contextmanager
-def _appearing(out: Path, *, force: bool) -> Iterator[Path]:
+def _appearing(out: Path, source: ParquetRecords, *, force: bool, reports: bool) -> Iterator[Path]:
     """Give a folder that takes its place once all of it is written, or is removed."""
+    if source.path.resolve().is_relative_to(out.resolve()):
+        raise is_input(out)
     if out.exists() and not force:
-        raise already_there(out)
+        raise already_there(out, reports=reports)
     draft = out.with_name(f"{out.name}.unfinished-{token_hex(8)}")
     try:
         draft.mkdir()

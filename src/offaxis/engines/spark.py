@@ -110,7 +110,10 @@ def privatize(
     """
     spark, chosen = frame.sparkSession, select(frame, ids, vectors)
     _check_steady(chosen)
-    with watched(spark, progress), appearing(spark, out, force=force) as folder:
+    with (
+        watched(spark, progress),
+        appearing(chosen, out, force=force, reports=True) as folder,
+    ):
         kind = _kind_of_ids(chosen, ids)
         rows = _check_records(chosen, ids)
         with shared(spark, release) as public, _job() as key:
@@ -195,7 +198,7 @@ def decode(
     with (
         watched(spark, progress),
         shared(spark, release) as public,
-        appearing(spark, out, force=force) as folder,
+        appearing(frame, out, force=force, reports=False) as folder,
     ):
         decoded_frame(frame, public, reports).write.parquet(folder.address)
         return int(spark.read.parquet(folder.address).count())

@@ -8,7 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from offaxis.engines.job import already_there
+from offaxis.engines.job import already_there, is_input
 from offaxis.errors import InvalidInput
 
 
@@ -35,6 +35,11 @@ class SparkFolder:
         """Whether something is there."""
         return bool(self._files.exists(self._path))
 
+    def holds(self, file: str) -> bool:
+        """Whether a file lies in it."""
+        path = self._spark._jvm.org.apache.hadoop.fs.Path(file)
+        return str(path.toString()).startswith(f"{self._files.makeQualified(self._path)}/")
+
     def remove(self) -> None:
         """Remove it with all that is in it, if it is there."""
         self._files.delete(self._path, True)
@@ -54,11 +59,17 @@ class SparkFolder:
 
 
 @contextmanager
-def appearing(spark: Any, out: str, *, force: bool) -> Iterator[SparkFolder]:
-    """Give a folder that takes its place once all of it is written, or is removed."""
+def appearing(frame: Any, out: str, *, force: bool, reports: bool) -> Iterator[SparkFolder]:
+    """Give a folder that takes its place once all of it is written, or is removed.
+
+    ``frame`` is what it is made of, ``reports`` whether it holds reports.
+    """
+    spark = frame.sparkSession
     target = SparkFolder(spark, out.rstrip("/"))
+    if any(target.holds(file) for file in frame.inputFiles()):
+        raise is_input(out)
     if target.exists() and not force:
-        raise already_there(out)
+        raise already_there(out, reports=reports)
     draft = SparkFolder(spark, f"{target.address}.unfinished-{token_hex(8)}")
     try:
         yield draft
