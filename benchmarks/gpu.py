@@ -39,7 +39,8 @@ EPSILON = 5
 DIMS = (64, 768, 4096)
 RANDOMIZERS = ("laplace", "gaussian", "privunit2")
 DTYPES = (torch.float32, torch.float64)
-NETWORKS = ((64, 10, 32, 10), (768, 512, 100), (4096, 1024, 1000))
+NETWORKS = {(64, 10, 32, 10): 1 << 20, (768, 512, 100): 1 << 14, (4096, 1024, 1000): 1 << 13}
+"""Sizes of layers, and the number of public vectors: enough that a walk's fixed part is small."""
 ALPHA = 1e-6
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -177,7 +178,7 @@ def network(sizes: tuple[int, ...], device: torch.device) -> torch.nn.Module:
 def gram(sizes: tuple[int, ...], run: Run) -> Figure:
     """Measure the geometry of a network over public vectors, from the host's memory."""
     dim = sizes[0]
-    rows = max(64, run.public // dim)
+    rows = NETWORKS[sizes] // run.shorter
     public = np.random.default_rng(7).standard_normal((rows, dim))
 
     def rate(device: torch.device) -> tuple[float, np.ndarray]:
@@ -186,7 +187,7 @@ def gram(sizes: tuple[int, ...], run: Run) -> Figure:
         def walk() -> None:
             found.append(measure(model, PublicVectors(public)).gram)
 
-        return rows / seconds(walk, device, 2), found[-1]
+        return rows / seconds(walk, device, 1), found[-1]
 
     with two_cores():
         slow, wanted = rate(CPU)
@@ -195,14 +196,17 @@ def gram(sizes: tuple[int, ...], run: Run) -> Figure:
         quick, found = rate(GPU)
         figure |= run.compared(quick, slow)
         figure["floor"] = (dim * 4 + dim * dim * 8 / rows) * quick / run.bandwidth
-        close(found, wanted, torch.float32, "the Gram")
+        # A unit whose input rounds to the other side of zero changes one vector's whole slope.
+        close(found, wanted, torch.float32, "the Gram", slack=10)
     return figure
 
 
-def close(found: np.ndarray, wanted: np.ndarray, dtype: torch.dtype, what: str) -> None:
+def close(
+    found: np.ndarray, wanted: np.ndarray, dtype: torch.dtype, what: str, *, slack: float = 1
+) -> None:
     """Stop unless two results agree to the rounding of the dtype, over the whole."""
     error = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
-    if not error < (1e-4 if dtype == torch.float32 else 1e-10):
+    if not error < slack * (1e-4 if dtype == torch.float32 else 1e-10):
         raise SystemExit(f"{what} is wrong on the GPU: off by {error:.2e} of its size")
 
 
@@ -214,7 +218,7 @@ class Run:
         self.repeats = 3 if quick else 10
         self.host = 1 << (18 if quick else 22)
         self.device = 1 << (22 if quick else 27)
-        self.public = 1 << (16 if quick else 20)
+        self.shorter = 64 if quick else 1
         self.bandwidth = bandwidth(GPU, 1 << 28) if self.on_gpu else math.nan
 
     def compared(self, quick: float, slow: float) -> Figure:
