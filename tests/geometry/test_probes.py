@@ -121,7 +121,7 @@ def test_probes_cover_every_output_once(outputs, probes):
 
 @pytest.mark.parametrize("probes", [1, 3])
 def test_the_sketch_is_unbiased_and_keeps_its_bound(probes):
-    """Along fixed directions, against the variance of docs/high-dimension.md: chi-square, 5 deviations."""
+    """Along fixed directions, against the variance of docs/high-dimension.md: 5 deviations."""
     model, rng = network((6, 8, 9)), np.random.default_rng(4)
     u = rng.standard_normal(6)
     errors, twins, bounds = [], [], []
