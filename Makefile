@@ -24,8 +24,8 @@ test: lint
 	PYTHONNODEBUGRANGES=1 $(BIN)/python -m pytest --numprocesses 2 --tb=native -p no:schemathesis
 
 lint: $(VENV)/test-ready
-	$(BIN)/ruff check src tests benchmarks examples examples
-	$(BIN)/ruff format --check src tests benchmarks examples examples
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 
 bench: $(VENV)/test-ready
