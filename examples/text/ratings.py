@@ -1,6 +1,6 @@
 """Short texts with ratings of their sentiment, from the source archive of vaderSentiment 2.5.
 
-Twenty people or more rated every text from −4 to 4 (Hutto and Gilbert 2014; MIT licence): tweets,
+Several people rated every text from −4 to 4 (Hutto and Gilbert 2014; MIT licence): tweets,
 and sentences of film reviews, product reviews and newspaper editorials.
 """
 

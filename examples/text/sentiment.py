@@ -19,7 +19,8 @@ from sklearn.linear_model import LogisticRegression
 
 import offaxis
 from offaxis.data.cache import cache_folder, read_sealed, write_sealed
-from offaxis.evaluation import evaluate, recommend, tune
+from offaxis.evaluation import evaluate, tune
+from offaxis.evaluation.recommend import recommend
 from offaxis.geometry import CentredOutputs
 from offaxis.theory import agreement_ceiling, answer_prior
 

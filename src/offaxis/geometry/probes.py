@@ -13,7 +13,7 @@ the sketch, and a fit repeats.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,11 +46,11 @@ def signs(Z: Vectors, outputs: int) -> NDArray[np.int8]:
     return result
 
 
-def probes_of(Z: Vectors, outputs: int, probes: int) -> Iterator[NDArray[Any]]:
+def probes_of(Z: Vectors, outputs: int, probes: int) -> Iterator[NDArray[np.int8]]:
     """Yield the probes of every vector, one stratum after the other, (n, k) each."""
     tossed = signs(Z, outputs)
     for stratum in range(min(probes, outputs)):
-        probe = np.zeros(tossed.shape)
+        probe = np.zeros_like(tossed)
         probe[:, stratum::probes] = tossed[:, stratum::probes]
         yield probe
 
@@ -59,5 +59,5 @@ def sketched_gram(model: TaskModel, Z: Vectors, outputs: int, probes: int) -> Ve
     """Return the sketch of Σ_i J_iᵀ J_i over the batch, (m, m), float64."""
     total: Vectors = np.zeros((Z.shape[1], Z.shape[1]))
     for probe in probes_of(Z, outputs, probes):
-        total += gram_of(model.pull(Z, probe))
+        total += gram_of(model.pull(Z, probe.astype(np.float64)))
     return total
