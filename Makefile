@@ -21,7 +21,7 @@ serve-demo: $(VENV)/serve-ready
 # Python 3.11 may fail with "AST constructor recursion depth mismatch" when two threads parse at once, and
 # formatting a traceback parses: so tracebacks are plain, and no plugin of schemathesis looks at them.
 test: lint
-	PYTHONNODEBUGRANGES=1 $(BIN)/python -m pytest --numprocesses 2 --tb=native -p no:schemathesis
+	PYTHONNODEBUGRANGES=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --tb=native -p no:schemathesis
 
 lint: $(VENV)/test-ready
 	$(BIN)/ruff check src tests benchmarks examples

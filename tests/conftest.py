@@ -22,6 +22,26 @@ settings.register_profile(
 settings.load_profile("offaxis")
 
 DIM = 6
+ONCE = {
+    "spark": "spark",
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "browser": "browser",
+}
+"""What takes long to start, by the fixture or parameter that asks for it."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Send all tests that need the same server to one worker, and keep files together."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        asked = [
+            *getattr(item, "fixturenames", ()),
+            *(callspec.params.values() if callspec else ()),
+        ]
+        wanted = [ONCE[name] for name in asked if isinstance(name, str) and name in ONCE]
+        group = wanted[0] if wanted else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
