@@ -57,6 +57,14 @@ def print_results(group: str, results: Sequence[Result]) -> None:
         console.print(Padding(Text(_TITLES[group].upper(), style="bold"), (0, 0, 0, 2)))
         for table in ([_races(races)] if races else []) + ([_growth(grown)] if grown else []):
             console.print(Padding(table, (0, 0, 0, 2)))
+        lines = [f"{_name(result)}: {line(result)}" for result in grown if result.expected == 1]
+        if lines:
+            console.print(Padding(Text("\nnearest lines", style="dim"), (0, 0, 0, 2)))
+            console.print(Padding(Text("\n".join(lines)), (0, 0, 0, 4)))
+
+
+def _name(result: Growth) -> str:
+    return f"{result.task}, with {result.variable}"
 
 
 def print_fallen(entries: Sequence[Fallen], fraction: float) -> None:
@@ -101,13 +109,11 @@ def _growth(results: Sequence[Growth]) -> Table:
         ends = [figure(result.sizes[i]) for i in (0, -1)]
         costs = [amount(result.costs[i], result.unit) for i in (0, -1)]
         table.add_row(
-            f"{result.task}, with {result.variable}",
+            _name(result),
             " … ".join(ends),
             " … ".join(costs),
             f"{slope:.2f} ± {error:.2f}",
         )
-        if result.expected == 1:
-            table.add_row(Text(f"  {line(result)}", style="dim"))
     return table
 
 
