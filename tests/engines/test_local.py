@@ -12,6 +12,7 @@ from scipy import stats
 
 import offaxis
 from offaxis.engines import local
+from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
 from offaxis.engines.distinct import DistinctIds
 from offaxis.errors import InvalidInput
@@ -109,6 +110,19 @@ def test_a_failure_on_the_way_leaves_nothing_and_destroys_the_key(release, tmp_p
         local.privatize(tmp_path / "in.parquet", release, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
     assert [key.destroyed for key in keys] == [True]
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 1], [0, 1]])
+def test_what_was_written_is_looked_at_again(rows, release, tmp_path, monkeypatch):
+    write(tmp_path / "in.parquet", [1, 2, 3], np.ones((3, 6)))
+
+    def otherwise(*given, **named):
+        return (batch.take(pa.array(rows)) for batch in privatize_batches(*given, **named))
+
+    monkeypatch.setattr(local, "privatize_batches", otherwise)
+    with pytest.raises(InvalidInput, match="nothing was released"):
+        local.privatize(tmp_path / "in.parquet", release, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
 
 def test_what_is_there_is_not_made_again_unless_asked(release, tmp_path):

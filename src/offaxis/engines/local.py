@@ -116,19 +116,22 @@ def privatize(
     a new key and spends the budget again.
     """
     records = _records(source)
-    distinct = _count_ids(records, ids)
-    check_ids(ids, *distinct)
+    counted = _count_ids(records, ids)
+    check_ids(ids, *counted)
     key = JobKey()
     try:
         with _appearing(Path(out), records, force=force, reports=True) as folder:
             drawn = records.batches(ids, vectors)
             made = privatize_batches(release, key, drawn, ids=ids, vectors=vectors)
-            count = _write(folder, made, advance)
-            if count != distinct[0]:
+            _write(folder, made, advance)
+            # As on a cluster: what counts is what was written.
+            committed = _count_ids(ParquetRecords(folder), ids)
+            check_ids(ids, *committed)
+            if committed != counted:
                 raise InvalidInput(
                     f"{records.path} changed while it was read; nothing was released"
                 )
-            facts = job_facts(release, count)
+            facts = job_facts(release, counted[0])
             (folder / FACTS).write_bytes(written(facts))
     finally:
         key.destroy()
