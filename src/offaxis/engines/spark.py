@@ -28,6 +28,7 @@ from offaxis.engines.arrow import (
 from offaxis.engines.job import FACTS, check_ids, job_facts, written
 from offaxis.engines.spark_files import appearing, located
 from offaxis.engines.spark_fold import DataFrame, fold, select, shared
+from offaxis.engines.spark_plan import check_steady
 from offaxis.engines.spark_session import opened, pyspark, session
 from offaxis.engines.spark_vectors import SparkVectors
 from offaxis.engines.spark_watch import Tasks, watched
@@ -56,11 +57,6 @@ public_vectors = SparkVectors
 
 
 _IDS: Final = ("tinyint", "smallint", "int", "bigint", "string", "binary")
-_UNSTEADY: Final = frozenset(
-    {"Aggregate", "Deduplicate", "Distinct", "GlobalLimit", "LocalLimit", "Offset", "Sample"}
-    | {"Tail", "Window"}
-)
-"""What may give other rows, or sums rounded otherwise, when it is computed again."""
 
 
 def reader(spark: Any) -> Callable[[str], DataFrame]:
@@ -109,7 +105,7 @@ def privatize(
         Replace a folder that is already there.
     """
     spark, chosen = frame.sparkSession, select(frame, ids, vectors)
-    _check_steady(chosen)
+    check_steady(chosen)
     with (
         watched(spark, progress),
         appearing(chosen, out, force=force, reports=True) as folder,
@@ -162,26 +158,6 @@ def _check_records(frame: DataFrame, ids: str) -> int:
     ).first()
     check_ids(ids, *counted)
     return int(counted[0])
-
-
-def _check_steady(frame: DataFrame) -> None:
-    """Refuse a plan that may give a record another vector when a task is tried again."""
-    plan = frame._jdf.queryExecution().analyzed()
-    unsteady = sorted(_UNSTEADY & set(_steps(plan)))
-    if plan.deterministic() and not unsteady:
-        return
-    why = f"it has {', '.join(unsteady)}" if unsteady else "it has random columns"
-    raise InvalidInput(
-        f"these rows may come out otherwise when they are computed again ({why}), and a record "
-        f"would be released twice: write them to Parquet first and privatize what was written"
-    )
-
-
-def _steps(plan: Any) -> Iterator[str]:
-    yield plan.nodeName()
-    children = plan.children()
-    for at in range(children.size()):
-        yield from _steps(children.apply(at))
 
 
 def decode(
