@@ -7,6 +7,7 @@ is written once, in terms of the array API, and draws from whichever source belo
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -165,17 +166,17 @@ class NumpyDraws:
         return by_keys(columns, chosen, rows, keys)
 
 
-class _OnDevice:
+class _OnDevice(ABC):
     """What torch and JAX draw alike, in the terms of the array API."""
 
-    def uniform(self, *shape: int) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def uniform(self, *shape: int) -> Array: ...
 
-    def integers(self, high: int, *shape: int) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def integers(self, high: int, *shape: int) -> Array: ...
 
-    def gamma(self, a: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def gamma(self, a: Array) -> Array: ...
 
     def redrawn(self, array: Array, chosen: Array, high: int) -> Array:
         """Draw one for every place: how many are chosen is not known before it is computed."""
