@@ -1,0 +1,165 @@
+"""Every public name shows how it is used, in an example that runs.
+
+Public is what a module lists in its ``__all__``. Modules are read, not imported, until their test
+runs, so that collecting these tests costs no import of torch, JAX or Spark. An example imports what
+it uses; only numpy stands ready as ``np``, as in numpy's own documentation.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import offaxis
+
+SOURCE = Path(offaxis.__file__).parent
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+NOT_INSTALLED = ("flwr", "atheris", "opendp")
+"""What the test environment does without: modules that import one of these are skipped."""
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+Callable = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def path_of(module: str) -> Path:
+    place = SOURCE.joinpath(*module.split(".")[1:])
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(path_of(module).read_text(encoding="utf-8"))
+
+
+@cache
+def exports(module: str) -> tuple[str, ...]:
+    for node in tree_of(module).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return tuple(ast.literal_eval(node.value))
+    return ()
+
+
+def public_modules() -> Iterator[str]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        module = ".".join(part for part in parts if part != "__init__")
+        if exports(module):
+            yield module
+
+
+def home(module: str, name: str) -> tuple[str, str]:
+    """Return where a name that a module exports is defined."""
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("offaxis"):
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    return home(str(node.module), alias.name)
+    return module, name
+
+
+def definition(module: str, name: str) -> Documented | None:
+    """Return the class or function of that name; constants and aliases have none."""
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, (ast.ClassDef, *Callable)) and node.name == name:
+            return node
+    return None
+
+
+def room(module: str) -> str:
+    """Return the package a module belongs to; those at the top belong to ``offaxis`` itself."""
+    first = module.split(".")[1:2]
+    return first[0] if first and (SOURCE / first[0]).is_dir() else "offaxis"
+
+
+PUBLIC = {
+    (where, name): node
+    for where, name in sorted({home(m, name) for m in public_modules() for name in exports(m)})
+    if (node := definition(where, name)) is not None
+}
+
+
+def methods(node: Documented) -> list[Documented]:
+    if not isinstance(node, ast.ClassDef):
+        return []
+    return [n for n in node.body if isinstance(n, Callable) and not n.name.startswith("_")]
+
+
+def examples(module: str, node: Documented) -> doctest.DocTest:
+    name = getattr(node, "name", module)
+    line = node.body[0].lineno - 1
+    text = ast.get_docstring(node) or ""
+    return doctest.DocTestParser().get_doctest(
+        text, {"np": np, "__name__": "__main__"}, name, str(path_of(module)), line
+    )
+
+
+def source(test: doctest.DocTest) -> str:
+    return "".join(example.source for example in test.examples)
+
+
+def check(test: doctest.DocTest) -> None:
+    assert not any(doctest.SKIP in e.options for e in test.examples), f"{test.name} skips a line"
+    said: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    if runner.run(test, out=said.append).failed:
+        pytest.fail("".join(said), pytrace=False)
+
+
+def skip_if_not_installed(module: str) -> None:
+    for extra in NOT_INSTALLED:
+        if re.search(rf"^\s*(import|from) {extra}\b", path_of(module).read_text("utf-8"), re.M):
+            pytest.importorskip(extra)
+
+
+@pytest.mark.parametrize(
+    ("where", "name"), [pytest.param(*key, id=f"{room(key[0])}.{key[1]}") for key in PUBLIC]
+)
+def test_every_public_name_has_an_example_that_runs(where, name, tmp_path, monkeypatch):
+    skip_if_not_installed(where)
+    node = PUBLIC[where, name]
+    own = examples(where, node)
+    shown = re.search(rf"\b{name}\b", source(own))
+    assert shown, f"{where}.{name} shows no example of itself: add one under Examples"
+    monkeypatch.chdir(tmp_path)
+    for test in (own, *(examples(where, method) for method in methods(node))):
+        check(test)
+
+
+@pytest.mark.parametrize("module", list(public_modules()))
+def test_a_public_module_has_all_its_names_and_its_examples_run(module, tmp_path, monkeypatch):
+    skip_if_not_installed(module)
+    imported = import_module(module)
+    assert all(hasattr(imported, name) for name in exports(module))
+    monkeypatch.chdir(tmp_path)
+    check(examples(module, tree_of(module)))
+
+
+def members() -> dict[str, set[str]]:
+    """Return the public methods and properties of each package's public classes."""
+    found = defaultdict(set)
+    for (where, _), node in PUBLIC.items():
+        found[room(where)] |= {method.name for method in methods(node)}
+    return found
+
+
+@pytest.mark.parametrize("package", sorted(members()))
+def test_every_public_method_is_shown_in_some_example_of_its_package(package):
+    text = "".join(
+        source(examples(where, one))
+        for (where, _), node in PUBLIC.items()
+        if room(where) == package
+        for one in (node, *methods(node))
+    )
+    text += "".join(source(examples(m, tree_of(m))) for m in public_modules() if room(m) == package)
+    hidden = sorted(name for name in members()[package] if not re.search(rf"\.{name}\b", text))
+    assert not hidden, f"no example of {package} shows {', '.join(hidden)}"
