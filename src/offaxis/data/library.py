@@ -57,8 +57,9 @@ def load(name: str, *, cache: Path | None = None, **choice: Any) -> Any:
         One of ``offaxis.data.NAMES``.
     cache : Path, optional
         The cache folder, if not the usual one.
-    corruption, severity
-        Which part of ``cifar10-c``: one of ``offaxis.data.CORRUPTIONS``, and 1 to 5.
+    **choice
+        Which part of ``cifar10-c``: ``corruption``, one of ``offaxis.data.CORRUPTIONS``, and
+        ``severity``, 1 to 5.
 
     Raises
     ------
