@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from offaxis.version import __version__
+
 if TYPE_CHECKING:
     from offaxis.errors import OffaxisError
     from offaxis.evaluation.priors import wide_prior
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from offaxis.release import Release
 
     load = Release.load
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Guarantee",

@@ -11,7 +11,6 @@ from typing import Final, get_args
 import numpy as np
 import scipy
 
-import offaxis
 from offaxis.audit import black_box
 from offaxis.audit.bounds import trials_needed
 from offaxis.audit.freshness import freshness
@@ -27,6 +26,7 @@ from offaxis.audit.verdicts import judge
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.release import Release
+from offaxis.version import __version__
 
 FALSE_ALARM: Final = 1e-3
 """How often an audit accuses a release that keeps its promise, unless asked otherwise."""
@@ -113,7 +113,7 @@ def audit(
         curve=run.curve,
         seed=str(getattr(generator.bit_generator.seed_seq, "entropy", "unknown")),
         versions={
-            "offaxis": offaxis.__version__,
+            "offaxis": __version__,
             "Python": platform.python_version(),
             "NumPy": np.__version__,
             "SciPy": scipy.__version__,

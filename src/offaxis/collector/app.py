@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from offaxis import __version__
 from offaxis.collector import (
     logs,
     routes_analysis,
@@ -29,6 +28,7 @@ from offaxis.collector import (
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.service import Collector
 from offaxis.collector.settings import Settings
+from offaxis.version import __version__
 
 _METHODS: Final = frozenset(("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"))
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-import offaxis
 from offaxis.errors import MissingExtra
 from offaxis.faces.linear_task import identity_task, linear_task
+from offaxis.fitting import fit
 from offaxis.geometry.public_hash import MINIMUM
 from offaxis.vectors import as_batch
 
@@ -146,7 +146,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         else:
             public, targets = validate_data(self, X, y, multi_output=True, **checks)
             targets = targets.toarray() if issparse(targets) else targets
-        self.release_ = offaxis.fit(
+        self.release_ = fit(
             self._task(public, targets),
             public,
             epsilon=self.epsilon,
