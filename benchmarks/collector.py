@@ -29,11 +29,11 @@ import psutil
 from benchmarks.upload_load import Load, request
 
 import offaxis
-from offaxis import artifact
 from offaxis.bench.timing import publish
 from offaxis.collector.database import connect
 from offaxis.collector.means import Follower
-from offaxis.documents import Round, new_key, sign_release, sign_round
+from offaxis.formats import artifact
+from offaxis.formats.documents import Round, new_key, sign_release, sign_round
 
 PORT = 18470
 BATCH = 5000

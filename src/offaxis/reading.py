@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis import reports as wire
 from offaxis.decoding import Decoder
 from offaxis.errors import InvalidReport
+from offaxis.formats import reports as wire
 from offaxis.randomizers import Randomizer
 from offaxis.vectors import Vectors
 

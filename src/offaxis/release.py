@@ -17,7 +17,6 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis import reports as wire
 from offaxis.decoding import (
     Aggregate,
     CodewordDecoder,
@@ -28,6 +27,7 @@ from offaxis.decoding import (
 )
 from offaxis.encoding import AffineEncoder, ArgmaxEncoder, Encoder, ShiftEncoder
 from offaxis.errors import BiasedDecoder, InvalidInput
+from offaxis.formats import reports as wire
 from offaxis.privacy.guarantee import Guarantee, Unit
 from offaxis.provenance import Provenance
 from offaxis.randomizers import Randomizer
@@ -98,7 +98,7 @@ class Release:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the release's content, in hexadecimal: its identity."""
-        from offaxis.artifact import content_hash
+        from offaxis.formats.artifact import content_hash
 
         return content_hash(self)
 
@@ -119,7 +119,7 @@ class Release:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to other processes as a release file does: whole, checked and frozen."""
-        from offaxis.artifact import from_bytes, to_bytes
+        from offaxis.formats.artifact import from_bytes, to_bytes
 
         return from_bytes, (to_bytes(self),)
 
@@ -294,13 +294,13 @@ class Release:
 
     def save(self, path: str | Path) -> None:
         """Write the release to one file, atomically."""
-        from offaxis.artifact import write
+        from offaxis.formats.artifact import write
 
         write(self, path)
 
     @classmethod
     def load(cls, path: str | Path, *, expect: str | None = None) -> Release:
         """Read a release file strictly; ``expect`` pins the hash it must have."""
-        from offaxis.artifact import read
+        from offaxis.formats.artifact import read
 
         return read(path, expect=expect)

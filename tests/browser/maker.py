@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 import offaxis
-from offaxis.artifact import to_bytes
 from offaxis.audit import AuditResult
 from offaxis.decoding import CodewordDecoder, ShiftDecoder
 from offaxis.encoding import ArgmaxEncoder, ShiftEncoder
 from offaxis.errors import InvalidInput
+from offaxis.formats.artifact import to_bytes
 from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, Randomizer
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array

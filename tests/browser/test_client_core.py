@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.artifact import from_bytes, to_bytes
 from offaxis.decoding import CodewordDecoder
-from offaxis.documents import Round, new_key, sign_release, sign_round
 from offaxis.encoding.network import ANSWERS
 from offaxis.errors import InvalidDocument, InvalidInput, InvalidRelease, InvalidReport
+from offaxis.formats.artifact import from_bytes, to_bytes
+from offaxis.formats.documents import Round, new_key, sign_release, sign_round
+from offaxis.formats.strict_json import canonical_json, parse_json
 from offaxis.privacy.guarantee import exact
 from offaxis.randomizers import KaryResponse, PrivUnit2, PrivUnitG
-from offaxis.strict_json import canonical_json, parse_json
 from tests.browser.conftest import FOLDER
 from tests.fuzz import forgery, mutation, seeds
 

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from json import dumps
 from typing import Any, NamedTuple
 
-from offaxis.artifact import to_bytes
-from offaxis.documents import Round, new_key, sign_round
+from offaxis.formats.artifact import to_bytes
+from offaxis.formats.documents import Round, new_key, sign_round
 from offaxis.release import Release
 
 KEY = new_key()

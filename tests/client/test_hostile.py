@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.artifact import to_bytes
 from offaxis.client import Device
-from offaxis.documents import RELEASE, new_key
 from offaxis.errors import OffaxisError, RoundRefused
+from offaxis.formats.artifact import to_bytes
+from offaxis.formats.documents import RELEASE, new_key
 from offaxis.privacy.ledger import Limit
 from tests.client.collectors import KEY, Collector, Handler, a_round, offered
 from tests.fuzz.forgery import content_hash, put_together, take_apart

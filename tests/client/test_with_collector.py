@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import uvicorn
 
-from offaxis.artifact import to_bytes
 from offaxis.client import Device
 from offaxis.client.transport import Answer, Transport
 from offaxis.collector.app import create_app
 from offaxis.collector.settings import Settings
-from offaxis.documents import sign_release, sign_round
 from offaxis.errors import RoundRefused
+from offaxis.formats.artifact import to_bytes
+from offaxis.formats.documents import sign_release, sign_round
 from offaxis.privacy.ledger import Limit
 from tests.client.collectors import KEY, PUBLISHER, a_round
 

@@ -16,10 +16,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from schemathesis.transport.serialization import Binary
 
 import offaxis
-from offaxis.artifact import to_bytes
 from offaxis.collector.app import create_app
 from offaxis.collector.auth import ROLES, new_token
 from offaxis.collector.settings import Settings
+from offaxis.formats.artifact import to_bytes
 from tests.collector.running import START, Clock, make_round
 
 

@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 
 import uvicorn
 
-from offaxis.artifact import to_bytes
 from offaxis.collector.app import create_app
 from offaxis.collector.auth import new_token
 from offaxis.collector.settings import Settings
-from offaxis.documents import Round, new_key, sign_release, sign_round
+from offaxis.formats.artifact import to_bytes
+from offaxis.formats.documents import Round, new_key, sign_release, sign_round
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 KEY = new_key()

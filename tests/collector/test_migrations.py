@@ -9,12 +9,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 
-from offaxis.artifact import to_bytes
 from offaxis.collector.database import _config, connect, is_current, migrate, open_database, writing
 from offaxis.collector.means import Follower, Totals, means_facts
 from offaxis.collector.store import Store
 from offaxis.collector.tables import metadata
 from offaxis.errors import InvalidInput
+from offaxis.formats.artifact import to_bytes
 from tests.collector.running import START, make_round, new_id
 
 

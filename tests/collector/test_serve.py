@@ -163,9 +163,9 @@ def test_the_log_holds_lines_of_json_and_no_secret(the_way):
 def test_a_killed_server_keeps_what_it_had_answered(
     new_database, tmp_path, for_means, some_reports
 ):
-    from offaxis.artifact import to_bytes
     from offaxis.collector.database import open_database
     from offaxis.collector.store import Store
+    from offaxis.formats.artifact import to_bytes
     from tests.collector.running import make_round
 
     url = new_database("sqlite")

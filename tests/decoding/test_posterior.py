@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.artifact import from_bytes, to_bytes
 from offaxis.decoding import (
     CodewordDecoder,
     PosteriorCodewordDecoder,
@@ -17,6 +16,7 @@ from offaxis.decoding import (
 )
 from offaxis.decoding.likelihood import likelihood
 from offaxis.errors import InvalidInput, InvalidRelease
+from offaxis.formats.artifact import from_bytes, to_bytes
 from tests.checks import delta_for
 from tests.fuzz.forgery import contents, fill, put_together, take_apart
 

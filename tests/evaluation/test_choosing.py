@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.artifact import from_bytes, to_bytes
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.choosing import best_decoder, decoders, risks, with_decoder
+from offaxis.formats.artifact import from_bytes, to_bytes
 
 
 @pytest.mark.parametrize("name", ["laplace", "privunit2", "response", "projunit"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offaxis.artifact import from_bytes, to_bytes
 from offaxis.evaluation.candidates import candidates
 from offaxis.evaluation.public_side import PublicSide, Tasks
 from offaxis.evaluation.trials import Trials
+from offaxis.formats.artifact import from_bytes, to_bytes
 from offaxis.geometry import Layers
 
 RNG = np.random.default_rng(3)

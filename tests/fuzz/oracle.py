@@ -10,9 +10,9 @@ import numpy as np
 import safetensors
 
 import offaxis
-from offaxis.artifact import from_bytes, read, to_bytes
 from offaxis.errors import BiasedDecoder, InvalidRelease, InvalidReport
-from offaxis.reports import header, read_reports
+from offaxis.formats.artifact import from_bytes, read, to_bytes
+from offaxis.formats.reports import header, read_reports
 
 ACCEPTED = "accepted"
 _LONGEST_MESSAGE = 1000

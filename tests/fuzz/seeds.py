@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 
 import offaxis
-from offaxis.artifact import to_bytes
 from offaxis.decoding import ShiftDecoder, posterior
+from offaxis.formats.artifact import to_bytes
 from offaxis.geometry import Layers
 from offaxis.recipes import NAMES
 from tests.checks import delta_for, task_for

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offaxis.artifact import from_bytes
 from offaxis.errors import InvalidRelease
+from offaxis.formats.artifact import from_bytes
 from tests.fuzz import forgery, mutation, oracle, seeds
 from tests.limits import bounded
 

@@ -49,7 +49,7 @@ def test_a_bad_epsilon_is_named(value):
 
 def test_every_accepted_promise_fits_a_release_file(head, public):
     import offaxis
-    from offaxis.artifact import from_bytes, to_bytes
+    from offaxis.formats.artifact import from_bytes, to_bytes
 
     for delta in ("1e-90", 1e-5, "1/3"):
         release = offaxis.fit(head, public, epsilon=2, randomizer="gaussian", delta=delta)

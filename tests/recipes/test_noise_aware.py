@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.artifact import from_bytes, to_bytes
 from offaxis.evaluation.choosing import decoders, risks, with_decoder
+from offaxis.formats.artifact import from_bytes, to_bytes
 
 
 @pytest.mark.parametrize("name", ["laplace", "response"])

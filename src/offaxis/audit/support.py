@@ -10,13 +10,13 @@ from collections import Counter
 
 import numpy as np
 
-from offaxis import reports as wire
 from offaxis.audit.forms import is_lattice
 from offaxis.audit.hostile import hostile
 from offaxis.audit.preimages import preimages
 from offaxis.audit.result import Finding
 from offaxis.encoding import AffineEncoder, ShiftEncoder
 from offaxis.errors import InvalidReport
+from offaxis.formats import reports as wire
 from offaxis.randomizers.domain import Ball
 from offaxis.release import Release
 from offaxis.vectors import Vectors

@@ -32,14 +32,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.numpy import load_file
 
-from offaxis.artifact import to_bytes
 from offaxis.browser.demo_data import EPSILON, KINDS, attached_file, data_folder, release_file
 from offaxis.client import Device
 from offaxis.client.transport import Transport
 from offaxis.collector.serve import serve
 from offaxis.collector.settings import Settings
-from offaxis.documents import Round, new_key, sign_release, sign_round
 from offaxis.errors import InvalidInput, Unreachable
+from offaxis.formats.artifact import to_bytes
+from offaxis.formats.documents import Round, new_key, sign_release, sign_round
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.privacy.ledger import Limit
 from offaxis.release import Release

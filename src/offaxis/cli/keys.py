@@ -18,8 +18,8 @@ def new(
 ) -> None:
     """Make a key and print its public half, which devices pin. One that is there stays."""
     from offaxis.cli.files import check_output
-    from offaxis.documents import new_key, save_key
     from offaxis.errors import InvalidInput
+    from offaxis.formats.documents import new_key, save_key
 
     check_output(out)
     if out.exists():
@@ -34,6 +34,6 @@ def show(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The private key.")],
 ) -> None:
     """Print the public half of a key."""
-    from offaxis.documents import load_key
+    from offaxis.formats.documents import load_key
 
     typer.echo(f"public key: {load_key(path).public_key().public_bytes_raw().hex()}")

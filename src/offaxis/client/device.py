@@ -27,8 +27,8 @@ from offaxis.client.outbox import Entry, Outbox
 from offaxis.client.sending import deliver
 from offaxis.client.terms import Offer, Terms
 from offaxis.client.transport import PATIENCE, Transport
-from offaxis.documents import NAME, Round
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused, Unreachable
+from offaxis.formats.documents import NAME, Round
 from offaxis.privacy.guarantee import Unit, exact, exact_epsilon
 from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.release import Release

@@ -14,13 +14,13 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, get_args
 
-from offaxis import artifact
 from offaxis.client.transport import Transport
-from offaxis.documents import Round, public_key, verify_round
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused
+from offaxis.formats import artifact
+from offaxis.formats.documents import Round, public_key, verify_round
+from offaxis.formats.strict_json import canonical_json, shown
 from offaxis.privacy.guarantee import Guarantee, Unit, decimal, exact, exact_epsilon
 from offaxis.release import Release
-from offaxis.strict_json import canonical_json, shown
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 

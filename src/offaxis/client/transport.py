@@ -23,7 +23,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from offaxis.errors import InvalidInput, Unreachable
-from offaxis.strict_json import shown
+from offaxis.formats.strict_json import shown
 
 PATIENCE: Final = 60.0
 """Seconds for one exchange, from the first packet to the last byte."""

@@ -12,10 +12,10 @@ import time
 from datetime import datetime
 from typing import Final
 
-from offaxis.artifact import from_bytes
 from offaxis.collector.auth import Tokens
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.store import Store, StoredRound
+from offaxis.formats.artifact import from_bytes
 from offaxis.release import Release
 
 EVERY: Final = 1.0

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from offaxis.errors import InvalidInput
-from offaxis.fields import Sha256
+from offaxis.formats.fields import Sha256
 from offaxis.privacy.guarantee import decimal
 from offaxis.release import Release
 

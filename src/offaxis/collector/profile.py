@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offaxis.errors import InvalidInput
-from offaxis.fields import Sha256
+from offaxis.formats.fields import Sha256
+from offaxis.formats.strict_json import canonical_json, parse_json
 from offaxis.randomizers.symbol_form import SymbolForm
 from offaxis.release import Release
-from offaxis.strict_json import canonical_json, parse_json
 
 What = Literal["shares", "mean", "spread"]
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from offaxis.artifact import from_bytes
 from offaxis.collector.catalogue import state_facts
 from offaxis.collector.means import MOST_NUMBERS, numbers
 from offaxis.collector.problems import Problem
@@ -25,8 +24,9 @@ from offaxis.collector.routing import (
 )
 from offaxis.collector.service import Collector
 from offaxis.collector.store import Differs, StoredRound
-from offaxis.documents import LARGEST_ROUND, Round, public_key, verify_release, verify_round
 from offaxis.errors import InvalidDocument, InvalidRelease
+from offaxis.formats.artifact import from_bytes
+from offaxis.formats.documents import LARGEST_ROUND, Round, public_key, verify_release, verify_round
 
 router = plain_router()
 _SIGNATURE: Final = (

@@ -19,8 +19,8 @@ from offaxis.collector.database import take_turns, writing
 from offaxis.collector.storing import stored_under
 from offaxis.collector.tables import moments, release, report, round_
 from offaxis.collector.tables import token as tokens
-from offaxis.documents import Round
 from offaxis.errors import OffaxisError
+from offaxis.formats.documents import Round
 
 _PAGE: Final = 8192
 

@@ -28,11 +28,11 @@ from offaxis.engines.columns import (
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.metrics import Evaluation, check_targets
 from offaxis.evaluation.tally import Tally
+from offaxis.formats.reports import header
 from offaxis.geometry import TaskModel
 from offaxis.geometry.folding import A
 from offaxis.randomizers.records import report_records
 from offaxis.release import Release
-from offaxis.reports import header
 from offaxis.sampling.record_entropy import JobKey
 from offaxis.vectors import Vectors
 

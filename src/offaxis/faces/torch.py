@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from offaxis.arrays import moved, on_device
-from offaxis.artifact import from_bytes, to_bytes
 from offaxis.errors import InvalidInput, InvalidRelease, MissingExtra
+from offaxis.formats.artifact import from_bytes, to_bytes
 from offaxis.release import Release
 from offaxis.simulating import DECODERS
 

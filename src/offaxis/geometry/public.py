@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from offaxis.arrays.tables import is_table
 from offaxis.errors import InvalidInput
 from offaxis.geometry.folding import A, Identified, PublicMoments
 from offaxis.geometry.public_hash import PublicHash, PublicIdentity, SequenceHash
-from offaxis.tables import is_table
 from offaxis.vectors import Vectors, as_array, as_batch
 
 Progress = Callable[[int], None]

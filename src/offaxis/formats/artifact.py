@@ -16,7 +16,6 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from safetensors.numpy import save as serialize
 
-from offaxis.container import Tensors, read_header, read_metadata, read_tensors
 from offaxis.decoding import (
     CodewordDecoder,
     Decoder,
@@ -38,9 +37,8 @@ from offaxis.encoding import (
 from offaxis.encoding.network import ANSWERS, NetworkMap
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
-from offaxis.geometry.models import ModelIdentity
-from offaxis.geometry.public_hash import PublicIdentity
-from offaxis.manifest import (
+from offaxis.formats.container import Tensors, read_header, read_metadata, read_tensors
+from offaxis.formats.manifest import (
     FORMAT,
     VERSION,
     GuaranteePart,
@@ -52,11 +50,13 @@ from offaxis.manifest import (
     RandomizerPart,
     parse,
 )
+from offaxis.formats.strict_json import shown
+from offaxis.geometry.models import ModelIdentity
+from offaxis.geometry.public_hash import PublicIdentity
 from offaxis.privacy.guarantee import RELATION, Guarantee
 from offaxis.provenance import Provenance
 from offaxis.randomizers import parameters, rebuild
 from offaxis.release import Release
-from offaxis.strict_json import shown
 from offaxis.vectors import Vectors
 
 METADATA_KEY: Final = "offaxis"

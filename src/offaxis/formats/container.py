@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from offaxis.errors import InvalidRelease
+from offaxis.formats.strict_json import parse_json, shown
 from offaxis.randomizers.domain import LARGEST_DIM
-from offaxis.strict_json import parse_json, shown
 from offaxis.vectors import Vectors
 
 LARGEST_FILE: Final = 1 << 30

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from offaxis.artifact import manifest_of
 from offaxis.errors import InvalidRelease
-from offaxis.manifest import parse
-from offaxis.strict_json import canonical_json
+from offaxis.formats.artifact import manifest_of
+from offaxis.formats.manifest import parse
+from offaxis.formats.strict_json import canonical_json
 from tests.limits import bounded
 
 SIZE = 1 << 19

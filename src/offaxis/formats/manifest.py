@@ -7,10 +7,10 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offaxis.errors import InvalidRelease
-from offaxis.fields import Sha256
+from offaxis.formats.fields import Sha256
+from offaxis.formats.strict_json import canonical_json, parse_json, shown
 from offaxis.provenance import LONGEST_STATEMENT
 from offaxis.randomizers.domain import LARGEST_DIM
-from offaxis.strict_json import canonical_json, parse_json, shown
 
 FORMAT: Final = "offaxis-release"
 VERSION: Final = 1

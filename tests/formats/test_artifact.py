@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from safetensors.numpy import save as serialize
 
 import offaxis
-from offaxis.artifact import _hash, from_bytes, manifest_of, to_bytes
 from offaxis.decoding import ShiftDecoder
 from offaxis.errors import InvalidRelease
+from offaxis.formats.artifact import _hash, from_bytes, manifest_of, to_bytes
+from offaxis.formats.strict_json import canonical_json
 from offaxis.recipes import NAMES
-from offaxis.strict_json import canonical_json
 from tests.checks import delta_for, task_for
 
 

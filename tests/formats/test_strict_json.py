@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.strict_json import canonical_json, parse_json, shown
+from offaxis.formats.strict_json import canonical_json, parse_json, shown
 from tests.limits import bounded
 
 trees = st.recursive(

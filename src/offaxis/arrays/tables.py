@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.dtypes import as_dtype
+from offaxis.arrays.dtypes import as_dtype
 from offaxis.errors import InvalidInput
 
 

@@ -26,9 +26,9 @@ from pydantic import (
 )
 
 from offaxis.errors import InvalidDocument
-from offaxis.fields import Sha256
 from offaxis.files import replacing
-from offaxis.strict_json import canonical_json, parse_json, shown
+from offaxis.formats.fields import Sha256
+from offaxis.formats.strict_json import canonical_json, parse_json, shown
 
 RELEASE: Final = b"offaxis release v1\0"
 ROUND: Final = b"offaxis round v1\0"

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis import reports as wire
 from offaxis.errors import InvalidReport
-from offaxis.reports import (
+from offaxis.formats import reports as wire
+from offaxis.formats.reports import (
     HEADER_SIZE,
     count_reports,
     header,

@@ -11,9 +11,9 @@ import pytest
 from safetensors.numpy import save as serialize
 
 import offaxis
-from offaxis.artifact import from_bytes, to_bytes
-from offaxis.container import LARGEST_HEADER, read_header, read_metadata, read_tensors
 from offaxis.errors import InvalidRelease
+from offaxis.formats.artifact import from_bytes, to_bytes
+from offaxis.formats.container import LARGEST_HEADER, read_header, read_metadata, read_tensors
 from tests.fuzz.forgery import contents, fill, put_together, take_apart, with_header
 from tests.limits import bounded
 

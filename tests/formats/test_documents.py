@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from offaxis.documents import (
+from offaxis.errors import InvalidDocument
+from offaxis.formats.documents import (
     LARGEST_ROUND,
     RELEASE,
     ROUND,
@@ -24,7 +25,6 @@ from offaxis.documents import (
     verify_release,
     verify_round,
 )
-from offaxis.errors import InvalidDocument
 
 KEY, OTHER = new_key(), new_key()
 HASH = "0123456789abcdef" * 4

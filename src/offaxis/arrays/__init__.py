@@ -21,8 +21,8 @@ from array_api_compat import array_namespace, device, is_jax_array, is_torch_arr
 from array_api_compat import numpy as _numpy
 from numpy.typing import NDArray
 
-from offaxis import tables
-from offaxis.dtypes import as_dtype, check_range
+from offaxis.arrays import tables
+from offaxis.arrays.dtypes import as_dtype, check_range
 from offaxis.errors import InvalidInput
 
 _P = TypeVar("_P")

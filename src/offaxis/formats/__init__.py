@@ -1,0 +1,1 @@
+"""What is written and read: release files, reports, and the documents a publisher signs."""
