@@ -5,7 +5,6 @@ Exact: a single vector that breaks the bound contradicts the guarantee, whatever
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -108,10 +107,10 @@ def _lattice_points(form: Any, vectors: Vectors) -> list[list[int]]:
 def _near(randomizer: Ranked, rng: np.random.Generator) -> Finding:
     """Check that exactly ``near`` distinct directions are near, whatever the vector."""
     vectors = hostile(Ball(randomizer.dim, 1.0, 2), 1 << 20, _VECTORS // _ROWS, rng)
-    broken = 0
+    broken, entropy = 0, Entropy()
     for start in range(0, len(vectors), _ROWS):
         part = vectors[start : start + _ROWS]
-        nonces = np.frombuffer(os.urandom(len(part) * _NONCE_BYTES), dtype=np.uint8)
+        nonces = entropy.words(len(part) * _NONCE_BYTES // 2).view(np.uint8)
         with np.errstate(all="ignore"):
             found = randomizer.nearest(part, nonces.reshape(-1, _NONCE_BYTES).copy())
         broken += sum(
