@@ -25,7 +25,7 @@ from offaxis.browser.demo_data import (
     data_folder,
     release_file,
 )
-from offaxis.cli.advice import facts
+from offaxis.cli.showing.advice import facts
 from offaxis.collector.facts import read_facts
 from offaxis.collector.profiling import profile_of
 from offaxis.evaluation.recommend import recommend_range

@@ -53,7 +53,7 @@ def test_json_and_page_tell_the_same(desk: Path, run: Run) -> None:
 
 def test_a_violation_is_exit_code_1(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     twin = twins.with_twin(offaxis.load("laplace.release"), twins.LengthTells)
-    monkeypatch.setattr("offaxis.cli.facts.load_release", lambda *_: twin)
+    monkeypatch.setattr("offaxis.cli.reading.releases.load_release", lambda *_: twin)
     result = run(*COMMAND)
     assert result.exit_code == 1
     text = words(result.stdout)

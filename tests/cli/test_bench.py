@@ -9,7 +9,7 @@ import pytest
 
 from offaxis.bench.effort import QUICK
 from offaxis.bench.run import Run as Measured
-from offaxis.cli.bench_tables import print_conditions
+from offaxis.cli.showing.bench import print_conditions
 from offaxis.release import Release
 from tests.cli.conftest import Run, assert_fails
 

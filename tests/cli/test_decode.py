@@ -12,10 +12,10 @@ import pytest
 
 import offaxis
 from offaxis.cli import decode as command
-from offaxis.cli import means as cli_means
-from offaxis.cli.arrays import read_array
+from offaxis.cli.reading.arrays import read_array
+from offaxis.cli.showing import means as cli_means
 from offaxis.decoding import Aggregate, LinearDecoder
-from offaxis.reports import write_reports
+from offaxis.formats.reports import write_reports
 from tests.cli.conftest import DIM, Run, assert_fails
 
 COMMAND = ("decode", "laplace.release", "--reports", "my.reports", "--out")

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.cli import ledger_facts
 from offaxis.cli import privatize as command
+from offaxis.cli.reading.ledgers import seconds
 from offaxis.errors import InvalidInput
 from offaxis.privacy.composition import (
     Cost,
@@ -91,7 +91,7 @@ def test_limits_that_cannot_be(
     ("text", "wanted"), [("90s", 90), ("45min", 2700), ("12h", 43_200), ("1.5d", 129_600)]
 )
 def test_stretches_of_time(text: str, wanted: float) -> None:
-    assert ledger_facts.seconds(text) == wanted
+    assert seconds(text) == wanted
 
 
 def test_every_row_is_paid_for_and_the_limit_is_kept(desk: Path, run: Run) -> None:

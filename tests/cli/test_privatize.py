@@ -8,9 +8,9 @@ import pytest
 
 import offaxis
 from offaxis.cli import privatize as command
-from offaxis.cli.arrays import write_array
+from offaxis.cli.reading.arrays import write_array
+from offaxis.formats.reports import read_reports
 from offaxis.release import Release
-from offaxis.reports import read_reports
 from tests.cli.conftest import DIM, Run, assert_fails
 
 COMMAND = ("privatize", "laplace.release", "--out", "my.reports", "--vectors")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offaxis.errors import InvalidInput
-from offaxis.reporting.study_panels import panels
+from offaxis.reporting.study.panels import panels
 from offaxis.studies.catalogue import studies
 from offaxis.studies.compare import compare
 from offaxis.studies.engine import Outcome

@@ -18,13 +18,13 @@ from offaxis.studies.catalogue import study
 from offaxis.studies.claims import claims
 from offaxis.studies.claims_beyond import FAITHFUL_SETTING, NOISE_KEEPS, OF_PUBLIC_MEAN
 from offaxis.studies.compare import Line, compare
-from offaxis.studies.compare_markdown import section
 from offaxis.studies.engine import Outcome, Row
-from offaxis.studies.engine_results import records, short_records, write_csv
 from offaxis.studies.mechanisms import CLEAN, LINE, PUBLIC_MEAN
 from offaxis.studies.scores import Metric
 from offaxis.studies.sources import open_source
 from offaxis.studies.standing import kept_under_shifts, predictions, recommendations, standings
+from offaxis.studies.tables.markdown import section
+from offaxis.studies.tables.records import records, short_records, write_csv
 from tests.studies import tiny_study as tiny
 
 Score = Callable[[Row, float], float]

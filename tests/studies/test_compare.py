@@ -10,11 +10,11 @@ import pytest
 from offaxis.studies.catalogue import PAIRS, study
 from offaxis.studies.claims import claims
 from offaxis.studies.compare import Line, compare, recovery_ratios
-from offaxis.studies.compare_markdown import put, section
 from offaxis.studies.engine import Outcome
-from offaxis.studies.engine_results import records, write_csv, write_parquet
 from offaxis.studies.mechanisms import CLEAN
 from offaxis.studies.published import figure
+from offaxis.studies.tables.markdown import put, section
+from offaxis.studies.tables.records import records, write_csv, write_parquet
 
 
 def lines_of(name: str, changed: Callable[[Outcome, float], float]) -> list[Line]:

@@ -17,8 +17,8 @@ from offaxis.errors import InvalidInput
 from offaxis.evaluation import evaluate
 from offaxis.sampling.quantiles import sphere_component
 from offaxis.studies import engine
-from offaxis.studies.engine_noise import Noise, channel
-from offaxis.studies.engine_store import FILE
+from offaxis.studies.engine.channels import Noise, channel
+from offaxis.studies.engine.store import FILE
 from offaxis.studies.mechanisms import MECHANISMS
 from offaxis.studies.sources import PublicSide, Setting
 from tests.checks import ALPHA

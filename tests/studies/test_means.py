@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from offaxis.reporting.study_people import people
+from offaxis.reporting.study.people import people
 from offaxis.studies.compare import Line
 from offaxis.studies.derived import means
 from offaxis.studies.engine import Outcome, Row, measure_row
 from offaxis.studies.means import BUDGETS, LIMITS, MECHANISMS, PEOPLE, mean_studies, nearest
-from offaxis.studies.means_tables import people_tables
 from offaxis.studies.mechanisms import LINES, PUBLIC_MEAN
 from offaxis.studies.sources import open_source
+from offaxis.studies.tables.means import people_tables
 from offaxis.theory import least_mean_error, sphere_mean_error, task_spectrum
 from tests.studies.tiny_study import source
 

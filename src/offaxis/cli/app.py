@@ -28,8 +28,8 @@ from offaxis.cli.privatize import privatize
 from offaxis.cli.recommend import recommend
 from offaxis.cli.serve import serve
 from offaxis.cli.serve_demo import serve_demo
+from offaxis.cli.showing.terminal import one_line
 from offaxis.cli.study import study
-from offaxis.cli.terminal import one_line
 from offaxis.errors import MissingExtra, OffaxisError
 
 INVALID: Final = 3

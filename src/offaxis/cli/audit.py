@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offaxis.cli.options import AsJson, Expect, ReleaseFile
-from offaxis.cli.terminal import plain, print_json, screen
+from offaxis.cli.showing.terminal import plain, print_json, screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,9 +41,9 @@ def audit(
     Made-up vectors are privatized again and again, and their reports taken apart. No private
     vector is needed and no budget is spent.
     """
-    from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
-    from offaxis.cli.progress import moving, waiting
+    from offaxis.cli.reading.releases import load_release
+    from offaxis.cli.showing.progress import moving, waiting
 
     if full and reports is not None:
         raise typer.BadParameter("--full sets --reports; give one of them")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from offaxis.cli.options import AsJson
-from offaxis.cli.terminal import print_json
+from offaxis.cli.showing.terminal import print_json
 
 if TYPE_CHECKING:
     from offaxis.bench.effort import Effort
@@ -61,8 +61,8 @@ def bench(
     from offaxis.bench.effort import FULL, QUICK, USUAL
     from offaxis.bench.guard import judge, read_ratios
     from offaxis.bench.run import GROUPS, Run, ratios_of
-    from offaxis.cli.bench_tables import print_conditions, print_fallen, print_results
     from offaxis.cli.files import check_output
+    from offaxis.cli.showing.bench import print_conditions, print_fallen, print_results
 
     if quick and full:
         raise typer.BadParameter("--quick and --full exclude each other")

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from offaxis.cli.options import AsJson
-from offaxis.cli.terminal import plain, print_json, screen
+from offaxis.cli.showing.terminal import plain, print_json, screen
 
 data: Final = typer.Typer(
     help="List and get the data sets of the studies.", no_args_is_help=True, add_completion=False
@@ -77,7 +77,7 @@ def get(
 ) -> None:
     """Have a data set ready: fetched, checked and cached. Fetches nothing that is already here."""
     from offaxis import data as library
-    from offaxis.cli.progress import moving
+    from offaxis.cli.showing.progress import moving
 
     with moving(f"getting {name}") as move:
         got = library.get(name, own=own, cache=cache, progress=move)

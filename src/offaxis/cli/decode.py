@@ -11,7 +11,7 @@ import typer
 
 from offaxis.cli.engine import Engine, EngineName, Master, check_engine, working
 from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
-from offaxis.cli.terminal import counted, print_json, screen
+from offaxis.cli.showing.terminal import counted, print_json, screen
 
 if TYPE_CHECKING:
     from offaxis.decoding import Aggregate
@@ -66,12 +66,12 @@ def decode(
     that privatize --engine made, or has a column of reports as it does; --groups and --weights name
     columns, and decoded vectors go to a folder.
     """
-    from offaxis.cli.arrays import check_format, locate, write_array
-    from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
-    from offaxis.cli.labels import locate_labels
+    from offaxis.cli.reading.arrays import check_format, locate, write_array
+    from offaxis.cli.reading.labels import locate_labels
+    from offaxis.cli.reading.releases import load_release
     from offaxis.errors import InvalidReport
-    from offaxis.reports import count_reports
+    from offaxis.formats.reports import count_reports
 
     _check_options(out, mean, groups, weights)
     check_engine(engine, master)
@@ -123,7 +123,7 @@ def _records(
     as_json: bool,
 ) -> None:
     """Decode the records of a Parquet file or folder, or average them."""
-    from offaxis.cli.arrays import check_format
+    from offaxis.cli.reading.arrays import check_format
 
     facts: dict[str, Any] = {"out": str(out), "release": release.hash}
     if mean:
@@ -148,7 +148,7 @@ def _records(
 def _tell_means(
     release: Release, found: Aggregate, out: Path, facts: dict[str, Any], *, as_json: bool
 ) -> None:
-    from offaxis.cli.means import (
+    from offaxis.cli.showing.means import (
         LABELS_ARE_BARE,
         group_table,
         mean_facts,
@@ -202,12 +202,12 @@ def _each(release: Release, path: Path, count: int) -> Vectors:
 def _aggregate(
     release: Release, path: Path, count: int, groups: str | None, weights: str | None
 ) -> Aggregate:
-    from offaxis.cli.arrays import read_targets
-    from offaxis.cli.labels import read_labels
-    from offaxis.cli.means import bounded
-    from offaxis.cli.progress import counting
+    from offaxis.cli.reading.arrays import read_targets
+    from offaxis.cli.reading.labels import read_labels
+    from offaxis.cli.showing.means import bounded
+    from offaxis.cli.showing.progress import counting
     from offaxis.errors import InvalidInput
-    from offaxis.reports import read_reports
+    from offaxis.formats.reports import read_reports
 
     dim = release.decoder_of_means.output_dim
     labels = None if groups is None else bounded(read_labels(groups, count), dim)
@@ -232,9 +232,9 @@ def _parts(
     release: Release, path: Path, count: int, decode: Callable[[list[bytes]], Vectors]
 ) -> Iterator[tuple[int, Vectors]]:
     """Decode a file part by part; yield the place of every part's first report, and the result."""
-    from offaxis.cli.progress import counting
+    from offaxis.cli.showing.progress import counting
     from offaxis.errors import InvalidReport
-    from offaxis.reports import read_reports, unframe
+    from offaxis.formats.reports import read_reports, unframe
 
     reports = read_reports(path, release.report_size)
     widest = max(release.decoder.input_dim, release.decoder.output_dim)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from offaxis.cli.options import AsJson
-from offaxis.cli.terminal import counted, print_json, screen
+from offaxis.cli.showing.terminal import counted, print_json, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from offaxis.reporting import DemoResult
-    from offaxis.reporting.households import HouseholdResult
+    from offaxis.reporting.demo.households import HouseholdResult
 
 _LINES: Final = (
     "“Alone”: no vector is sent but the model's answer, by the best channel for it. A line to "
@@ -31,10 +31,10 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Compare randomizers, plain and reshaped, on bundled real images and households."""
-    from offaxis.cli.advice import recommendation_facts
     from offaxis.cli.files import check_output
-    from offaxis.cli.progress import moving, waiting
-    from offaxis.cli.theory import theory_facts
+    from offaxis.cli.showing.advice import recommendation_facts
+    from offaxis.cli.showing.progress import moving, waiting
+    from offaxis.cli.showing.theory import theory_facts
 
     with waiting("loading"):
         from offaxis.reporting import run_demo

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from offaxis.cli.options import ARRAY, AsJson
-from offaxis.cli.terminal import counted, one_line, print_json, screen
+from offaxis.cli.showing.terminal import counted, one_line, print_json, screen
 
 if TYPE_CHECKING:
     from offaxis.client import Device, Entry
@@ -64,14 +64,14 @@ def init(
 
     It needs the publisher's key or a release's hash: nothing else that comes is believed.
     """
-    from offaxis.cli.device_facts import limits_of, token_of
     from offaxis.cli.files import check_output
+    from offaxis.cli.reading.ledgers import read_limits
     from offaxis.client import Device, Terms
     from offaxis.privacy.guarantee import exact
 
     check_output(state)
     share = exact(delta, "delta")
-    limits = limits_of(limit, share)
+    limits = read_limits(limit, share)
     most = min(one.epsilon for one in limits) if epsilon is None else exact(epsilon, "epsilon")
     terms = Terms(
         collector,
@@ -80,7 +80,7 @@ def init(
         unit,
         publisher,
         release,
-        None if token_file is None else token_of(token_file),
+        None if token_file is None else _token(token_file),
         None if ca_file is None else str(ca_file.resolve()),
     )
     Device.create(state, terms, *limits).close()
@@ -96,7 +96,7 @@ def init(
 @device.command()
 def rounds(state: State, as_json: AsJson = False) -> None:
     """Show the rounds that the collector offers and this device believes."""
-    from offaxis.cli.device_facts import round_facts
+    from offaxis.cli.showing.device import round_facts
 
     with _opened(state) as opened:
         answered = {entry.round for entry in opened.status() if entry.report}
@@ -132,7 +132,7 @@ def report(
     A round is answered once; asked again, nothing is paid and the vector is not read. A file that
     holds no usable vector becomes a report of the public mean, so that silence tells nothing.
     """
-    from offaxis.cli.arrays import locate, read_array
+    from offaxis.cli.reading.arrays import locate, read_array
     from offaxis.errors import InvalidInput
 
     if (vector is None) != public_mean:
@@ -143,11 +143,11 @@ def report(
         entry = opened.report(round_, (lambda: _one(read_array(vector))) if vector else None, group)
         spent = opened.ledger.spent()[0]
     if as_json:
-        from offaxis.cli.device_facts import entry_facts
+        from offaxis.cli.showing.device import entry_facts
 
         print_json(entry_facts(entry))
         return
-    from offaxis.cli.ledger_facts import rounded
+    from offaxis.cli.showing.ledger import rounded
 
     typer.echo(
         f"round {entry.round} is answered and {entry.state}; spent so far: "
@@ -183,8 +183,8 @@ def withdraw(state: State, round_: RoundName, as_json: AsJson = False) -> None:
 @device.command()
 def status(state: State, as_json: AsJson = False) -> None:
     """Show what was answered, what became of it, and what every limit leaves."""
-    from offaxis.cli.device_facts import entry_facts
-    from offaxis.cli.ledger_facts import rounded, standing_facts, standings
+    from offaxis.cli.showing.device import entry_facts
+    from offaxis.cli.showing.ledger import rounded, standing_facts, standings
 
     with _opened(state) as opened:
         entries, under, terms = opened.status(), standings(opened.ledger), opened.terms
@@ -212,13 +212,23 @@ def _opened(state: Path) -> Device:
     return Device.open(state)
 
 
+def _token(path: Path) -> str:
+    """Read a token from a file, not from the command line, which others can see."""
+    from offaxis.errors import InvalidInput
+
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot read a token from {path}: {error}") from None
+
+
 def _one(array: Any) -> Any:
     """Return the only row of a file that holds one."""
     return array[0] if array.ndim == 2 and len(array) == 1 else array
 
 
 def _show(entries: list[Entry], as_json: bool) -> None:
-    from offaxis.cli.device_facts import entry_facts
+    from offaxis.cli.showing.device import entry_facts
 
     facts = [entry_facts(entry) for entry in entries]
     if as_json:

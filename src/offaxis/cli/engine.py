@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from offaxis.cli.progress import moving
+from offaxis.cli.showing.progress import moving
 
 if TYPE_CHECKING:
     from offaxis.geometry import PublicVectors

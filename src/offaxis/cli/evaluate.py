@@ -9,7 +9,7 @@ import typer
 
 from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
 from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
-from offaxis.cli.terminal import counted, print_json, screen
+from offaxis.cli.showing.terminal import counted, print_json, screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,11 +65,11 @@ def evaluate(
     Beside it stands what ε allows: a bound, or a line to compare with. Nothing here protects the
     vectors: use public ones. With --engine --targets names a column, and bounds are not computed.
     """
-    from offaxis.cli.arrays import read_array, read_targets
-    from offaxis.cli.facts import load_release
-    from offaxis.cli.models import load_model
-    from offaxis.cli.progress import counting
-    from offaxis.cli.theory import check_options, compute_rows
+    from offaxis.cli.reading.arrays import read_array, read_targets
+    from offaxis.cli.reading.models import load_model
+    from offaxis.cli.reading.releases import load_release
+    from offaxis.cli.showing.progress import counting
+    from offaxis.cli.showing.theory import check_options, compute_rows
     from offaxis.evaluation import evaluate as measure
     from offaxis.evaluation.limits import limits
     from offaxis.vectors import as_batch
@@ -115,7 +115,7 @@ def _tell(
     exact: bool,
     as_json: bool,
 ) -> None:
-    from offaxis.cli.theory import print_theory, theory_facts
+    from offaxis.cli.showing.theory import print_theory, theory_facts
 
     if as_json:
         facts = {"release": loaded.hash, "vectors": count, "seeds": seeds, "exact": exact}

@@ -9,7 +9,7 @@ import typer
 
 from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
 from offaxis.cli.options import ARRAY, MODEL, AsJson
-from offaxis.cli.terminal import fields, print_json, screen
+from offaxis.cli.showing.terminal import fields, print_json, screen
 
 if TYPE_CHECKING:
     from offaxis.geometry import TaskModel
@@ -130,10 +130,10 @@ def fit(
             "looks at no task, to go without one",
             param_hint="'--model'",
         )
-    from offaxis.cli.arrays import locate, read_array
     from offaxis.cli.files import check_output
-    from offaxis.cli.models import load_model
-    from offaxis.cli.progress import counting
+    from offaxis.cli.reading.arrays import locate, read_array
+    from offaxis.cli.reading.models import load_model
+    from offaxis.cli.showing.progress import counting
     from offaxis.fitting import fit as fit_release
 
     check_engine(engine, master)
@@ -184,7 +184,7 @@ def _warn(task: TaskModel | None, vectors: Vectors, reshaping: str) -> None:
 
 
 def _tell(release: Release, out: Path, randomizer: str, as_json: bool) -> None:
-    from offaxis.cli.facts import describe
+    from offaxis.cli.showing.facts import describe
 
     if as_json:
         print_json({"out": str(out), **describe(release)})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
-from offaxis.cli.terminal import print_json, screen
+from offaxis.cli.showing.terminal import print_json, screen
 
 if TYPE_CHECKING:
     from offaxis.evaluation.limits import Limit
@@ -45,10 +45,11 @@ def inspect(
     the release. Nothing here protects the vectors:
     use public ones.
     """
-    from offaxis.cli.card import print_card
     from offaxis.cli.evaluate import limit_facts, print_limits, written_limit
-    from offaxis.cli.facts import describe, load_release
-    from offaxis.cli.theory import print_theory, theory_facts
+    from offaxis.cli.reading.releases import load_release
+    from offaxis.cli.showing.card import print_card
+    from offaxis.cli.showing.facts import describe
+    from offaxis.cli.showing.theory import print_theory, theory_facts
     from offaxis.privacy import wording
 
     _check_options(model, vectors, public)
@@ -94,9 +95,9 @@ def _theory(
     release: Release, model: str, vectors: str, public: str | None, *, draws: int, seed: int
 ) -> tuple[dict[str, Limit], list[Row]]:
     """Return what ε allows for the model's answers, and what theory says of the release."""
-    from offaxis.cli.arrays import read_array
-    from offaxis.cli.models import load_model
-    from offaxis.cli.theory import compute_rows
+    from offaxis.cli.reading.arrays import read_array
+    from offaxis.cli.reading.models import load_model
+    from offaxis.cli.showing.theory import compute_rows
     from offaxis.evaluation.limits import limits
     from offaxis.vectors import as_batch
 

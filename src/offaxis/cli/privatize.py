@@ -18,12 +18,12 @@ from offaxis.cli.engine import (
     working,
 )
 from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
-from offaxis.cli.terminal import counted, print_json
+from offaxis.cli.showing.terminal import counted, print_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from offaxis.cli.ledger_facts import Standing
+    from offaxis.cli.showing.ledger import Standing
     from offaxis.client import Reporter
     from offaxis.release import Release
 
@@ -68,11 +68,11 @@ def privatize(
     it see the vectors and must be trusted.
     """
     from offaxis.card import guarantee_facts
-    from offaxis.cli.arrays import locate, read_array
-    from offaxis.cli.facts import load_release
     from offaxis.cli.files import check_output
-    from offaxis.cli.ledger_facts import (
-        open_ledger,
+    from offaxis.cli.reading.arrays import locate, read_array
+    from offaxis.cli.reading.ledgers import open_ledger
+    from offaxis.cli.reading.releases import load_release
+    from offaxis.cli.showing.ledger import (
         promise,
         rounded,
         standing_facts,
@@ -156,7 +156,7 @@ def _write(release: Release, vectors: NDArray[Any], out: Path, reporter: Reporte
 
     A reporter pays once the file is known to be writable, and before the first report is made.
     """
-    from offaxis.cli.progress import counting
+    from offaxis.cli.showing.progress import counting
     from offaxis.files import replacing
 
     batch = vectors[None] if vectors.ndim == 1 else vectors

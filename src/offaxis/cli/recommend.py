@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from offaxis.cli.options import ARRAY, AsJson
-from offaxis.cli.terminal import print_json, screen
+from offaxis.cli.showing.terminal import print_json, screen
 
 if TYPE_CHECKING:
     from offaxis.evaluation.recommendation import Recommendation
@@ -85,10 +85,10 @@ def recommend(
     budgets = [] if epsilon is None else _budgets(epsilon)
     if out is not None and len(budgets) > 1:
         raise typer.BadParameter("writes the release of one budget", param_hint="'--out'")
-    from offaxis.cli.advice import facts, print_advice, print_range
-    from offaxis.cli.arrays import locate, read_array
     from offaxis.cli.files import check_output
-    from offaxis.cli.progress import moving
+    from offaxis.cli.reading.arrays import locate, read_array
+    from offaxis.cli.showing.advice import facts, print_advice, print_range
+    from offaxis.cli.showing.progress import moving
     from offaxis.evaluation.recommend import recommend_range
     from offaxis.evaluation.smallest import smallest_epsilon
 
@@ -120,7 +120,7 @@ def recommend(
     if out is not None:
         found[0].release.save(out)
     if report is not None:
-        from offaxis.reporting.recommend_page import write_recommendation
+        from offaxis.reporting.recommendation.page import write_recommendation
 
         write_recommendation(found, report)
     if as_json:
@@ -159,7 +159,7 @@ def _budgets(text: str) -> list[float]:
 
 def _tasks(sources: list[str]) -> TaskModel | dict[str, TaskModel]:
     """Load one model, or several by name."""
-    from offaxis.cli.models import load_model
+    from offaxis.cli.reading.models import load_model
     from offaxis.errors import InvalidInput
 
     if len(sources) == 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from offaxis.cli.options import AsJson
-from offaxis.cli.terminal import one_line, plain, print_json, screen
+from offaxis.cli.showing.terminal import one_line, plain, print_json, screen
 from offaxis.errors import InvalidInput, MissingExtra, OffaxisError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run(
     """
     from offaxis.studies.catalogue import chosen as find
     from offaxis.studies.catalogue import studies
-    from offaxis.studies.compare_markdown import put, section
+    from offaxis.studies.tables.markdown import put, section
 
     if (name is None) is not every:
         raise typer.BadParameter("give the name of a study, or --all")
@@ -124,7 +124,7 @@ def compare(
     entry = find(name)
     lines, written = _run(entry, out, seeds, "")
     if as_json:
-        from offaxis.studies.engine_results import records
+        from offaxis.studies.tables.records import records
 
         print_json(_facts(entry, lines) | {"rows": records(entry, lines)})
         return
@@ -134,11 +134,11 @@ def compare(
 
 def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], list[Path]]:
     """Compute a study and write its files; without matplotlib and jinja2, the tables alone."""
-    from offaxis.cli.progress import moving
+    from offaxis.cli.showing.progress import moving
     from offaxis.studies import engine
     from offaxis.studies.compare import compare as beside
-    from offaxis.studies.engine_results import records, short_records, write_csv, write_parquet
     from offaxis.studies.sources import open_source
+    from offaxis.studies.tables.records import records, short_records, write_csv, write_parquet
 
     with moving(f"{head}{entry.name}: loading") as move:
 
@@ -158,7 +158,7 @@ def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], li
     if write_parquet(stem.with_suffix(".parquet"), table):
         written.append(stem.with_suffix(".parquet"))
     try:
-        from offaxis.reporting.study_page import write_study
+        from offaxis.reporting.study.page import write_study
 
         written += write_study(entry, lines, out, open_source(entry.rows[0].setting))
     except (MissingExtra, ModuleNotFoundError):

@@ -1,0 +1,75 @@
+"""What a collector has of a round: means, drift, and the reports themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offaxis.cli.collector.asking import URL, CaFile, RoundName, Secret, Url, ask, facts, quoted
+from offaxis.cli.options import AsJson
+from offaxis.cli.showing.terminal import counted, fields, one_line, plain, print_json, screen
+
+
+def means(
+    name: RoundName,
+    secret: Secret,
+    url: Url = URL,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the means of a round with their standard errors; --json has every coordinate."""
+    found = facts(ask((url, secret, ca_file), "GET", f"/v1/rounds/{quoted(name)}/means"))
+    if as_json:
+        print_json(found)
+        return
+    rows = [("reports", f"{found['reports']:,}")]
+    for one in found["means"]:
+        label = "everybody" if one["group"] is None else one_line(str(one["group"]))
+        error = one["standard_error"] or one["shares_error"]
+        spoken = "unknown from 1 report" if error is None else f"{max(error):.4g}"
+        reports = counted(one["reports"], "report")
+        rows.append((label, f"{reports}, largest standard error {spoken}"))
+    with screen() as console:
+        console.print(fields(rows))
+
+
+def drift(
+    name: RoundName,
+    secret: Secret,
+    url: Url = URL,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a round's reports fit the public vectors of the release's profile."""
+    found = facts(ask((url, secret, ca_file), "GET", f"/v1/rounds/{quoted(name)}/drift"))
+    if as_json:
+        print_json(found)
+        return
+    warned = "warning: " if found["warning"] else ""
+    typer.echo(plain(f"{warned}{found['sentence']}"))
+
+
+def export(
+    name: RoundName,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet file to write.")],
+    secret: Secret,
+    url: Url = URL,
+    ca_file: CaFile = None,
+) -> None:
+    """Write a round's reports to a Parquet file: id, group, report."""
+    from offaxis.cli.files import check_output
+    from offaxis.files import replacing
+
+    check_output(out)
+    answer = ask((url, secret, ca_file), "GET", f"/v1/rounds/{quoted(name)}/export")
+    with replacing(out) as file:
+        file.write(answer.body)
+    typer.echo(f"wrote {out}")
+
+
+def purge(name: RoundName, secret: Secret, url: Url = URL, ca_file: CaFile = None) -> None:
+    """Delete all reports of a closed round; its means stay."""
+    found = facts(ask((url, secret, ca_file), "DELETE", f"/v1/rounds/{quoted(name)}/reports"))
+    typer.echo(f"deleted {counted(int(found['deleted']), 'report')}")

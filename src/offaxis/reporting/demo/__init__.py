@@ -1,0 +1,1 @@
+"""The demo: what it measures, its figures and its page."""

@@ -1,0 +1,1 @@
+"""The page and the figure of a study, ours beside the published numbers."""
