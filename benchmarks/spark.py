@@ -32,6 +32,7 @@ import offaxis
 from offaxis.engines import local, spark
 from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
+from offaxis.engines.spark import records
 from offaxis.geometry import Layers, measure
 
 DIM = 16
@@ -176,11 +177,11 @@ def killed(folder: Path, count: int) -> None:
     few = {"spark__sql__execution__arrow__maxRecordsPerBatch": "2000"}
     session = spark.session("local-cluster[2,1,1024]", **few)
     frame = session.read.parquet(str(folder / "in")).repartition(8)
-    spark.privatize_batches = noted
+    records.privatize_batches = noted
     Thread(target=_kill_one, args=(notes,), daemon=True).start()
     release = fitted()
     facts = spark.privatize(frame, release, str(folder / "out"))
-    spark.privatize_batches = privatize_batches
+    records.privatize_batches = privatize_batches
     drawn: dict[int, set[bytes]] = defaultdict(set)
     times: dict[int, int] = defaultdict(int)
     for path in notes.iterdir():

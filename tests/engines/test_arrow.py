@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offaxis
-from offaxis.engines.arrow import Trials, decode_batches, fold_means, fold_trials, privatize_batches
+from offaxis.engines.arrow import (
+    Tallies,
+    decode_batches,
+    fold_means,
+    fold_tallies,
+    privatize_batches,
+)
 from offaxis.engines.columns import lists_of, rows_of
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import evaluate
@@ -129,9 +135,9 @@ def test_partial_trials_merge_into_an_evaluation(release, head, vectors):
     labels = head.outputs(some).argmax(axis=1)
     whole = batch_of(lists_of(some), label=labels)
     options = {"targets": "label", "seeds": 40}
-    total = Trials(1, 40)
+    total = Tallies(1, 40)
     for part, piece in enumerate((whole.slice(0, 90), whole.slice(90))):
-        total.merge(fold_trials([release], head, [piece], part=part, **options))
+        total.merge(fold_tallies([release], head, [piece], part=part, **options))
     (found,) = total.evaluations()
     expected = evaluate(release, head, some, labels, seeds=40)
     assert found.clean == expected.clean

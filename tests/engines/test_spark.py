@@ -17,6 +17,7 @@ import offaxis
 from offaxis.engines import spark as engine
 from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
+from offaxis.engines.spark import records as records_of
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.geometry import PublicVectors, measure
 from offaxis.sampling.record_entropy import JobKey
@@ -105,8 +106,8 @@ def test_a_worker_that_dies_repeats_its_reports(spark, frame, release, tmp_path,
         keys.append(JobKey())
         return keys[-1]
 
-    monkeypatch.setattr(engine, "privatize_batches", dying)
-    monkeypatch.setattr(engine, "JobKey", noticed)
+    monkeypatch.setattr(records_of, "privatize_batches", dying)
+    monkeypatch.setattr(records_of, "JobKey", noticed)
     engine.privatize(frame, release, str(tmp_path / "out"))
     drawn: dict[str, list[str]] = {}
     for path in Path(notes).iterdir():
@@ -194,7 +195,7 @@ def test_a_failing_job_destroys_its_key_and_keeps_what_was_there(
         keys.append(JobKey())
         return keys[-1]
 
-    monkeypatch.setattr(engine, "JobKey", noticed)
+    monkeypatch.setattr(records_of, "JobKey", noticed)
     bad = np.ones((10, 6))
     bad[3] = np.nan
     pq.write_table(pa.table({"id": range(10), "vector": lists_of(bad)}), tmp_path / "bad.parquet")

@@ -125,14 +125,14 @@ def fold_vectors(total: A, batches: Batches, rows: int, *, vectors: str = VECTOR
     return total
 
 
-class Trials:
+class Tallies:
     """Tallies of several releases over several repetitions; partial ones merge."""
 
     def __init__(self, releases: int, seeds: int) -> None:
         self._clean: Tally | None = None
         self._runs: list[list[Tally | None]] = [[None] * seeds for _ in range(releases)]
 
-    def merge(self, other: Trials) -> None:
+    def merge(self, other: Tallies) -> None:
         """Add what was seen of other vectors."""
         self._clean = _merged(self._clean, other._clean)
         for mine, theirs in zip(self._runs, other._runs, strict=True):
@@ -163,7 +163,7 @@ class Trials:
         return [_evaluation(self._clean, runs) for runs in self._runs]
 
 
-def fold_trials(
+def fold_tallies(
     releases: Sequence[Release],
     task: TaskModel,
     batches: Batches,
@@ -173,14 +173,14 @@ def fold_trials(
     seeds: int = 20,
     seed: int = 0,
     part: int = 0,
-) -> Trials:
+) -> Tallies:
     """Try releases on labelled public vectors; ``part`` says which part of a whole these are."""
-    trials = Trials(len(releases), seeds)
+    tallies = Tallies(len(releases), seeds)
     for number, batch in enumerate(_some(batches)):
         rows = vectors_of(batch, vectors, releases[0].input_dim)
         wanted = None if targets is None else _targets_of(batch, targets)
-        trials.add(releases, task, rows, wanted, [seed, part, number])
-    return trials
+        tallies.add(releases, task, rows, wanted, [seed, part, number])
+    return tallies
 
 
 def _targets_of(batch: Any, name: str) -> Any:

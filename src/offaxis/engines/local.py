@@ -20,7 +20,7 @@ from offaxis.engines.arrow import (
     VECTOR,
     decode_batches,
     fold_means,
-    fold_trials,
+    fold_tallies,
     privatize_batches,
 )
 from offaxis.engines.columns import arrow, ids_of, vectors_of
@@ -197,10 +197,10 @@ def evaluate(
     """Measure what a model keeps of its answers under each release, in one pass."""
     batches = _counted(_records(source).batches(vectors, targets), advance)
     task = as_task_model(model)
-    trials = fold_trials(
+    tallies = fold_tallies(
         releases, task, batches, vectors=vectors, targets=targets, seeds=seeds, seed=seed
     )
-    return trials.evaluations()
+    return tallies.evaluations()
 
 
 def _counted(batches: Iterator[Any], advance: Advance | None) -> Iterator[Any]:

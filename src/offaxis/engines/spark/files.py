@@ -1,14 +1,16 @@
-"""Folders where a Spark cluster keeps them, through Hadoop's file systems."""
+"""Files and folders where a Spark cluster keeps them, through Hadoop's file systems."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 from offaxis.engines.job import already_there, is_input
+from offaxis.engines.spark.fold import DataFrame
+from offaxis.engines.spark.starting import pyspark
 from offaxis.errors import InvalidInput
 
 
@@ -20,6 +22,24 @@ def located(spark: Any, path: str) -> str:
     default = str(spark._jsc.hadoopConfiguration().get("fs.defaultFS"))
     on_this_machine = default.startswith("file:") and "://" not in path
     return str(Path(path).absolute()) if on_this_machine else path
+
+
+def reader(spark: Any) -> Callable[[str], DataFrame]:
+    """Return a function that opens Parquet files or folders, or says that it cannot."""
+    failed = pyspark().errors.AnalysisException
+
+    def read(path: str) -> DataFrame:
+        try:
+            return spark.read.parquet(located(spark, path))
+        except failed as error:
+            raise InvalidInput(f"cannot read {path}: {str(error).splitlines()[0]}") from None
+
+    return read
+
+
+def number_of(frame: DataFrame) -> int:
+    """Return how many rows there are."""
+    return int(frame.count())
 
 
 class SparkFolder:

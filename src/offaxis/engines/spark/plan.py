@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from offaxis.engines.spark_fold import DataFrame
+from offaxis.engines.spark.fold import DataFrame
 from offaxis.errors import InvalidInput
 
 _UNSTEADY: Final = frozenset(

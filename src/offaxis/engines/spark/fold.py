@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from offaxis.engines.arrow import Batches
 from offaxis.engines.columns import arrow
-from offaxis.engines.spark_watch import Tasks, watched
+from offaxis.engines.spark.watch import Tasks, watched
 from offaxis.errors import InvalidInput
 
 DataFrame = Any

@@ -9,8 +9,8 @@ import numpy as np
 
 from offaxis.engines.arrow import VECTOR, Batches, fold_vectors
 from offaxis.engines.columns import arrow, vectors_of
-from offaxis.engines.spark_fold import DataFrame, fold, select
-from offaxis.engines.spark_watch import Tasks, watched
+from offaxis.engines.spark.fold import DataFrame, fold, select
+from offaxis.engines.spark.watch import Tasks, watched
 from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors
 from offaxis.geometry.folding import A

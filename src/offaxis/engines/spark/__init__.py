@@ -1,0 +1,30 @@
+"""Releases on Apache Spark: fit to public vectors of a DataFrame, privatize, decode, average, try.
+
+A cluster that privatizes in bulk sees the raw vectors and must be trusted: the promise of local
+privacy then holds towards whoever sees the reports alone, not towards the cluster. A job draws one
+key (sampling/record_entropy.py), sends it with its tasks, and destroys it when the job ends; a task
+that is lost, repeated or run twice gives the same reports.
+"""
+
+from offaxis.engines.spark.files import number_of, reader
+from offaxis.engines.spark.measures import evaluate, group_means, sweep
+from offaxis.engines.spark.records import decode, privatize
+from offaxis.engines.spark.starting import opened, session
+from offaxis.engines.spark.vectors import SparkVectors
+
+__all__ = [
+    "SparkVectors",
+    "decode",
+    "evaluate",
+    "group_means",
+    "number_of",
+    "opened",
+    "privatize",
+    "public_vectors",
+    "reader",
+    "session",
+    "sweep",
+]
+
+public_vectors = SparkVectors
+"""The name that both engines have for public vectors in files."""
