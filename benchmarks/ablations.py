@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from offaxis.data import load_cifar10_features
-from offaxis.data.cifar10 import DemoData
+from offaxis.data.cifar10_features import DemoData
 from offaxis.decoding import LinearDecoder
 from offaxis.evaluation import Evaluation, evaluate, sweep
 from offaxis.geometry import PublicVectors, measure

@@ -26,8 +26,8 @@ from offaxis.browser.demo_data import (
     release_file,
 )
 from offaxis.cli.showing.advice import facts
+from offaxis.collector.drift import profile_of
 from offaxis.collector.facts import read_facts
-from offaxis.collector.profiling import profile_of
 from offaxis.evaluation.recommend import recommend_range
 from offaxis.files import replacing
 from offaxis.release import Release

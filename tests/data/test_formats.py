@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from offaxis.data.idx import read_idx, write_idx
-from offaxis.data.pickled_batch import read_batch
-from offaxis.data.png import read_png
+from offaxis.data.formats.idx import read_idx, write_idx
+from offaxis.data.formats.pickled_batch import read_batch
+from offaxis.data.formats.png import read_png
 from offaxis.errors import InvalidInput
 from tests.data.tiny import write_png
 

@@ -20,7 +20,7 @@ import pytest
 
 from offaxis.data import cifar10_images, mnist, sources
 from offaxis.data.cache import fingerprint
-from offaxis.data.idx import write_idx
+from offaxis.data.formats.idx import write_idx
 from offaxis.data.parts import Parts
 from offaxis.data.sources import Source
 

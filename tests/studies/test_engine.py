@@ -123,7 +123,9 @@ def test_a_killed_run_goes_on_where_it_stopped(
     asked = []
     real = engine.measure_row
     monkeypatch.setattr(
-        engine, "measure_row", lambda *args, **kw: (asked.append(args[1]), real(*args, **kw))[1]
+        engine.running,
+        "measure_row",
+        lambda *args, **kw: (asked.append(args[1]), real(*args, **kw))[1],
     )
     resumed = engine.run(rows, folder, seeds=2, workers=1, opener=lambda _: source)
     assert asked == [MECHANISMS["Laplace+PA"]]

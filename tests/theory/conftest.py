@@ -10,7 +10,7 @@ import pytest
 
 import offaxis
 from offaxis.data import load_cifar10_features
-from offaxis.data.cifar10 import DemoData
+from offaxis.data.cifar10_features import DemoData
 from offaxis.geometry import Geometry, PublicVectors, measure
 from offaxis.theory import (
     DisagreementBound,

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-import offaxis
 from offaxis.bench import task
 from offaxis.bench.effort import Effort
 from offaxis.bench.results import OURS, Contender, Race
 from offaxis.bench.rivals import gpu, installed
 from offaxis.bench.rivals.numpy import gram_one_by_one
+from offaxis.fitting import fit
 from offaxis.geometry import PublicVectors, as_task_model
 from offaxis.geometry import measure as measure_geometry
 
@@ -73,9 +73,7 @@ def measure_fits(effort: Effort) -> Iterator[Race]:
     head, public = task.data().head, task.data().public
     for name in ("laplace", "privunit2", "response"):
         contenders = {
-            OURS: Contender(
-                partial(offaxis.fit, head, public, epsilon=task.EPSILON, randomizer=name)
-            )
+            OURS: Contender(partial(fit, head, public, epsilon=task.EPSILON, randomizer=name))
         }
         if installed("sklearn"):
             from offaxis.bench.rivals.sklearn import whitening

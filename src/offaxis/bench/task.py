@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-import offaxis
 from offaxis.data import load_cifar10_features
-from offaxis.data.cifar10 import DemoData
+from offaxis.data.cifar10_features import DemoData
+from offaxis.fitting import fit
 from offaxis.recipes import recipe
 from offaxis.release import Release
 from offaxis.vectors import Vectors
@@ -32,7 +32,7 @@ def many(rows: int) -> Vectors:
 def release(randomizer: str, **settings: Any) -> Release:
     """Fit a release to the bundled task."""
     delta = 1e-5 if recipe(randomizer).needs_delta else None
-    return offaxis.fit(
+    return fit(
         data().head,
         data().public,
         epsilon=EPSILON,
@@ -45,4 +45,4 @@ def release(randomizer: str, **settings: Any) -> Release:
 def wide(dim: int) -> Release:
     """Return a plain Laplace release of another dimension."""
     public = np.random.default_rng(1).standard_normal((50, dim))
-    return offaxis.fit(None, public, epsilon=EPSILON, reshaping="none")
+    return fit(None, public, epsilon=EPSILON, reshaping="none")

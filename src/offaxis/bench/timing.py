@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-import offaxis
+from offaxis.version import __version__
 
 _ROUNDS = 3
 """Fewest turns of every contender."""
@@ -53,7 +53,7 @@ def _seconds(action: Callable[[], Any]) -> float:
 def conditions() -> dict[str, Any]:
     """Return what a figure depends on."""
     return {
-        "offaxis": offaxis.__version__,
+        "offaxis": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "processor": platform.machine(),

@@ -73,7 +73,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from offaxis import __version__
+        from offaxis.version import __version__
 
         typer.echo(f"offaxis {__version__}")
         raise typer.Exit

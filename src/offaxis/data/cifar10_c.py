@@ -18,13 +18,13 @@ import numpy as np
 from offaxis.data.cache import Arrays, fingerprint, read_arrays, write_arrays
 from offaxis.data.corruptions import (
     Corrupt,
-    Pixels,
     brightness,
     defocus_blur,
     fog,
     gaussian_noise,
 )
 from offaxis.data.parts import Progress, silent
+from offaxis.data.sets import Pixels
 from offaxis.errors import InvalidInput
 
 SEVERITIES: Final = (1, 2, 3, 4, 5)

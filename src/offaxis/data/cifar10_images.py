@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.data.cache import Arrays
+from offaxis.data.formats.pickled_batch import read_batch
+from offaxis.data.formats.png import read_png
 from offaxis.data.packages import Package
 from offaxis.data.parts import Parts, Progress, find_file
-from offaxis.data.pickled_batch import read_batch
-from offaxis.data.png import read_png
 from offaxis.errors import InvalidInput
 
 OFFICIAL: Final = {

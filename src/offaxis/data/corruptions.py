@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Pixels = NDArray[np.uint8]
+from offaxis.data.sets import Pixels
+
 Floats = NDArray[np.float64]
 
 NOISE: Final = (0.04, 0.06, 0.08, 0.09, 0.10)

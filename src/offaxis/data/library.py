@@ -14,8 +14,8 @@ import numpy as np
 
 from offaxis.data import cifar10_c, lhsm
 from offaxis.data.cache import Arrays, cache_folder
-from offaxis.data.cifar10 import CLASS_NAMES
 from offaxis.data.cifar10_c import CORRUPTIONS, PUBLISHED, SEVERITIES
+from offaxis.data.cifar10_features import CLASS_NAMES
 from offaxis.data.digits import load_digits
 from offaxis.data.parts import Progress, silent
 from offaxis.data.sets import CorruptedImages, Images, MeterReadings, images_from

@@ -15,7 +15,7 @@ from typing import IO, Final
 import numpy as np
 
 from offaxis.data.cache import Arrays
-from offaxis.data.idx import Bytes, read_idx, write_idx
+from offaxis.data.formats.idx import Bytes, read_idx, write_idx
 from offaxis.data.packages import Package
 from offaxis.data.parts import Parts, Progress, find_file
 from offaxis.errors import InvalidInput

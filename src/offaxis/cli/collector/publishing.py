@@ -94,7 +94,7 @@ def attach(
 
 def _profile(release: Release, public: str) -> bytes:
     from offaxis.cli.reading.arrays import read_array
-    from offaxis.collector.profiling import profile_of
+    from offaxis.collector.drift import profile_of
 
     return profile_of(release, read_array(public)).to_json().encode()
 

@@ -1,1 +1,1 @@
-"""What commands read, by its name on the command line: arrays, labels, models, releases, ledgers."""
+"""What commands read, by its name on the command line: arrays, labels, models, releases, …"""

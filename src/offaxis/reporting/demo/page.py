@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy
 
-import offaxis
 from offaxis.data import DemoData
 from offaxis.reporting.demo.figures import Figures, Releases
 from offaxis.reporting.demo.households import LABELS, SHAPES
@@ -19,6 +18,7 @@ from offaxis.reporting.demo.theory_lines import bounds_hold, line
 from offaxis.reporting.names import SHAPE_TITLES, TITLES
 from offaxis.reporting.pages import template
 from offaxis.reporting.recommendation.page import joined_cautions, recommendation_row
+from offaxis.version import __version__
 
 HEADLINE_RANDOMIZER = "privunit2"
 TIE = 2.0
@@ -173,7 +173,7 @@ def render(
     import matplotlib as mpl
 
     versions = {
-        "offaxis": offaxis.__version__,
+        "offaxis": __version__,
         "Python": platform.python_version(),
         "NumPy": np.__version__,
         "SciPy": scipy.__version__,

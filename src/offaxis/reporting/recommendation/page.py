@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.recommend import Recommendation, Tried
 from offaxis.evaluation.utility import Utility
@@ -17,6 +16,7 @@ from offaxis.files import replacing
 from offaxis.reporting.pages import template
 from offaxis.reporting.recommendation.plots import LABELS, beside, exchange, utility_curve
 from offaxis.reporting.svg import require_report_extra
+from offaxis.version import __version__
 
 _OTHER: Final = {"answers": "fidelity", "fidelity": "answers"}
 _SHOWN: Final = 12
@@ -64,7 +64,7 @@ def render(found: Sequence[Recommendation]) -> str:
         else None,
         exchange=None if goal == "mean" else exchange(main, "exchange"),
         cautions=joined_cautions(ordered),
-        version=offaxis.__version__,
+        version=__version__,
     )
 
 

@@ -20,9 +20,9 @@ from typing import Any, Final
 import numpy as np
 import scipy
 
-import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.studies.advice import Advice
+from offaxis.version import __version__
 
 FILE: Final = "cells.jsonl"
 FORMAT: Final = 1
@@ -32,7 +32,7 @@ FORMAT: Final = 1
 def versions() -> dict[str, str]:
     """Return what figures may depend on besides their inputs."""
     return {
-        "offaxis": offaxis.__version__,
+        "offaxis": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from offaxis.data import load_cifar10_features
-from offaxis.data.cifar10 import FILE, SHA256
+from offaxis.data.cifar10_features import FILE, SHA256
 from offaxis.studies.models import load_model
 
 
