@@ -31,7 +31,7 @@ from benchmarks.upload_load import Load, request
 import offaxis
 from offaxis.bench.timing import publish
 from offaxis.collector.database import connect
-from offaxis.collector.means import Follower
+from offaxis.collector.follower import Follower
 from offaxis.formats import artifact
 from offaxis.formats.documents import Round, new_key, sign_release, sign_round
 

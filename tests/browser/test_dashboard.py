@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect
 
 import offaxis
-from offaxis.collector.profiling import profile_of
+from offaxis.collector.drift import profile_of
 from tests.collector.printed import printed_facts
 from tests.collector.running import Running, new_id, running
 

@@ -14,8 +14,7 @@ import pytest
 from scipy.stats import binom
 
 import offaxis
-from offaxis.collector.drift import FALSE_ALARM, drift_facts, profile_of
-from offaxis.collector.profile import Profile
+from offaxis.collector.drift import FALSE_ALARM, Profile, drift_facts, profile_of
 from offaxis.decoding.aggregate import Moments
 from offaxis.errors import InvalidInput
 from tests.collector.running import new_id
@@ -91,7 +90,7 @@ def test_a_profile_taken_for_the_truth_would_alarm_too_often(population, head):
     """The broken twin: a small public sample whose own error is not counted."""
     from dataclasses import replace
 
-    from offaxis.collector.profile import Traces
+    from offaxis.collector.drift.profile import Traces
 
     rng = np.random.default_rng(4)
     public = population(rng, 2000)

@@ -9,8 +9,9 @@ from datetime import timedelta
 import numpy as np
 import pyarrow.parquet as pq
 
-from offaxis.collector import means as module
-from offaxis.collector.means import Follower, Totals
+from offaxis.collector import follower as module
+from offaxis.collector.follower import Follower
+from offaxis.collector.means import Totals
 from tests.collector.running import START, new_id
 
 

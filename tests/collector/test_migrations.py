@@ -10,7 +10,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from offaxis.collector.database import _config, connect, is_current, migrate, open_database, writing
-from offaxis.collector.means import Follower, Totals, means_facts
+from offaxis.collector.follower import Follower
+from offaxis.collector.means import Totals, means_facts
 from offaxis.collector.store import Store
 from offaxis.collector.tables import metadata
 from offaxis.errors import InvalidInput

@@ -16,16 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from offaxis.collector import (
-    logs,
-    routes_analysis,
-    routes_facts,
-    routes_pages,
-    routes_publishing,
-    routes_reports,
-    routes_tokens,
-)
+from offaxis.collector import logs
 from offaxis.collector.problems import Problem, unavailable
+from offaxis.collector.routes import analysis, facts, pages, publishing, reports, tokens
 from offaxis.collector.service import Collector
 from offaxis.collector.settings import Settings
 from offaxis.version import __version__
@@ -52,14 +45,7 @@ def create_app(settings: Settings) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.collector = collector
-    for routes in (
-        routes_reports,
-        routes_publishing,
-        routes_tokens,
-        routes_analysis,
-        routes_facts,
-        routes_pages,
-    ):
+    for routes in (reports, publishing, tokens, analysis, facts, pages):
         # Not included, which would wrap them, but taken over as they are.
         app.router.routes.extend(routes.router.routes)
     app.add_exception_handler(Problem, _problem)

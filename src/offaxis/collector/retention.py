@@ -14,7 +14,7 @@ from sqlalchemy import Engine, delete, select
 
 from offaxis.collector.catalogue import Catalogue
 from offaxis.collector.database import writing
-from offaxis.collector.means import Follower
+from offaxis.collector.follower import Follower
 from offaxis.collector.store import StoredRound
 from offaxis.collector.tables import report
 

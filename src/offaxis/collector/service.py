@@ -16,8 +16,8 @@ from offaxis.collector import logs
 from offaxis.collector.auth import new_token
 from offaxis.collector.catalogue import EVERY, Catalogue
 from offaxis.collector.database import connect, is_current, open_database
+from offaxis.collector.follower import Follower
 from offaxis.collector.limits import Buckets
-from offaxis.collector.means import Follower
 from offaxis.collector.metrics import Metrics
 from offaxis.collector.retention import Retention
 from offaxis.collector.settings import Settings

@@ -16,9 +16,9 @@ from sqlalchemy.exc import IntegrityError
 
 from offaxis.collector.auth import Role, Token, Tokens, token_hash
 from offaxis.collector.database import take_turns, writing
-from offaxis.collector.storing import stored_under
 from offaxis.collector.tables import moments, release, report, round_
 from offaxis.collector.tables import token as tokens
+from offaxis.collector.uploads import stored_under
 from offaxis.errors import OffaxisError
 from offaxis.formats.documents import Round
 

@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from offaxis.collector.database import writing
-from offaxis.collector.storing import Outcome, Upload, refused, store
+from offaxis.collector.uploads import Outcome, Upload, refused, store
 from offaxis.errors import OffaxisError
 
 _MOST_ROWS: Final = 32_768

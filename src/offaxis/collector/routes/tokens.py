@@ -11,7 +11,7 @@ from starlette.responses import Response
 from offaxis.collector.auth import Role, new_token
 from offaxis.collector.limits import LARGEST_JSON
 from offaxis.collector.problems import Problem
-from offaxis.collector.routing import (
+from offaxis.collector.routes.routing import (
     admitted,
     body_of,
     described,

@@ -7,12 +7,11 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from offaxis.collector.drift import drift_facts
+from offaxis.collector.drift import Profile, drift_facts
 from offaxis.collector.export import parquet
 from offaxis.collector.means import can_tell, means_facts
 from offaxis.collector.problems import Problem, unavailable
-from offaxis.collector.profile import Profile
-from offaxis.collector.routing import (
+from offaxis.collector.routes.routing import (
     admitted,
     described,
     in_thread,

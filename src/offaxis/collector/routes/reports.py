@@ -12,7 +12,7 @@ from starlette.responses import Response
 from offaxis.collector.auth import authenticate
 from offaxis.collector.limits import MOST_REPORTS
 from offaxis.collector.problems import Problem, unavailable
-from offaxis.collector.routing import (
+from offaxis.collector.routes.routing import (
     admitted,
     body_of,
     described,
@@ -24,7 +24,7 @@ from offaxis.collector.routing import (
 )
 from offaxis.collector.service import Collector
 from offaxis.collector.store import StoredRound
-from offaxis.collector.storing import Outcome, Upload
+from offaxis.collector.uploads import Outcome, Upload
 from offaxis.collector.writer import Unavailable
 from offaxis.errors import InvalidReport
 from offaxis.release import Release

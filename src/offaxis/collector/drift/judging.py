@@ -23,13 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from offaxis.collector.profile import Expectation, Profile
-from offaxis.collector.profiling import profile_of
+from offaxis.collector.drift.profile import Expectation, Profile
 from offaxis.decoding.aggregate import Moments
 from offaxis.randomizers.symbol_form import SymbolForm
 from offaxis.release import Release
-
-__all__ = ["FALSE_ALARM", "FEWEST", "Profile", "drift_facts", "p_value", "profile_of"]
 
 FALSE_ALARM: Final = 1e-3
 """How often a round without drift is warned of."""

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from offaxis.collector.problems import Problem
-from offaxis.collector.routing import plain_router
+from offaxis.collector.routes.routing import plain_router
 
 _MEDIA: Final = {
     ".html": "text/html; charset=utf-8",

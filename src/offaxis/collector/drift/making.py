@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.collector.profile import Expectation, Profile, Traces, What
+from offaxis.collector.drift.profile import Expectation, Profile, Traces, What
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.symbol_form import SymbolForm
 from offaxis.release import Release

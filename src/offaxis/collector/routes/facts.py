@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from offaxis.card import card_facts
+from offaxis.collector.drift import Profile
 from offaxis.collector.facts import KINDS, LARGEST_FACTS, Kind, read_facts
 from offaxis.collector.limits import LARGEST_PROFILE
 from offaxis.collector.problems import Problem
-from offaxis.collector.profile import Profile
-from offaxis.collector.routing import (
+from offaxis.collector.routes.routing import (
     admitted,
     body_of,
     described,

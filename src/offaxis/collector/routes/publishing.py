@@ -12,7 +12,7 @@ from starlette.responses import Response
 from offaxis.collector.catalogue import state_facts
 from offaxis.collector.means import MOST_NUMBERS, numbers
 from offaxis.collector.problems import Problem
-from offaxis.collector.routing import (
+from offaxis.collector.routes.routing import (
     admitted,
     body_of,
     described,

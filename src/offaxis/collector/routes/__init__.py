@@ -1,0 +1,1 @@
+"""What the collector answers, one file a kind of question."""
