@@ -1,0 +1,254 @@
+"""A client of masked sums: masks an update, consents to one set of survivors, opens it once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from numpy.typing import NDArray
+
+from offaxis.errors import BudgetExceeded, InvalidDocument, InvalidInput, RoundRefused
+from offaxis.federated import masks
+from offaxis.federated.guarantee import DistributedGuarantee
+from offaxis.federated.members import ClientKeys
+from offaxis.federated.messages import Consent, MaskedUpdate, Opening, Survivors, consent_text
+from offaxis.federated.roster import Roster
+from offaxis.formats.strict_json import canonical_json
+from offaxis.randomizers.domain import Ball
+from offaxis.randomizers.lattice import onto_lattice
+from offaxis.sampling.discrete_gaussian import DiscreteGaussian
+from offaxis.sampling.entropy import Entropy, fresh_key
+from offaxis.vectors import as_batch
+
+LARGEST_ROUND = 2**53
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """What a client must remember; every step replaces it before its answer is returned."""
+
+    roster: str
+    round_number: int = -1
+    stage: Literal["idle", "masked", "signed"] = "idle"
+    opened: int = 0
+    self_seed: str = ""
+    survivors: tuple[str, ...] = ()
+
+
+class MaskedClient:
+    """One client. Round numbers ascend, each is used once, and one set a round is consented to.
+
+    Steps of a round: :meth:`mask`, :meth:`consent`, :meth:`open`. A step out of order, a second
+    answer or a set without this client is refused, and nothing leaves. After :meth:`state` is
+    written to disk *before* an answer is sent, a client that restarts goes on where it was. A
+    client that goes back to an older state could consent twice: never copy one.
+
+    Parameters
+    ----------
+    name : str
+    keys : ClientKeys
+    roster : Roster
+        Whose hash has been compared with other clients'; it decides what is promised.
+    state : bytes, optional
+        What :meth:`state` returned.
+
+    Examples
+    --------
+    >>> from offaxis.federated import ClientKeys, MaskedClient, MaskedRound, MaskingPlan, Roster
+    >>> keys = {name: ClientKeys.generate() for name in "abc"}
+    >>> plan = MaskingPlan(dim=2, clip=1, epsilon=4, delta="1e-5", rounds=1, threshold=2)
+    >>> roster = Roster(plan, [keys[name].member(name) for name in "abc"])
+    >>> clients = [MaskedClient(name, keys[name], roster) for name in "abc"]
+    >>> round_ = MaskedRound(roster, 1)
+    >>> for client in clients[:2]:  # c drops out
+    ...     round_.add(client.mask(1, [0.6, 0.8]))
+    >>> survivors = round_.survivors()
+    >>> consents = [client.consent(survivors) for client in clients[:2]]
+    >>> for client in clients[:2]:
+    ...     round_.add_opening(client.open(consents))
+    >>> round_.result().survivors, clients[0].opened, clients[2].opened
+    (('a', 'b'), 1, 0)
+    >>> again = MaskedClient("a", keys["a"], roster, state=clients[0].state())
+    >>> again.mask(2, [0, 0])
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.BudgetExceeded: a has opened 1 of 1 rounds; nothing more is promised
+    >>> print(again.guarantee)
+    ε = 4, δ = 1e-05 for the sums of 1 rounds (distributed, not local; up to 0 colluders)
+    """
+
+    def __init__(
+        self, name: str, keys: ClientKeys, roster: Roster, state: bytes | None = None
+    ) -> None:
+        self.name, self.roster, self._keys = name, roster, keys
+        self._place = roster.place(name)
+        listed = roster.members[self._place]
+        if keys.member(name, listed.weight) != listed:
+            raise InvalidInput(f"the roster has other keys for {name}; take part with its own")
+        self._progress = _Progress(roster.hash) if state is None else _read(state, roster)
+        self._secrets: dict[int, bytes] = {}
+
+    @property
+    def guarantee(self) -> DistributedGuarantee:
+        """What is promised about all sums this client takes part in."""
+        return self.roster.plan.guarantee
+
+    @property
+    def opened(self) -> int:
+        """In how many rounds this client's update was opened as part of a sum."""
+        return self._progress.opened
+
+    def state(self) -> bytes:
+        """Return all that must outlive this object; secret while a round is under way."""
+        return canonical_json(asdict(self._progress)).encode()
+
+    def mask(self, round_number: int, update: Any) -> MaskedUpdate:
+        """Step 1: clip, weigh, lay on the lattice, add the share of noise and all masks.
+
+        Raises
+        ------
+        RoundRefused
+            If the round number is not above all earlier ones.
+        BudgetExceeded
+            If all rounds of the promise are spent.
+        InvalidInput
+            If the update is not finite or of another dimension.
+        """
+        plan, bits, done = self.roster.plan, self.roster.ring_bits, self._progress
+        if isinstance(round_number, bool) or not isinstance(round_number, int):
+            raise InvalidInput(f"a round has a whole number, got {round_number!r}")
+        if not done.round_number < round_number <= LARGEST_ROUND:
+            raise RoundRefused(
+                f"{self.name} has used round {done.round_number}; round numbers ascend and are "
+                f"used once, got {round_number}; start a round with a new number"
+            )
+        if done.opened >= plan.rounds:
+            raise BudgetExceeded(
+                f"{self.name} has opened {done.opened} of {plan.rounds} rounds; nothing more is "
+                f"promised"
+            )
+        vector, single = as_batch(update, plan.dim, "update")
+        if not single:
+            raise InvalidInput(f"an update is one vector, got shape {vector.shape}")
+        # Drawn before the update is clipped, and without looking at it.
+        noise, seed = self._noise(Entropy()), fresh_key()
+        with np.errstate(all="ignore"):
+            ball = Ball(plan.dim, plan.clip, 2)
+            steps = onto_lattice(vector.copy(), ball, self.roster.bounds[self._place])[0]
+        masked = masks.to_ring(steps + noise, bits) + masks.expand(seed, plan.dim, bits)
+        for place in range(len(self.roster.members)):
+            if place != self._place:
+                mask = masks.expand(self._pair_seed(place, round_number), plan.dim, bits)
+                masked = masked + mask if self._place < place else masked - mask
+        self._progress = _Progress(
+            done.roster, round_number, "masked", done.opened, self_seed=seed.hex()
+        )
+        payload = masks.pack(masks.reduce(masked, bits), bits)
+        return MaskedUpdate(round_number, self.name, payload)
+
+    def _noise(self, entropy: Entropy) -> NDArray[np.int64]:
+        """Draw this client's share of the noise."""
+        plan = self.roster.plan
+        return DiscreteGaussian(plan.share_variance).draw(plan.dim, entropy)
+
+    def _pair_seed(self, place: int, round_number: int) -> bytes:
+        member = self.roster.members[place]
+        if place not in self._secrets:
+            self._secrets[place] = masks.shared_secret(
+                self._keys.exchange, member.exchange, member.name
+            )
+        low, high = sorted((place, self._place))
+        names = (self.roster.names[low], self.roster.names[high])
+        return masks.pair_seed(self._secrets[place], self.roster.hash, round_number, names)
+
+    def consent(self, survivors: Survivors) -> Consent:
+        """Step 2: sign the set of survivors, once a round.
+
+        Raises
+        ------
+        RoundRefused
+            If it is another round's, the second set of this round, without this client, or too
+            small.
+        """
+        done, least = self._at("masked", survivors.round_number), self.roster.plan.threshold
+        names = self.roster.check(survivors.names)
+        if self.name not in names:
+            raise RoundRefused(f"{self.name} is not among the survivors and consents to nothing")
+        if len(names) < least:
+            raise RoundRefused(
+                f"{len(names)} clients are left in round {done.round_number}, and a sum needs "
+                f"{least}; start a new round"
+            )
+        text = consent_text(self.roster.hash, done.round_number, names)
+        self._progress = _Progress(
+            done.roster, done.round_number, "signed", done.opened, done.self_seed, names
+        )
+        return Consent(done.round_number, self.name, self._keys.signing.sign(text))
+
+    def open(self, consents: Iterable[Consent]) -> Opening:
+        """Step 3: after *every* survivor's signature of the same set, reveal this round's seeds.
+
+        Own mask, and masks with clients that dropped out; nothing between survivors.
+
+        Raises
+        ------
+        RoundRefused
+            If a survivor's consent is missing, or this round was opened before.
+        InvalidDocument
+            If a signature does not fit.
+        """
+        number = self._progress.round_number
+        done = self._at("signed", number)
+        given = {one.name: one for one in consents if one.round_number == number}
+        missing = [name for name in done.survivors if name not in given]
+        if missing:
+            raise RoundRefused(
+                f"no consent of {', '.join(missing)} in round {number}; nothing is revealed; "
+                f"start a new round"
+            )
+        text = consent_text(self.roster.hash, number, done.survivors)
+        for name in done.survivors:
+            public = self.roster.members[self.roster.place(name)].signing
+            try:
+                key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+                key.verify(given[name].signature, text)
+            except (InvalidSignature, ValueError):
+                raise InvalidDocument(
+                    f"the consent of {name} is not to these survivors of round {number}; "
+                    f"nothing is revealed; start a new round"
+                ) from None
+        dropped = [name for name in self.roster.names if name not in set(done.survivors)]
+        seeds = {name: self._pair_seed(self.roster.place(name), number) for name in dropped}
+        self._progress = _Progress(done.roster, number, "idle", done.opened + 1)
+        return Opening(number, self.name, bytes.fromhex(done.self_seed), seeds)
+
+    def _at(self, stage: str, round_number: int) -> _Progress:
+        """Return the progress if this step of this round is next."""
+        done = self._progress
+        if done.round_number != round_number or done.stage != stage:
+            raise RoundRefused(
+                f"{self.name} is {done.stage} in round {done.round_number}, and was asked for a "
+                f"step of round {round_number} that comes after {stage!r}; every step is taken "
+                f"once, in order"
+            )
+        return done
+
+
+def _read(state: bytes, roster: Roster) -> _Progress:
+    try:
+        fields = json.loads(state)
+        fields["survivors"] = tuple(fields["survivors"])
+        found = _Progress(**fields)
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidDocument(f"this is no state of a masked client: {error}") from None
+    if found.roster != roster.hash:
+        raise RoundRefused(
+            "this client belongs to another roster; a changed roster needs new clients, and its "
+            "budget comes on top of what was spent"
+        )
+    return found

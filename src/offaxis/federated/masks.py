@@ -1,0 +1,89 @@
+"""Masks: uniform vectors modulo 2**b, from seeds that two clients share or one client drew.
+
+Multiplying by the weight comes before masking, so the masks r_k of a round add up to zero modulo
+2**b, and the masks of the *updates*, r_k / w_k, lie in the null space of the weights W. The other
+order would lose bits: an even weight times a uniform mask modulo 2**b is always even.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from offaxis.errors import InvalidDocument
+from offaxis.sampling.key_stream import KEY_BYTES, KeyStream
+
+Ring = NDArray[np.uint64]
+"""Elements of the integers modulo 2**b, in 64 bits."""
+
+SEED_BYTES: Final = KEY_BYTES
+_PAIR: Final = b"offaxis masked sum v1 pair\0"
+
+
+def shared_secret(own: X25519PrivateKey, public: str, name: str) -> bytes:
+    """Return the secret that two clients share, and nobody else."""
+    try:
+        return own.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(public)))
+    except ValueError:
+        raise InvalidDocument(f"the exchange key of {name} is none") from None
+
+
+def pair_seed(secret: bytes, roster_hash: str, round_number: int, names: tuple[str, str]) -> bytes:
+    """Return the seed of one pair in one round; ``names`` in the roster's order.
+
+    Bound to the roster and the round, so revealing one says nothing of any other.
+    """
+    info = _PAIR + round_number.to_bytes(8, "little")
+    for name in names:
+        info += len(name).to_bytes(8, "little") + name.encode()
+    return HKDF(SHA256(), SEED_BYTES, salt=bytes.fromhex(roster_hash), info=info).derive(secret)
+
+
+def expand(seed: bytes, dim: int, ring_bits: int) -> Ring:
+    """Stretch a seed to a uniform vector; every seed is used for one vector."""
+    if len(seed) != SEED_BYTES:
+        raise InvalidDocument(f"a seed has {SEED_BYTES} bytes, got {len(seed)}")
+    words = KeyStream(seed).words(4 * dim).view("<u8").astype(np.uint64)
+    return reduce(words, ring_bits)
+
+
+def reduce(values: Ring, ring_bits: int) -> Ring:
+    """Reduce modulo 2**b; arithmetic modulo 2**64 comes before."""
+    kept: Ring = values & np.uint64((1 << ring_bits) - 1)
+    return kept
+
+
+def to_ring(integers: NDArray[np.int64], ring_bits: int) -> Ring:
+    """Return integers modulo 2**b."""
+    return reduce(integers.astype(np.int64).view(np.uint64), ring_bits)
+
+
+def from_ring(values: Ring, ring_bits: int) -> NDArray[np.int64]:
+    """Return the representatives from −2**(b−1) to 2**(b−1) − 1."""
+    shift = np.uint64(64 - ring_bits)
+    signed: NDArray[np.int64] = (values << shift).view(np.int64) >> np.int64(64 - ring_bits)
+    return signed
+
+
+def pack(values: Ring, ring_bits: int) -> bytes:
+    """Write b/8 bytes a number, little-endian."""
+    octets = values.astype("<u8").view(np.uint8).reshape(-1, 8)
+    return octets[:, : ring_bits // 8].tobytes()
+
+
+def unpack(payload: bytes, dim: int, ring_bits: int) -> Ring:
+    """Read what :func:`pack` wrote."""
+    width = ring_bits // 8
+    if len(payload) != width * dim:
+        raise InvalidDocument(
+            f"a masked update has {width * dim} bytes here, got {len(payload)}; "
+            f"the client has another roster"
+        )
+    octets = np.zeros((dim, 8), dtype=np.uint8)
+    octets[:, :width] = np.frombuffer(payload, dtype=np.uint8).reshape(dim, width)
+    return octets.view("<u8")[:, 0].astype(np.uint64)
