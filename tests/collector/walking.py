@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def walk(script: str, folder: Path) -> str:
+def walk(script: str, folder: Path, timeout: float = 120) -> str:
     """Run a script in the folder, with this environment's commands."""
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = "trap 'kill ${COLLECTOR:-} 2>/dev/null || :' EXIT\n" + script
@@ -20,7 +20,7 @@ def walk(script: str, folder: Path) -> str:
         text=True,
         cwd=folder,
         env={**os.environ, "PATH": tools, "CHECKOUT": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
-        timeout=120,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
