@@ -16,7 +16,7 @@ def test_a_face_without_its_library_names_the_extra(
     face = f"offaxis.faces.{name}"
     importlib.import_module(face)
     monkeypatch.delitem(sys.modules, face)
-    monkeypatch.setitem(sys.modules, "torch" if name == "torch" else "sklearn.base", None)
+    monkeypatch.setitem(sys.modules, "torch" if name == "torch" else "sklearn.frozen", None)
     with pytest.raises(MissingExtra, match=rf"pip install 'offaxis\[{name}\]'"):
         importlib.import_module(face)
 

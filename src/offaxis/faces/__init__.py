@@ -1,4 +1,5 @@
-"""Releases where people already work: a scikit-learn transformer and a torch module.
+"""Releases where people already work: one neighbour a module, each with an extra of its own.
 
-Nothing is imported here: each face needs its own extra, ``offaxis[sklearn]`` or ``offaxis[torch]``.
+Nothing is imported here. ``offaxis.faces.sklearn`` needs ``offaxis[sklearn]``, and so on; a module
+whose library is missing says which extra to install.
 """

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from offaxis.arrays import moved, on_device
-from offaxis.errors import InvalidInput, InvalidRelease, MissingExtra
+from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.formats.artifact import from_bytes, to_bytes
 from offaxis.release import Release
 from offaxis.simulating import DECODERS
-
-try:
-    import torch
-except ImportError as error:
-    raise MissingExtra("offaxis.faces.torch needs torch: pip install 'offaxis[torch]'") from error
 
 
 class PrivateLayer(torch.nn.Module):
@@ -36,6 +33,31 @@ class PrivateLayer(torch.nn.Module):
         ``PrivateLayer()`` is an empty layer that takes the release it is loaded with.
     device, dtype : optional
         Of the decoder's map, as in ``torch.nn.Linear``; decoding works in this dtype.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from offaxis import fit
+    >>> from offaxis.faces.torch import PrivateLayer
+    >>> release = fit(np.eye(3)[:1], np.random.default_rng(0).normal(size=(99, 3)), epsilon=4)
+    >>> cut = PrivateLayer(release)
+    >>> model = torch.nn.Sequential(cut, torch.nn.Linear(3, 2))
+    >>> model(torch.zeros(5, 3)).shape                     # a release of five vectors
+    torch.Size([5, 2])
+    >>> reports = cut.privatize(torch.zeros(2, 3))         # or in two steps: bytes, then vectors
+    >>> cut.decode(reports).shape, len(reports[0]) == cut.release.report_size
+    (torch.Size([2, 3]), True)
+    >>> print(cut)
+    PrivateLayer(ε = 4, pure, unit='item', release=...)
+
+    A layer travels in a ``state_dict``, and says what it holds; these are torch's own hooks:
+
+    >>> empty = PrivateLayer()
+    >>> empty.extra_repr()
+    'empty'
+    >>> empty.set_extra_state(cut.get_extra_state())       # what load_state_dict does
+    >>> empty.release == cut.release, empty.forward(torch.zeros(3)).shape
+    (True, torch.Size([3]))
     """
 
     place: torch.Tensor

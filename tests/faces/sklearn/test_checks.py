@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import offaxis
-from offaxis.faces.sklearn import PrivateVectors
+from offaxis.faces.sklearn import PrivateVectors, SimulatedVectors
 
 INHERENT = {
     "check_estimators_pickle": (
@@ -51,6 +52,11 @@ class NoiselessTwin(PrivateVectors):
         return tags
 
 
+REFUSES_PROMISES = pytest.mark.filterwarnings("ignore:InvalidInput occurred during set_params")
+"""set_params refuses another ε, δ or unit, which scikit-learn allows and recommends against."""
+
+
+@REFUSES_PROMISES
 @parametrize_with_checks(
     [PrivateVectors(), PrivateVectors(epsilon=5, reshaping="none")],
     expected_failed_checks=lambda estimator: INHERENT,
@@ -59,6 +65,12 @@ def test_the_transformer_passes_the_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
+@parametrize_with_checks([SimulatedVectors(), SimulatedVectors(PrivateVectors(epsilon=5))])
+def test_the_simulation_passes_every_check(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@REFUSES_PROMISES
 @parametrize_with_checks([NoiselessTwin(), NoiselessTwin(reshaping="none")])
 def test_without_its_noise_the_transformer_passes_every_check(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -5,29 +5,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from offaxis.errors import MissingExtra
-from offaxis.faces.linear_task import identity_task, linear_task
+from offaxis.errors import InvalidInput
+from offaxis.faces.sklearn.linear_task import identity_task, linear_task
 from offaxis.fitting import fit
 from offaxis.geometry.public_hash import MINIMUM
+from offaxis.recipes import recipe
 from offaxis.vectors import as_batch
 
-try:
-    from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
-    from sklearn.exceptions import NotFittedError
-    from sklearn.frozen import FrozenEstimator
-    from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise MissingExtra(
-        "offaxis.faces.sklearn needs scikit-learn 1.6 or newer: pip install 'offaxis[sklearn]'"
-    ) from error
+DTYPES: Final = (np.float64, np.float32)
 
-_DTYPES = (np.float64, np.float32)
+PROMISES: Final = ("epsilon", "delta", "unit")
+"""What is promised to people. Not settings: a search may not pick them by their score."""
 
 
 class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -40,7 +38,11 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
     same private vectors n times costs n·ε. Call it once, keep the result.
 
     There is no ``random_state``, on purpose: noise that can be repeated can be subtracted. For
-    seeded research use ``release_.simulate``.
+    seeded research wrap it as :class:`~offaxis.faces.sklearn.SimulatedVectors`.
+
+    ``epsilon``, ``delta`` and ``unit`` are given once, at construction; ``set_params`` refuses to
+    change them, and so no search can pick them by their score. All else costs no privacy
+    (:func:`~offaxis.faces.sklearn.free_settings`).
 
     Parameters
     ----------
@@ -57,7 +59,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         For the Gaussian only.
     unit : {"item", "user"}, default="item"
         What one report stands for.
-    reshaping : {"jacobian", "centre", "none"}, default="jacobian"
+    reshaping : {"jacobian", "optimal", "centre", "none"}, default="jacobian"
         Shape the space to the task, or use the randomizer plainly.
     percentile : float, default=90.0
         Public percentile of the encoded norms that becomes the radius.
@@ -67,6 +69,10 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         p of the volume constraint; by default the randomizer's own norm.
     rank : {"capped", "gap"}, default="capped"
         Rule of the stretches.
+    active : int, optional
+        How many directions a report tells of, with ``reshaping="optimal"``.
+    size : int, optional
+        Number of codewords or of projected coordinates, for the randomizers that have such.
     statement : str, default=""
         Where the public data came from, in your words; kept in the release.
 
@@ -78,6 +84,22 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         Dimension m of the vectors.
     feature_names_in_ : array of str
         Names of the columns, if ``fit`` was given a data frame.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from offaxis.faces.sklearn import PrivateVectors
+    >>> X, y = load_iris(return_X_y=True)
+    >>> private = PrivateVectors(epsilon=4).fit(X[::2], y[::2])      # public vectors and targets
+    >>> private.transform(X[1::2]).shape                             # private ones, released once
+    (75, 4)
+    >>> print(private.release_.guarantee)
+    ε = 4, pure
+    >>> private.set_params(percentile=75).percentile                 # costs no privacy
+    75
+    >>> private.set_params(epsilon=8)
+    Traceback (most recent call last):
+    offaxis.errors.InvalidInput: epsilon is promised to people ...
     """
 
     def __init__(
@@ -93,6 +115,8 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         lambda_max: float = 1000.0,
         gauge: float | None = None,
         rank: Any = "capped",
+        active: int | None = None,
+        size: int | None = None,
         statement: str = "",
     ) -> None:
         self.epsilon = epsilon
@@ -105,6 +129,8 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         self.lambda_max = lambda_max
         self.gauge = gauge
         self.rank = rank
+        self.active = active
+        self.size = size
         self.statement = statement
 
     def __sklearn_tags__(self) -> Any:
@@ -117,6 +143,20 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         tags.input_tags.sparse = False
         tags.input_tags.allow_nan = False
         return tags
+
+    def set_params(self, **params: Any) -> PrivateVectors:
+        """Change settings that cost no privacy; refuse to change what is promised to people."""
+        for name in PROMISES:
+            current = getattr(self, name)
+            wanted = params.get(name, current)
+            if wanted is not current and (type(wanted) is not type(current) or wanted != current):
+                raise InvalidInput(
+                    f"{name} is promised to people and not a setting to tune, got {name}={wanted!r}"
+                    f" in place of {current!r}; make a new PrivateVectors({name}=…), or find the "
+                    f"smallest budget for a goal with offaxis.smallest_epsilon, on public vectors"
+                )
+        super().set_params(**params)
+        return self
 
     def fit(self, X: Any, y: Any = None) -> PrivateVectors:
         """Fit the release to public vectors.
@@ -140,7 +180,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             If the vectors are too few, not finite or all the same, y is constant, or a parameter
             is out of range.
         """
-        checks = {"dtype": _DTYPES, "ensure_min_samples": MINIMUM}
+        checks = {"dtype": DTYPES, "ensure_min_samples": MINIMUM}
         if y is None:
             public, targets = validate_data(self, X, **checks), None
         else:
@@ -158,13 +198,15 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             lambda_max=self.lambda_max,
             gauge=self.gauge,
             rank=self.rank,
+            active=self.active,
+            size=self.size,
             statement=self.statement,
         )
         return self
 
     def _task(self, public: NDArray[Any], targets: NDArray[Any] | None) -> Any:
         """Return what :func:`offaxis.fit` shall shape the space for."""
-        if self.reshaping != "jacobian":
+        if self.reshaping in ("centre", "none") and not recipe(self.randomizer).needs_task:
             return None
         if self.model is None:
             # Checked once more: sklearn.config_context(assume_finite=True) skips the check above.
@@ -196,7 +238,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             If the vectors are not finite or of another dimension. Nothing is released then.
         """
         check_is_fitted(self)
-        vectors = validate_data(self, X, reset=False, dtype=_DTYPES)
+        vectors = validate_data(self, X, reset=False, dtype=DTYPES)
         decoded = self.release_.decode(self.release_.privatize(vectors))
         return decoded.astype(vectors.dtype, copy=False)
 

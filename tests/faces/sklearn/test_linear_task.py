@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from offaxis.errors import InvalidInput
-from offaxis.faces.linear_task import PENALTIES, identity_task, linear_task
+from offaxis.faces.sklearn.linear_task import PENALTIES, identity_task, linear_task
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((400, 5)) @ RNG.standard_normal((5, 5)) + 3
