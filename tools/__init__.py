@@ -1,0 +1,1 @@
+"""What contributors and releasers run from the repository; no part of the package."""
