@@ -27,6 +27,7 @@ ONCE = {
     "postgresql": "postgresql",
     "postgres": "postgresql",
     "browser": "browser",
+    "demo_run": "demo",
 }
 """What takes long to start, by the fixture or parameter that asks for it."""
 

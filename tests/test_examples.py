@@ -69,10 +69,12 @@ def home(module: str, name: str) -> tuple[str, str]:
 
 def definition(module: str, name: str) -> Documented | None:
     """Return the class or function of that name; constants and aliases have none."""
+    found = None
     for node in ast.walk(tree_of(module)):
         if isinstance(node, (ast.ClassDef, *Callable)) and node.name == name:
-            return node
-    return None
+            # The last one: overloads stand before the function that they describe.
+            found = node
+    return found
 
 
 def room(module: str) -> str:

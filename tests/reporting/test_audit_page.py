@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -17,33 +16,7 @@ from offaxis.audit.result import Finding
 from offaxis.errors import MissingExtra
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.reporting.audit_page import render, write_page
-
-VOID = {"meta", "br", "hr", "img", "input", "link", "col"}
-
-
-class Page(HTMLParser):
-    """Reads tags strictly: everything opened is closed, in order."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.attributes = [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, *attribute) for attribute in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
+from tests.reporting.strict_page import StrictPage
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +42,7 @@ def test_every_finding_is_on_the_page_with_words_of_its_own(result, text):
 
 
 def test_the_page_loads_nothing(text):
-    page = Page(text)
+    page = StrictPage(text)
     assert not {"script", "link", "img", "iframe", "object", "embed", "base"} & set(page.tags)
     assert not re.search(r"https?:|//[a-z]+\.|@import|url\((?!#)", text)
     assert "default-src 'none'" in text
@@ -116,12 +89,12 @@ def test_what_was_not_run_is_said(result):
 @pytest.mark.parametrize("epsilon", ["1e-9", "10000"])
 def test_extreme_budgets_have_pages(result, epsilon):
     extreme = dataclasses.replace(result, guarantee=Guarantee(epsilon), needed=None)
-    Page(render(extreme))
+    StrictPage(render(extreme))
 
 
 def test_a_run_without_bounds_has_a_page(result):
     none = tuple(finding for finding in result.findings if finding.epsilon is None)
-    page = Page(render(dataclasses.replace(result, findings=none, curve=())))
+    page = StrictPage(render(dataclasses.replace(result, findings=none, curve=())))
     assert "svg" not in page.tags
 
 

@@ -1,12 +1,10 @@
-"""The ``offaxis`` command: fit, privatize, decode, evaluate, inspect, demo."""
+"""The ``offaxis`` command: one file a command, what they read and what they show beside them."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from typing import Any, NoReturn
-
-__all__ = ["main"]
 
 
 def _stop(signum: int, frame: Any) -> NoReturn:

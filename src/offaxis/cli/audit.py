@@ -55,9 +55,9 @@ def audit(
         from offaxis.audit import audit as attack
 
         if html is not None:
-            from offaxis.reporting.audit_page import require_page_extra
+            from offaxis.reporting.svg import require_report_extra
 
-            require_page_extra()
+            require_report_extra()
     with moving("starting") as move:
         result = attack(loaded, reports=FULL if full else reports, progress=move)
     if html is not None:

@@ -14,8 +14,8 @@ from offaxis.cli.showing.terminal import counted, print_json, screen
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from offaxis.reporting import DemoResult
     from offaxis.reporting.demo.households import HouseholdResult
+    from offaxis.reporting.demo.result import DemoResult
 
 _LINES: Final = (
     "“Alone”: no vector is sent but the model's answer, by the best channel for it. A line to "
@@ -37,7 +37,7 @@ def demo(
     from offaxis.cli.showing.theory import theory_facts
 
     with waiting("loading"):
-        from offaxis.reporting import run_demo
+        from offaxis.reporting.demo.run import run_demo
 
     if not out.is_dir():
         check_output(out)

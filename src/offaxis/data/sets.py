@@ -25,6 +25,17 @@ class Images:
         Class numbers.
     class_names : tuple of str
         What the classes are called.
+
+    Examples
+    --------
+    >>> from offaxis.data import Images, load
+    >>> digits = load("digits")
+    >>> digits
+    Images(name='digits', class_names=('0', '1', '2', '3', '4', '5', '6', '7', '8', '9'))
+    >>> digits.train_images.shape, digits.test_labels.shape
+    ((1437, 8, 8), (360,))
+    >>> isinstance(digits, Images)
+    True
     """
 
     name: str
@@ -37,7 +48,20 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class CorruptedImages:
-    """The CIFAR-10 test images under one corruption at one severity, in their usual order."""
+    """The CIFAR-10 test images under one corruption at one severity, in their usual order.
+
+    Examples
+    --------
+    ``offaxis.data.load("cifar10-c", corruption="fog", severity=3)`` gives all 10,000 of them; here
+    are two that are black.
+
+    >>> from offaxis.data import CorruptedImages
+    >>> two = CorruptedImages("fog", 3, np.zeros((2, 32, 32, 3), np.uint8), np.array([3, 8]))
+    >>> two
+    CorruptedImages(corruption='fog', severity=3)
+    >>> two.images.shape
+    (2, 32, 32, 3)
+    """
 
     corruption: str
     severity: int
@@ -59,6 +83,17 @@ class MeterReadings:
         kWh per half-hour; NaN where a day is missing or lacks one of its 48 half-hours.
     step : float
         Readings were rounded to multiples of this many kWh; 0 if they were not rounded.
+
+    Examples
+    --------
+    >>> from datetime import date
+    >>> from offaxis.data import MeterReadings
+    >>> energy = np.array([[0.21, 0.34], [np.nan, 0.12]], np.float32)
+    >>> readings = MeterReadings(("MAC000002", "MAC000003"), date(2012, 10, 13), energy)
+    >>> readings
+    MeterReadings(first_day=datetime.date(2012, 10, 13), step=0.0)
+    >>> int(np.isnan(readings.energy).sum())  # days that lack a half-hour
+    1
     """
 
     households: tuple[str, ...] = field(repr=False)

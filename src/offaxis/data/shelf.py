@@ -16,7 +16,18 @@ from offaxis.data.sources import SOURCES
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set and where it stands; nothing is read, so a damaged file is not noticed here."""
+    """A data set and where it stands; nothing is read, so a damaged file is not noticed here.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from offaxis.data import Entry, shelf
+    >>> entry = shelf(Path("empty"))[0]
+    >>> isinstance(entry, Entry)
+    True
+    >>> entry.name, entry.ready, entry.state
+    ('mnist', False, 'offaxis data get mnist (11 MB)')
+    """
 
     name: str
     about: str
@@ -36,7 +47,15 @@ _ABOUT: Final = {
 
 
 def shelf(cache: Path | None = None) -> list[Entry]:
-    """Return all data sets and their state, without reading or fetching any."""
+    """Return all data sets and their state, without reading or fetching any.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from offaxis.data import shelf
+    >>> [entry.name for entry in shelf(Path("empty")) if entry.ready]
+    ['lhsm', 'digits']
+    """
     folder = cache_folder(cache)
     return [Entry(name, _ABOUT[name], *_state(name, folder)) for name in NAMES]
 

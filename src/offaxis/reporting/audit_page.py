@@ -10,12 +10,21 @@ from typing import Any, Final
 import numpy as np
 
 from offaxis.audit.result import CAVEAT, AuditResult, Finding
-from offaxis.errors import MissingExtra
 from offaxis.files import replacing
 from offaxis.privacy.guarantee import decimal
 from offaxis.reporting.names import TITLES
 from offaxis.reporting.pages import template
-from offaxis.reporting.svg import CARD, INK, MUTED, PLAIN, RESHAPED, SAME, canvas, inline
+from offaxis.reporting.svg import (
+    CARD,
+    INK,
+    MUTED,
+    PLAIN,
+    RESHAPED,
+    SAME,
+    canvas,
+    inline,
+    require_report_extra,
+)
 
 _LEAST_SHARE: Final = 1e-7
 """Where the axes of the curve end."""
@@ -24,19 +33,6 @@ _MANY: Final = 0.05
 """A curve that begins with this share of reports begins with equally telling ones."""
 
 _RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def require_page_extra() -> None:
-    """Fail early, and say the fix, if jinja2 or matplotlib is not installed."""
-    try:
-        import jinja2
-        import matplotlib.figure
-    except ImportError as error:
-        raise MissingExtra(
-            f"the audit's page needs {error.name or 'jinja2 and matplotlib'}, which is not "
-            f"installed; run: pip install 'offaxis[report]'"
-        ) from error
-    del jinja2, matplotlib
 
 
 def write_page(result: AuditResult, path: Path) -> None:
@@ -48,7 +44,7 @@ def write_page(result: AuditResult, path: Path) -> None:
 
 def render(result: AuditResult) -> str:
     """Return the page as text; it refers to nothing outside itself and runs no script."""
-    require_page_extra()
+    require_report_extra()
     groups = {
         name: list(found) for name, found in groupby(result.findings, key=lambda found: found.group)
     }

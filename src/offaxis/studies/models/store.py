@@ -33,7 +33,23 @@ NAMES: Final = (*NETWORKS, *HEADS)
 
 
 class DamagedWeights(OffaxisError, ValueError):
-    """A file of weights is not the one that its card names."""
+    """A file of weights is not the one that its card names.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from offaxis.studies.models import DamagedWeights, load_card, load_model
+    >>> from offaxis.studies.models.store import save_head
+    >>> folder, card = Path("weights"), load_card("mnist-relu")
+    >>> card = save_head(folder, load_model("mnist-relu"), card)
+    >>> size = (folder / "mnist-relu.safetensors").write_bytes(b"something else")
+    >>> try:
+    ...     load_model("mnist-relu", folder=folder)
+    ... except DamagedWeights as error:
+    ...     print(error)
+    weights/mnist-relu.safetensors has SHA-256 ..., its card says ...; install offaxis again or
+    train mnist-relu again
+    """
 
 
 @dataclass(frozen=True)
@@ -50,6 +66,12 @@ class Card:
         Shares of right answers and the like, by name.
     provenance : dict
         Data and their fingerprints, recipe, seed, epochs, versions, hash of the training code.
+
+    Examples
+    --------
+    >>> from offaxis.studies.models import NAMES, Card, load_card
+    >>> all(isinstance(load_card(name), Card) for name in NAMES)
+    True
     """
 
     name: str
@@ -68,7 +90,17 @@ def _file(name: str) -> str:
 
 
 def load_card(name: str, *, folder: Path | None = None) -> Card:
-    """Return the card of a model, of the bundled ones or of those in ``folder``."""
+    """Return the card of a model, of the bundled ones or of those in ``folder``.
+
+    Examples
+    --------
+    >>> from offaxis.studies.models import load_card
+    >>> card = load_card("cifar10-relu")
+    >>> card.about
+    'head 64→10→32→10 with relu on the features of resnet20'
+    >>> round(card.metrics["test accuracy"], 2)
+    0.91
+    """
     if name not in NAMES:
         raise InvalidInput(f"no model {name!r}; choose one of {', '.join(NAMES)}")
     try:
@@ -94,6 +126,13 @@ def load_model(name: str, *, folder: Path | None = None) -> Any:
     ------
     DamagedWeights
         If the file's SHA-256 is not the one on its card.
+
+    Examples
+    --------
+    >>> from offaxis.studies.models import load_model
+    >>> head = load_model("cifar10-relu")
+    >>> [weight.shape for weight in head.weights]
+    [(10, 64), (32, 10), (10, 32)]
     """
     card = load_card(name, folder=folder)
     resource = _shelf(folder).joinpath(_file(name))
