@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from offaxis.errors import InvalidInput
-from offaxis.vectors import as_batch, as_number
+from offaxis.vectors import as_batch, as_integer, as_number
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,10 @@ def test_half_precision_tensors_are_read():
 def test_settings_must_be_numbers(value):
     with pytest.raises(InvalidInput, match="gauge"):
         as_number(value, "gauge")
+
+
+@pytest.mark.parametrize("value", [0, 11, 2.0, True, "3", None])
+def test_whole_numbers_of_a_range_are_whole_and_in_it(value):
+    with pytest.raises(InvalidInput, match=r"count must be an integer from 1 to 10, got count="):
+        as_integer(value, "count", 1, 10)
+    assert type(as_integer(np.int8(10), "count", 1, 10)) is int

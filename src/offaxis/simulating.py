@@ -29,10 +29,10 @@ from offaxis.decoding import (
     NetworkDecoder,
     ShiftDecoder,
 )
-from offaxis.encoding import AffineEncoder, ArgmaxEncoder, Encoder, ShiftEncoder
+from offaxis.decoding.channel import Channel
+from offaxis.encoding import AffineEncoder, ArgmaxEncoder, ShiftEncoder
 from offaxis.encoding.network import NetworkMap
 from offaxis.errors import InvalidInput
-from offaxis.randomizers import Randomizer
 from offaxis.sampling.draws import Rng, draws_from
 from offaxis.sampling.parallel import simulate_in_chunks
 from offaxis.vectors import Vectors, as_batch, as_rows, check_finite
@@ -48,18 +48,8 @@ DECODERS: Final = (LinearDecoder, ShiftDecoder, CodewordDecoder, NetworkDecoder)
 """The maps that run wherever their arrays lie, and those built on them."""
 
 
-class Chain(Protocol):
+class Chain(Channel, Protocol):
     """The parts of a release."""
-
-    @property
-    def encoder(self) -> Encoder:
-        """The public map before the noise."""
-        ...
-
-    @property
-    def randomizer(self) -> Randomizer:
-        """The noise."""
-        ...
 
     @property
     def decoder(self) -> Decoder:

@@ -23,6 +23,18 @@ def as_number(value: Any, name: str) -> float:
     return float(value)
 
 
+def as_integer(
+    value: Any, name: str, low: int, high: int | None = None, *, meaning: str = ""
+) -> int:
+    """Return a whole number of the range as Python's own, or name what was given instead."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        what = f"{name} ({meaning})" if meaning else name
+        limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise InvalidInput(f"{what} must be an integer {limits}, got {name}={value!r}")
+    return int(value)
+
+
 def as_array(value: Any, name: str = "vectors") -> Vectors:
     """Return a float64 array of real numbers from any kind, copying only when it must."""
     array = to_numpy(value, name)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from offaxis.errors import InvalidInput
 from offaxis.privacy.composition import (
     Cost,
+    _above,
+    _below,
     basic,
     by_loss_distribution,
     shuffled_epsilon,
@@ -119,3 +121,10 @@ def test_the_shuffle_bound_is_known_only_for_small_budgets():
 def test_a_negative_number_of_reports_is_refused():
     with pytest.raises(InvalidInput, match="negative"):
         Cost(Fraction(1), reports=-1)
+
+
+@given(st.fractions(min_value=Fraction(1, 10**12), max_value=100))
+def test_where_a_fraction_becomes_a_float_it_is_rounded_against_the_promise(value):
+    assert Fraction(_below(value)) <= value <= Fraction(_above(value))
+    assert _above(value) <= float(value) * (1 + 2**-51)
+    assert _below(value) >= float(value) * (1 - 2**-51)

@@ -18,6 +18,7 @@ from offaxis.randomizers.response import KaryResponse
 from offaxis.randomizers.subset import SubsetSelection, best_size, own_coin
 from offaxis.sampling.enclosure import exp_minus
 from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.response import response_of
 from offaxis.sampling.uniform import below
 from tests.checks import ALPHA, counts_p_value, mean_p_value
 from tests.tape import Tape
@@ -46,7 +47,7 @@ def payload_of(randomizer, own: int, *words: int) -> bytes:
 
 def coin(randomizer):
     if isinstance(randomizer, KaryResponse):
-        return response._law(randomizer.size, 1, randomizer.epsilon)._near_probability
+        return response_of(randomizer.size, 1, randomizer.epsilon)._near_probability
     return own_coin(randomizer.size, randomizer.chosen, randomizer.epsilon)
 
 

@@ -10,7 +10,7 @@ import pytest
 from offaxis.randomizers.response import KaryResponse
 from offaxis.recipes.partition import (
     Cells,
-    cells,
+    cells_of,
     improve,
     nearest,
     partition,
@@ -36,7 +36,7 @@ def kept_by_enumeration(cut: Cells, epsilon: float) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 50.0])
 def test_the_closed_form_is_bayes_rule(epsilon):
-    cut = cells(X, nearest(X, X[:6]))
+    cut = cells_of(X, nearest(X, X[:6]))
     assert cut.kept(epsilon) == pytest.approx(kept_by_enumeration(cut, epsilon), rel=1e-9)
     assert risk(X, X[:6], epsilon) > VARIANCE - cut.kept(epsilon)  # other points, more risk
 
@@ -45,7 +45,7 @@ def test_the_closed_form_is_bayes_rule(epsilon):
 def test_the_risk_is_what_simulated_reports_leave(epsilon):
     points = partition(X, epsilon, 5, seed=1)
     symbols = nearest(X, points)
-    cut = cells(X, symbols)
+    cut = cells_of(X, symbols)
     rows = np.repeat(np.arange(len(X)), 40)
     told = KaryResponse(5, epsilon).simulate(symbols[rows], np.random.default_rng(2)).argmax(axis=1)
     for decoded, exact in (
@@ -61,7 +61,7 @@ def test_no_round_keeps_less_than_the_one_before(epsilon):
     points = spread_out(X, 12, np.random.default_rng(3))
     kept, left = [], []
     for _ in range(25):
-        cut = cells(X, nearest(X, points))
+        cut = cells_of(X, nearest(X, points))
         points = cut.decoded(epsilon)
         kept.append(cut.kept(epsilon))
         left.append(risk(X, points, epsilon))
@@ -90,7 +90,7 @@ def test_a_few_points_are_cut_as_well_as_by_trying_every_cut():
     for dim in (1, 2):
         few = np.random.default_rng(dim).standard_normal((8, dim))
         few -= few.mean(axis=0)
-        tried = [cells(few, cut) for cut in cuts]
+        tried = [cells_of(few, cut) for cut in cuts]
         for epsilon in (0.5, 2.0, 4.0):
             best = max(cut.kept(epsilon) for cut in tried)
             found = max(
@@ -106,7 +106,7 @@ def test_small_budgets_do_better_than_k_means():
     skewed -= skewed.mean()
     aware, _ = improve(skewed, partition(skewed, 1.0, 4, seed=0), 1.0, 50)
     means, _ = improve(skewed, spread_out(skewed, 4, rng), 60.0, 100)  # ε = 60 is k-means
-    kept = [cells(skewed, nearest(skewed, points)).kept(1.0) for points in (aware, means)]
+    kept = [cells_of(skewed, nearest(skewed, points)).kept(1.0) for points in (aware, means)]
     assert kept[0] > 1.2 * kept[1]
 
 

@@ -28,7 +28,7 @@ from offaxis.randomizers.base import Randomizer
 from offaxis.randomizers.domain import FiniteSet
 from offaxis.randomizers.projunit import ProjUnit
 from offaxis.randomizers.symbol_form import SymbolForm
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_integer
 
 MOST_POINTS: Final = 4096
 
@@ -193,19 +193,18 @@ def posterior(
         encoder gives symbols it counts nothing: every symbol has its codeword, the mean of the
         public vectors that it stands for.
     """
-    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST_POINTS:
-        raise InvalidInput(f"size must be an integer from 1 to {MOST_POINTS}, got size={size!r}")
+    size = as_integer(size, "size", 1, MOST_POINTS)
     encoder = channel.encoder
     if isinstance(channel.randomizer.domain, FiniteSet):
         sample = evenly(public, max(1, _SAMPLE_NUMBERS // encoder.input_dim))
-        codewords, prior = cells(encoder.encode(sample), sample, encoder.output_dim)
+        codewords, prior = _codewords(encoder.encode(sample), sample, encoder.output_dim)
         return PosteriorCodewordDecoder(codewords, prior).bind(channel.randomizer)
     points = evenly(public, size)
     prior = np.full(len(points), 1 / len(points))
     return PosteriorDecoder(points, encoder.encode(points), prior).bind(channel.randomizer)
 
 
-def cells(symbols: Any, Z: Vectors, count: int) -> tuple[Vectors, Vectors]:
+def _codewords(symbols: Any, Z: Vectors, count: int) -> tuple[Vectors, Vectors]:
     """Return the mean and the share of the vectors with each symbol.
 
     A symbol that none has gets half a vector's share, and the mean of all.

@@ -50,8 +50,8 @@ def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
     InvalidInput
         If the randomizer takes symbols: a posterior decoder serves those.
     """
-    randomizer = channel.randomizer
-    if isinstance(randomizer.domain, FiniteSet):
+    randomizer, domain = channel.randomizer, channel.randomizer.domain
+    if isinstance(domain, FiniteSet):
         raise InvalidInput(
             f"shrinkage decodes vectors, but a {randomizer.kind} report tells a symbol; "
             f"use a posterior decoder"
@@ -59,7 +59,7 @@ def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
     Z = evenly(public, max(2, _SAMPLE_NUMBERS // channel.encoder.input_dim))
     W = channel.encoder.encode(Z)
     # In units of the radius: no square leaves the range of float64.
-    scale = _radius(randomizer.domain)
+    scale = domain.radius
     expected = _expected(randomizer, W) / scale
     mean, centre = expected.mean(axis=0), Z.mean(axis=0)
     moved = expected - mean
@@ -69,10 +69,6 @@ def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
     crossed = (Z - centre).T @ moved / len(Z)
     matrix = (crossed @ basis[:, kept] / values[kept]) @ basis[:, kept].T
     return ShrinkageDecoder(matrix / scale, centre - matrix @ mean)
-
-
-def _radius(domain: Any) -> float:
-    return float(domain.radius)
 
 
 def _expected(randomizer: Randomizer, W: Vectors) -> Vectors:

@@ -30,7 +30,7 @@ from offaxis.geometry.folding import ArraySum, Through
 from offaxis.geometry.jacobian import Geometry
 from offaxis.geometry.public import PublicVectors, fold_again
 from offaxis.geometry.spectrum import spectrum
-from offaxis.vectors import Order, Vectors
+from offaxis.vectors import Order, Vectors, as_integer
 
 _WIDE: Final = 1024
 
@@ -185,16 +185,7 @@ def optimal_frame(
         kept = np.argsort(-t * magnitudes, kind="stable")
     else:
         t = np.sqrt(found.effects)
-    return found.scaled(t, kept[: _checked(active, kept.size)])
-
-
-def _checked(active: int | None, most: int) -> int:
-    if active is None:
-        return most
-    whole = isinstance(active, int | np.integer) and not isinstance(active, bool)
-    if not whole or not 1 <= active <= most:
-        raise InvalidInput(
-            f"active must be an integer from 1 to {most}, the number of directions that vary and "
-            f"that the model sees, got active={active!r}"
-        )
-    return int(active)
+    if active is not None:
+        meaning = "of the directions that vary and that the model sees"
+        kept = kept[: as_integer(active, "active", 1, kept.size, meaning=meaning)]
+    return found.scaled(t, kept)

@@ -12,7 +12,7 @@ from offaxis.geometry.gram import AcceleratedModel, GramAndMoments, GramRule, Ho
 from offaxis.geometry.models import ModelIdentity, TaskModel
 from offaxis.geometry.public import Progress, PublicVectors, Survey, fold_identified
 from offaxis.geometry.public_hash import PublicIdentity
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_integer
 
 _BATCH_NUMBERS = 1 << 22
 """A batch is cut so that its Jacobians hold about this many numbers."""
@@ -80,9 +80,7 @@ def _probes(asked: int | None, held: int, outputs: int) -> int | None:
     """Return how many probes a vector, or None for the exact Gram."""
     if asked is None:
         return None if held <= EXACT_NUMBERS else min(PROBES, outputs)
-    if isinstance(asked, bool) or not isinstance(asked, int | np.integer) or asked < 1:
-        raise InvalidInput(f"probes must be an integer of at least 1, got probes={asked!r}")
-    return min(int(asked), outputs)
+    return min(as_integer(asked, "probes", 1), outputs)
 
 
 def measure(

@@ -113,7 +113,7 @@ def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
             "totals by privacy loss distributions need dp-accounting: "
             "pip install 'offaxis[accounting]'"
         ) from None
-    target = float(exact_delta(delta))
+    target = _below(exact_delta(delta))
     total = privacy_loss_distribution.identity(value_discretization_interval=GRID)
     for cost in costs:
         if not cost.reports:
@@ -130,7 +130,13 @@ def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
 def _above(value: Fraction) -> float:
     """Return a float that is not below the fraction."""
     nearest = float(value)
-    return nearest if Fraction(nearest) >= value else nearest * (1 + 2**-52)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _below(value: Fraction) -> float:
+    """Return a float that is not above the positive fraction."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)
 
 
 def within(costs: Iterable[Cost], epsilon: Fraction, delta: Fraction) -> bool:

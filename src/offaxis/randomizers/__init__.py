@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.base import CHOOSE, Randomizer
+from offaxis.randomizers.base import CHOOSE, Randomizer, check_delta
 from offaxis.randomizers.duchi import Duchi
 from offaxis.randomizers.gaussian import Gaussian
 from offaxis.randomizers.hybrid import Hybrid
@@ -37,9 +36,6 @@ __all__ = [
     "SphericalLaplace",
     "SubsetSelection",
     "make",
-    "norm",
-    "parameters",
-    "rebuild",
 ]
 
 KINDS: dict[str, type[Any]] = {
@@ -60,36 +56,40 @@ KINDS: dict[str, type[Any]] = {
 }
 """Every randomizer a release file may name."""
 
-_MAKERS: dict[str, Callable[..., Randomizer]] = {
-    "laplace": Laplace,
-    "gaussian": Gaussian,
-    "spherical-laplace": SphericalLaplace,
-    "privunit2": PrivUnit2,
-    "privunitg": PrivUnitG,
-    "privunitg-sphere": lambda **parameters: PrivUnitG(output="sphere", **parameters),
-    "privunit2-mean": lambda **parameters: PrivUnit2(target="vector", **parameters),
-    "privunitg-mean": lambda **parameters: PrivUnitG(target="vector", **parameters),
-    "projunit": ProjUnit,
-    "projunit-mean": lambda **parameters: ProjUnit(target="vector", **parameters),
-    "duchi": Duchi,
-    "piecewise": Piecewise,
-    "hybrid": Hybrid,
+_NAMED: dict[str, tuple[type[Any], dict[str, str]]] = {
+    "laplace": (Laplace, {}),
+    "gaussian": (Gaussian, {}),
+    "spherical-laplace": (SphericalLaplace, {}),
+    "privunit2": (PrivUnit2, {}),
+    "privunitg": (PrivUnitG, {}),
+    "privunitg-sphere": (PrivUnitG, {"output": "sphere"}),
+    "privunit2-mean": (PrivUnit2, {"target": "vector"}),
+    "privunitg-mean": (PrivUnitG, {"target": "vector"}),
+    "projunit": (ProjUnit, {}),
+    "projunit-mean": (ProjUnit, {"target": "vector"}),
+    "duchi": (Duchi, {}),
+    "piecewise": (Piecewise, {}),
+    "hybrid": (Hybrid, {}),
 }
-NAMES = tuple(_MAKERS)
+NAMES = tuple(_NAMED)
 """The randomizers of vectors."""
 
 
-def _check_name(name: str) -> None:
-    if name not in _MAKERS:
+def _named(name: str) -> tuple[type[Any], dict[str, str]]:
+    if name not in _NAMED:
         raise InvalidInput(f"randomizer must be one of {', '.join(NAMES)}, got {name!r}")
+    return _NAMED[name]
 
 
 def norm(name: str) -> Order:
     """Return the p of the ℓp norm whose public percentile sets the randomizer's radius."""
-    _check_name(name)
-    if name in ("duchi", "piecewise", "hybrid"):
-        return "inf"
-    return 1 if name == "laplace" else 2
+    order: Order = _named(name)[0].order
+    return order
+
+
+def takes(name: str, parameter: str) -> bool:
+    """Return whether the randomizer of that name has a parameter."""
+    return parameter in (field.name for field in dataclasses.fields(_named(name)[0]))
 
 
 def make(
@@ -99,18 +99,11 @@ def make(
 
     ``more`` are parameters of that randomizer alone.
     """
-    _check_name(name)
-    parameters = {"dim": dim, "radius": radius, "epsilon": epsilon, **more}
-    if name == "gaussian":
-        if delta is None:
-            raise InvalidInput(
-                "the Gaussian randomizer needs delta, for example delta=1e-5; "
-                "for a pure guarantee use 'laplace'"
-            )
-        parameters["delta"] = delta
-    elif delta is not None:
-        raise InvalidInput(f"{name!r} is pure: it takes no delta, got delta={delta!r}")
-    return _MAKERS[name](**parameters)
+    cls, fixed = _named(name)
+    given = {"dim": dim, "radius": radius, "epsilon": epsilon, **fixed, **more}
+    check_delta(delta, name, needed=takes(name, "delta"))
+    randomizer: Randomizer = cls(**given) if delta is None else cls(**given, delta=delta)
+    return randomizer
 
 
 def parameters(randomizer: Randomizer) -> dict[str, int | float | str]:

@@ -97,6 +97,16 @@ def check_budget(epsilon: Fraction, largest: int, kind: str) -> None:
         )
 
 
+def check_delta(delta: Any, name: str, *, needed: bool) -> None:
+    """Refuse a missing δ, and one that would be of no use."""
+    if needed and delta is None:
+        raise InvalidInput(
+            f"{name!r} needs delta, for example delta=1e-5; for a pure guarantee use 'laplace'"
+        )
+    if not needed and delta is not None:
+        raise InvalidInput(f"{name!r} is pure: it takes no delta, got delta={delta!r}")
+
+
 def checked(W: NDArray[Any], dim: int, *sources: RealEntropy) -> NDArray[np.float64]:
     """Return a copy of the input of the right width, in rows, after looking at the entropy.
 

@@ -13,7 +13,7 @@ from offaxis.randomizers.base import check_budget
 from offaxis.randomizers.domain import Box
 from offaxis.randomizers.lattice import onto_box
 from offaxis.randomizers.vector_parameters import VectorParameters
-from offaxis.vectors import Vectors
+from offaxis.vectors import Order, Vectors
 
 LARGEST_EPSILON: Final = 100
 """Beyond it a coin shows its other side less often than once in 2**144 throws."""
@@ -24,6 +24,7 @@ class BoxForm(VectorParameters):
     """A pure randomizer on the box ``{w : |w_i| <= radius}``; vectors outside are clipped."""
 
     kind: ClassVar[str]
+    order: ClassVar[Order] = "inf"
 
     def __post_init__(self) -> None:
         """Read the parameters exactly."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
@@ -71,6 +72,20 @@ def expand(nonces: Nonces, pairs: NDArray[np.int64], dim: int, key: bytes = PUBL
     return first
 
 
+def _expanded(
+    nonces: Nonces, pairs: int, dim: int, key: bytes
+) -> Iterator[tuple[slice, slice, Vectors]]:
+    """Yield some rows, some of their pairs, and the first vectors of these, until all were seen."""
+    per_chunk = max(1, _CHUNK_NUMBERS // dim)
+    rows_at_once = max(1, per_chunk // pairs)
+    for row in range(0, len(nonces), rows_at_once):
+        part = slice(row, row + rows_at_once)
+        for first in range(0, pairs, per_chunk):
+            names = np.arange(first, min(first + per_chunk, pairs))
+            named = np.broadcast_to(names, (len(nonces[part]), names.size))
+            yield part, slice(first, first + names.size), expand(nonces[part], named, dim, key)
+
+
 def products(
     nonces: Nonces,
     pairs: int,
@@ -87,19 +102,12 @@ def products(
     """
     rows, dim = inputs.shape
     out = np.empty((rows, pairs))
-    per_chunk = max(1, _CHUNK_NUMBERS // dim)
-    rows_at_once = max(1, per_chunk // pairs)
-    for row in range(0, rows, rows_at_once):
-        part = slice(row, row + rows_at_once)
-        direction = inputs[part].astype(np.float64)[:, :, None]
-        for first in range(0, pairs, per_chunk):
-            names = np.arange(first, min(first + per_chunk, pairs))
-            named = np.broadcast_to(names, (len(direction), names.size))
-            g = expand(nonces[part], named, dim, key)
-            score = (g @ direction)[:, :, 0]
-            if normalise:
-                score /= np.sqrt(np.einsum("rpi,rpi->rp", g, g))
-            out[part, first : first + names.size] = score
+    directions = inputs.astype(np.float64)[:, :, None]
+    for part, names, g in _expanded(nonces, pairs, dim, key):
+        score = (g @ directions[part])[:, :, 0]
+        if normalise:
+            score /= np.sqrt(np.einsum("rpi,rpi->rp", g, g))
+        out[part, names] = score
     return out
 
 
@@ -111,15 +119,8 @@ def combination(nonces: Nonces, weights: Vectors, dim: int, key: bytes = PUBLIC_
     """
     rows, pairs = weights.shape
     out = np.zeros((rows, dim))
-    per_chunk = max(1, _CHUNK_NUMBERS // dim)
-    rows_at_once = max(1, per_chunk // pairs)
-    for row in range(0, rows, rows_at_once):
-        part = slice(row, row + rows_at_once)
-        for first in range(0, pairs, per_chunk):
-            weight = weights[part, None, first : first + per_chunk]
-            names = np.arange(first, first + weight.shape[2])
-            named = np.broadcast_to(names, (len(weight), names.size))
-            out[part] += (weight @ expand(nonces[part], named, dim, key))[:, 0]
+    for part, names, g in _expanded(nonces, pairs, dim, key):
+        out[part] += (weights[part, None, names] @ g)[:, 0]
     return out
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from offaxis.arrays import A, namespace, with_rows
 from offaxis.errors import InvalidInput
 from offaxis.sampling.draws import Rng, draws_from
-from offaxis.vectors import Vectors, row_norms
+from offaxis.vectors import Vectors, as_integer, row_norms
 
 RADIUS_RANGE = (1e-100, 1e100)
 """Radii outside this range could overflow float64 inside an encoder; none is ever useful."""
@@ -35,13 +35,7 @@ def check_radius(radius: float) -> float:
 
 def check_dim(dim: int) -> int:
     """Return the dimension as an int, or say what is wrong with it."""
-    if (
-        isinstance(dim, bool)
-        or not isinstance(dim, int | np.integer)
-        or not 1 <= dim <= LARGEST_DIM
-    ):
-        raise InvalidInput(f"dim must be an integer from 1 to {LARGEST_DIM}, got dim={dim!r}")
-    return int(dim)
+    return as_integer(dim, "dim", 1, LARGEST_DIM)
 
 
 def opposite_poles(dim: int, radius: float) -> tuple[Vectors, Vectors]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,10 +30,8 @@ from offaxis.randomizers.box_form import BoxForm
 from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
-from offaxis.sampling.response import Response
+from offaxis.sampling.response import response_of
 from offaxis.vectors import Vectors
-
-_coin = lru_cache(maxsize=32)(Response)
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Duchi(BoxForm):
         # Everything random is drawn before the input is laid on the integers.
         uniform = entropy.words(2 * W.size).view("<u4").astype(np.int64) >> 11
         bits = np.unpackbits(entropy.words(-(-W.size // 16)).view(np.uint8), count=W.size)
-        near, _ = _coin(2, 1, self.epsilon).draw(len(W), entropy)
+        near, _ = response_of(2, 1, self.epsilon).draw(len(W), entropy)
         with np.errstate(all="ignore"):
             steps = self.integers(W)
         v = np.where(uniform.reshape(W.shape) < BOX_BOUND + steps, 1, -1)

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from offaxis.randomizers.payload import Width, largest_magnitude
 from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.rounded_gaussian import RoundedGaussian
-from offaxis.vectors import Vectors, row_dots
+from offaxis.vectors import Vectors, as_integer, row_dots
 
 LARGEST_EPSILON: Final = 1000
 """Beyond it the certificate takes longer than a second, and promises nothing anyway."""
@@ -113,6 +113,7 @@ class Gaussian(LatticeForm):
 
     kind: ClassVar[str] = "gaussian"
     wire_id: ClassVar[int] = 2
+    order: ClassVar[Literal[2]] = 2
 
     delta: Fraction
     log2_scale: int = CHOOSE
@@ -126,10 +127,8 @@ class Gaussian(LatticeForm):
         if self.log2_scale == CHOOSE:
             lattice = choose_lattice(self.dim, self.epsilon, self.delta)
             object.__setattr__(self, "log2_scale", lattice)
-        if not 0 <= self.log2_scale <= LOG2_SCALES[4]:
-            raise InvalidInput(
-                f"log2_scale must lie in 0..{LOG2_SCALES[4]}, got log2_scale={self.log2_scale}"
-            )
+        scale = as_integer(self.log2_scale, "log2_scale", 0, LOG2_SCALES[4])
+        object.__setattr__(self, "log2_scale", scale)
         largest = largest_bound(self.log2_scale, self.dim)
         if self.bound == CHOOSE:
             bound = choose_bound(self.log2_scale, self.epsilon, self.delta)
@@ -163,7 +162,7 @@ class Gaussian(LatticeForm):
     @property
     def domain(self) -> Ball:
         """The ℓ2 ball."""
-        return Ball(self.dim, self.radius, 2)
+        return Ball(self.dim, self.radius, self.order)
 
     @property
     def guarantee(self) -> Guarantee:

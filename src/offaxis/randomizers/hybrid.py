@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import ClassVar, Final
 
 import numpy as np
@@ -30,7 +30,7 @@ from offaxis.sampling.bernoulli import Probability
 from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.enclosure import exp_minus
 from offaxis.sampling.record_entropy import RealEntropy
-from offaxis.sampling.response import Response
+from offaxis.sampling.response import response_of
 from offaxis.sampling.uniform import choose_columns
 from offaxis.vectors import Vectors
 
@@ -39,8 +39,6 @@ SIGNS_ONLY: Final = Fraction(61, 100)
 
 _SIGN: Final = 1 << 31
 """Marks a coordinate that is reported by its sign: point 0 is −, point 1 is +."""
-
-_response = lru_cache(maxsize=32)(Response)
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,8 @@ class Hybrid(SampledForm):
         shape, count = order.shape, order.size
         by_sign = self._by_sign.draw(count, entropy).reshape(shape)
         uniform = (entropy.words(2 * count).view("<u4").astype(np.int64) >> 11).reshape(shape)
-        truly, _ = _response(2, 1, self.share).draw(count, entropy)
-        is_near, offset = _response(POINTS, self._piece.near, self.share).draw(count, entropy)
+        truly, _ = response_of(2, 1, self.share).draw(count, entropy)
+        is_near, offset = response_of(POINTS, self._piece.near, self.share).draw(count, entropy)
         with np.errstate(all="ignore"):
             steps = np.take_along_axis(self.integers(W), order, axis=1)
             start = self._piece.starts(W, order)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -26,14 +26,12 @@ from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.randomizers.sampled_form import ENTRY, SampledForm
 from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
-from offaxis.sampling.response import Response
+from offaxis.sampling.response import response_of
 from offaxis.sampling.uniform import choose_columns
 from offaxis.vectors import Vectors
 
 POINTS: Final = 1 << 16
 """M: how many values a reported coordinate can take."""
-
-_response = lru_cache(maxsize=32)(Response)
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class Piecewise(SampledForm):
         # Everything random is drawn before the input is laid on the integers.
         entries = np.empty((len(W), self.sampled), dtype=ENTRY)
         order = choose_columns(self.dim, self.sampled, len(W), entropy)
-        response = _response(POINTS, self.near, self.share)
+        response = response_of(POINTS, self.near, self.share)
         is_near, offset = response.draw(order.size, entropy)
         with np.errstate(all="ignore"):
             start = self.starts(W, order)

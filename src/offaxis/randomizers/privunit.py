@@ -56,10 +56,6 @@ class PrivUnit2(RankForm):
         return sphere_cap(float(self.epsilon), self.dim)
 
     @property
-    def _cap_mass(self) -> float:
-        return self.cap.mass
-
-    @property
     def ideal_mean(self) -> float:
         """A of the optimal cap."""
         return self.cap.mean
@@ -135,10 +131,6 @@ class PrivUnitG(RankForm):
     def cap(self) -> Cap:
         """The optimal cap for this ε; the dimension does not enter."""
         return gaussian_cap(float(self.epsilon))
-
-    @property
-    def _cap_mass(self) -> float:
-        return self.cap.mass
 
     @property
     def ideal_mean(self) -> float:

@@ -29,7 +29,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.arrays import namespace, smallest
-from offaxis.errors import InvalidInput
 from offaxis.randomizers.base import CHOOSE
 from offaxis.randomizers.directions import (
     PROJECTION_KEY,
@@ -52,7 +51,7 @@ from offaxis.randomizers.rank_form import INPUT_BOUND, RankForm
 from offaxis.randomizers.ranks import MOST_BLOCKS, Ranks, choose
 from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.simulation import gaussian_towards
-from offaxis.vectors import Vectors, row_dots
+from offaxis.vectors import Vectors, as_integer, row_dots
 
 LOSS: Final = 0.03
 """Share of the least squared error that a smaller projection may cost."""
@@ -83,16 +82,7 @@ class ProjUnit(RankForm):
         most = most_projected(self.dim)
         if self.projected == CHOOSE:
             object.__setattr__(self, "projected", _best_projected(self.dim, float(self.epsilon)))
-        if (
-            isinstance(self.projected, bool)
-            or not isinstance(self.projected, int | np.integer)
-            or not 1 <= self.projected <= most
-        ):
-            raise InvalidInput(
-                f"projected must be an integer from 1 to {most} at dimension {self.dim}, "
-                f"got projected={self.projected!r}"
-            )
-        object.__setattr__(self, "projected", int(self.projected))
+        object.__setattr__(self, "projected", as_integer(self.projected, "projected", 1, most))
 
     @property
     def ranked_dim(self) -> int:
@@ -103,10 +93,6 @@ class ProjUnit(RankForm):
     def cap(self) -> Cap:
         """The optimal cap for this ε; no dimension enters."""
         return gaussian_cap(float(self.epsilon))
-
-    @property
-    def _cap_mass(self) -> float:
-        return self.cap.mass
 
     @cached_property
     def _length(self) -> float:

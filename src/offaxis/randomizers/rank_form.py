@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, Final, Literal
 
 import numpy as np
@@ -28,13 +28,14 @@ from offaxis.randomizers.base import CHOOSE, check_budget, checked
 from offaxis.randomizers.directions import NONCE_BYTES, Nonces, expand, nearest, products
 from offaxis.randomizers.domain import Ball, Sphere, opposite_poles
 from offaxis.randomizers.lattice import onto_lattice
+from offaxis.randomizers.privunit_calibration import Cap
 from offaxis.randomizers.ranks import Ranks, choose, most_pairs
 from offaxis.randomizers.sign_flip import draw_coins, keep_probability, signs, simulate_signs
 from offaxis.randomizers.vector_parameters import VectorParameters
 from offaxis.sampling.draws import Array, Rng
 from offaxis.sampling.record_entropy import RealEntropy
-from offaxis.sampling.response import Response, place
-from offaxis.vectors import Vectors
+from offaxis.sampling.response import place, response_of
+from offaxis.vectors import Order, Vectors, as_integer
 
 LARGEST_EPSILON: Final = 100
 """Beyond it e^ε and the size of the cap leave the range of float64."""
@@ -47,8 +48,6 @@ _SCORES: Final = 1 << 18
 """So many scores are held at a time."""
 
 _READ_ROWS: Final = 1 << 12
-
-_response = lru_cache(maxsize=32)(Response)
 
 
 @dataclass(frozen=True)
@@ -70,6 +69,7 @@ class RankForm(VectorParameters):
     """
 
     kind: ClassVar[str]
+    order: ClassVar[Order] = 2
     ranked_by_angle: ClassVar[bool]
 
     directions: int = CHOOSE
@@ -87,22 +87,19 @@ class RankForm(VectorParameters):
             ranks = self._choose()
             object.__setattr__(self, "directions", 2 * ranks.pairs)
             object.__setattr__(self, "near", ranks.near)
-        pairs = self.directions // 2
-        most = most_pairs(self.ranked_dim)
-        if self.directions % 2 or not 1 <= pairs <= most:
-            raise InvalidInput(
-                f"directions must be even and at most {2 * most} at dimension {self.ranked_dim}, "
-                f"got directions={self.directions}"
-            )
-        if not 1 <= self.near <= pairs:
-            raise InvalidInput(f"near must lie in 1..{pairs}, got near={self.near}")
+        most = 2 * most_pairs(self.ranked_dim)
+        object.__setattr__(self, "directions", as_integer(self.directions, "directions", 2, most))
+        if self.directions % 2:
+            raise InvalidInput(f"directions come in pairs, got directions={self.directions}")
+        near = as_integer(self.near, "near", 1, self.directions // 2)
+        object.__setattr__(self, "near", near)
 
     def _settle_dimension(self) -> None:
         """Fix the dimension of the directions, before they are counted: that of the input."""
 
     def _choose(self) -> Ranks:
         epsilon = float(self.epsilon)
-        return choose(self.ranked_dim, epsilon, self._cap_mass, self._mean, self.ideal_mean)
+        return choose(self.ranked_dim, epsilon, self.cap.mass, self._mean, self.ideal_mean)
 
     @property
     def ranked_dim(self) -> int:
@@ -111,8 +108,8 @@ class RankForm(VectorParameters):
 
     @property
     @abstractmethod
-    def _cap_mass(self) -> float:
-        """The share of near directions in the ideal law."""
+    def cap(self) -> Cap:
+        """The cap of the ideal law; its mass is the share of near directions."""
 
     @property
     @abstractmethod
@@ -170,7 +167,7 @@ class RankForm(VectorParameters):
         W = checked(W, self.dim, entropy)
         # Everything random is drawn before the input is ranked.
         nonces = entropy.words(len(W) * NONCE_BYTES // 2).view(np.uint8).reshape(-1, NONCE_BYTES)
-        response = _response(self.directions, self.near, self.epsilon)
+        response = response_of(self.directions, self.near, self.epsilon)
         is_near, offset = response.draw(len(W), entropy)
         if self.target == "vector":
             coins = draw_coins(len(W), entropy)

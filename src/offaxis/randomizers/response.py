@@ -11,7 +11,6 @@ are drawn before the own symbol is looked at.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,10 +21,8 @@ from offaxis.errors import InvalidReport
 from offaxis.randomizers.symbol_form import SymbolForm, Symbols
 from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.record_entropy import RealEntropy
-from offaxis.sampling.response import Response, place
+from offaxis.sampling.response import place, response_of
 from offaxis.vectors import Vectors
-
-_law = lru_cache(maxsize=32)(Response)
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class KaryResponse(SymbolForm):
         """Return one exact payload a symbol of W."""
         own = self._checked(W, entropy)
         # Everything random is drawn before the input is looked at.
-        near, offset = _law(self.size, 1, self.epsilon).draw(own.size, entropy)
+        near, offset = response_of(self.size, 1, self.epsilon).draw(own.size, entropy)
         told = place(near, offset, own[:, None]).astype(f"<u{self.payload_size}")
         blob, size = told.tobytes(), self.payload_size
         return [blob[i : i + size] for i in range(0, len(blob), size)]

@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.errors import InvalidReport
 from offaxis.randomizers.base import CHOOSE
 from offaxis.randomizers.box_form import BoxForm
+from offaxis.vectors import as_integer
 
 ENTRY: Final = np.dtype([("coordinate", "<u4"), ("point", "<u2")])
 """A reported coordinate on the wire."""
@@ -44,8 +45,7 @@ class SampledForm(BoxForm):
         if self.sampled == CHOOSE:
             best = max(1, min(self.dim, math.floor(self.epsilon / Fraction(5, 2))))
             object.__setattr__(self, "sampled", best)
-        if not 1 <= self.sampled <= self.dim:
-            raise InvalidInput(f"sampled must lie in 1..{self.dim}, got sampled={self.sampled}")
+        object.__setattr__(self, "sampled", as_integer(self.sampled, "sampled", 1, self.dim))
 
     @property
     def share(self) -> Fraction:

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from offaxis.arrays import device_of, namespace
 from offaxis.errors import InvalidReport
 from offaxis.randomizers.base import CHOOSE
-from offaxis.randomizers.symbol_form import SymbolForm, check_count
+from offaxis.randomizers.symbol_form import SymbolForm
 from offaxis.sampling.bernoulli import Probability
 from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.enclosure import preferred
 from offaxis.sampling.record_entropy import RealEntropy
 from offaxis.sampling.subsets import choose_subsets
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_integer
 
 _PART: Final = 1 << 20
 """Keys in memory at a time, so that many reports over many symbols fit into it."""
@@ -98,7 +98,7 @@ class SubsetSelection(SymbolForm):
         given = self.chosen
         if type(given) is int and given == CHOOSE:
             given = best_size(self.size, self.epsilon)
-        object.__setattr__(self, "chosen", check_count(given, "chosen", 1, self.size - 1))
+        object.__setattr__(self, "chosen", as_integer(given, "chosen", 1, self.size - 1))
 
     @property
     def named(self) -> int:

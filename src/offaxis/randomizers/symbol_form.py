@@ -27,23 +27,12 @@ from offaxis.randomizers import base
 from offaxis.randomizers.domain import FiniteSet
 from offaxis.sampling.draws import Array
 from offaxis.sampling.record_entropy import RealEntropy
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_integer
 
 LARGEST_EPSILON: Final = 100
 """Beyond it a coin shows its other side less often than once in 2**144 throws."""
 
 Symbols = NDArray[np.int64]
-
-
-def check_count(value: Any, name: str, low: int, high: int) -> int:
-    """Return an integer of the range as Python's own, or say what is wrong with it."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | np.integer)
-        or not low <= value <= high
-    ):
-        raise InvalidInput(f"{name} must be an integer from {low} to {high}, got {name}={value!r}")
-    return int(value)
 
 
 @dataclass(frozen=True)
@@ -66,7 +55,7 @@ class SymbolForm(ABC):
 
     def __post_init__(self) -> None:
         """Read the parameters exactly."""
-        object.__setattr__(self, "size", check_count(self.size, "size", 2, self.largest_size))
+        object.__setattr__(self, "size", as_integer(self.size, "size", 2, self.largest_size))
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         base.check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
 

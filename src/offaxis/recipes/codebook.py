@@ -29,9 +29,9 @@ from offaxis.randomizers import Randomizer
 from offaxis.randomizers.response import KaryResponse
 from offaxis.randomizers.subset import SubsetSelection
 from offaxis.recipes.cells import cells
-from offaxis.recipes.ingredients import Ingredients, Parts, Recipe, whole_size
+from offaxis.recipes.ingredients import Ingredients, Parts, Recipe
 from offaxis.recipes.partition import partition
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_integer
 
 _MOST: Final = 4096
 
@@ -72,7 +72,7 @@ def codebook(make: Callable[[int, Fraction], Randomizer]) -> Recipe:
     def prepare(given: Ingredients) -> Parts:
         size = given.size
         if size is not None:
-            size = max(2, whole_size(size, 2, _MOST, "number of codewords"))
+            size = max(2, as_integer(size, "size", 1, _MOST, meaning="number of codewords"))
         encoder, codewords, shares = _book(given, _points(given, size))
         randomizer = make(encoder.output_dim, given.epsilon)
         return Parts(

@@ -37,6 +37,6 @@ def direct(name: str) -> Recipe:
     return Recipe(
         prepare,
         randomizers.norm(name),
-        needs_delta=name == "gaussian",
-        size="projected coordinates" if name.startswith("projunit") else "",
+        needs_delta=randomizers.takes(name, "delta"),
+        size="projected coordinates" if randomizers.takes(name, "projected") else "",
     )

@@ -12,12 +12,12 @@ import numpy as np
 
 from offaxis.decoding import Decoder
 from offaxis.encoding import Encoder, Frame, public_radius
-from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors, TaskModel
 from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import walk
 from offaxis.geometry.public_hash import PublicIdentity
 from offaxis.randomizers import Randomizer
+from offaxis.randomizers.base import check_delta
 from offaxis.vectors import Order, Vectors
 
 _SAMPLE_NUMBERS: Final = 1 << 24
@@ -123,17 +123,4 @@ class Recipe:
 
     def check_delta(self, delta: Any, name: str) -> None:
         """Refuse a missing δ, and one that would be of no use."""
-        if self.needs_delta and delta is None:
-            raise InvalidInput(
-                f"{name!r} needs delta, for example delta=1e-5; for a pure guarantee use 'laplace'"
-            )
-        if not self.needs_delta and delta is not None:
-            raise InvalidInput(f"{name!r} is pure: it takes no delta, got delta={delta!r}")
-
-
-def whole_size(given: int | None, default: int, most: int, words: str) -> int:
-    """Return the size asked for, or the default, as a checked integer."""
-    size = default if given is None else given
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size <= most:
-        raise InvalidInput(f"size ({words}) must be an integer from 1 to {most}, got size={size!r}")
-    return int(size)
+        check_delta(delta, name, needed=self.needs_delta)

@@ -86,7 +86,7 @@ def nearest(X: Vectors, points: Vectors) -> NDArray[Any]:
     return np.concatenate(parts)
 
 
-def cells(X: Vectors, symbols: NDArray[Any]) -> Cells:
+def cells_of(X: Vectors, symbols: NDArray[Any]) -> Cells:
     """Measure the cells of centred vectors, without empty ones."""
     n, counts = len(X), np.bincount(symbols)
     used = counts > 0
@@ -106,7 +106,7 @@ def improve(X: Vectors, points: Vectors, epsilon: float, rounds: int) -> tuple[V
     """Alternate nearest points and decoded points; return the points and the variance kept."""
     kept = -math.inf
     for _ in range(rounds):
-        found = cells(X, nearest(X, points))
+        found = cells_of(X, nearest(X, points))
         points, before, kept = found.decoded(epsilon), kept, found.kept(epsilon)
         if kept <= before * (1 + _SETTLED):
             break

@@ -19,12 +19,13 @@ from offaxis.encoding import Frame, NetworkEncoder
 from offaxis.errors import InvalidInput
 from offaxis.geometry import TaskModel
 from offaxis.randomizers import make
-from offaxis.recipes.ingredients import Ingredients, Parts, whole_size
-from offaxis.vectors import Vectors
+from offaxis.recipes.ingredients import Ingredients, Parts
+from offaxis.vectors import Vectors, as_integer
 
 LATENT: Final = 3
 """Numbers a report carries when not told: the published choice for MNIST."""
 
+_MOST: Final = 4096
 _HIDDEN: Final = 64
 _EPOCHS: Final = 30
 _STEPS: Final = (200, 3000)
@@ -62,7 +63,8 @@ def prepare(given: Ingredients) -> Parts:
     """Train both networks for the given budget."""
     if given.task is None:
         raise InvalidInput("task-aware-network trains through the model: pass the model itself")
-    latent = whole_size(given.size, LATENT, 4096, "numbers a report carries")
+    asked = LATENT if given.size is None else given.size
+    latent = as_integer(asked, "size", 1, _MOST, meaning="numbers a report carries")
     frame = _standard_frame(given)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # such small matrices only wait for each other

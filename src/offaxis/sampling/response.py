@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,10 @@ class Response:
         near = below(self.near, count, bits)
         far = below(self.size - self.near, count, bits)
         return is_near, np.where(is_near, near, far)
+
+
+response_of = lru_cache(maxsize=128)(Response)
+"""The same law for everybody who asks for it: its digits are computed once."""
 
 
 def place(
