@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -120,8 +121,7 @@ _ODDS = 'import { Fraction } from "./fraction.js";\nconst ODDS = new Fraction(3n
 
 def broken_client(folder: Path, kind: str) -> Path:
     """Write a copy of the client into a folder, with one fault."""
-    for file in CLIENT.glob("*.js"):
-        (folder / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    shutil.copytree(CLIENT, folder, dirs_exist_ok=True)
     (folder / "package.json").write_text('{"type": "module"}')
     name, honest, broken = TWINS[kind]
     text = (folder / name).read_text(encoding="utf-8")

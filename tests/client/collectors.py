@@ -11,6 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from json import dumps
 from typing import Any, NamedTuple
 
+import pytest
+
+from offaxis.client import Device
+from offaxis.errors import OffaxisError
 from offaxis.formats.artifact import to_bytes
 from offaxis.formats.documents import Round, new_key, sign_round
 from offaxis.release import Release
@@ -142,3 +146,15 @@ class Handler(BaseHTTPRequestHandler):
 
 for _method in ("GET", "PUT", "POST", "DELETE"):
     setattr(Handler, f"do_{_method}", Handler.serve)
+
+
+def refused(collector: Collector, device: Device, vector: object, *words: str) -> None:
+    """Check that a round cannot be answered, that nothing was paid, and that nothing leaves."""
+    spent = device.ledger.spent()
+    with pytest.raises(OffaxisError) as caught:
+        device.report("energy-1", vector)
+    for word in words:
+        assert word in str(caught.value)
+    device.send(at_once=True)
+    assert collector.uploads() == []
+    assert device.ledger.spent() == spent

@@ -1,4 +1,4 @@
-"""A device answers a round once, pays once, sends the same bytes, and silence tells nothing."""
+"""A device answers a round once, pays once, and sends the same bytes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import re
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import offaxis
-from offaxis.client import Device, Terms
 from offaxis.client.outbox import report_id
 from offaxis.errors import BudgetExceeded, InvalidInput, RoundRefused
-from offaxis.privacy.ledger import Ledger, Limit
 from tests.client.collectors import PUBLISHER, a_round
 
 
@@ -56,86 +53,6 @@ def test_the_id_is_the_hmac_of_the_round(collector, device, device_of, release, 
     assert device_of("other.device").report("energy-1", public[0]).id != entry.id
     assert report_id(b"k", "a") != report_id(b"k", "b")
     assert (tmp_path / "my.device").stat().st_mode & 0o077 == 0
-
-
-def _fails():
-    raise RuntimeError("the encoder broke")
-
-
-UNUSABLE = {
-    "none": None,
-    "nan": np.full(6, np.nan),
-    "infinite": np.full(6, np.inf),
-    "short": np.zeros(5),
-    "two": np.zeros((2, 6)),
-    "text": "text",
-    "fails": _fails,
-    "gives nothing": lambda: None,
-    "masked": np.ma.masked_array(np.zeros(6), mask=True),
-}
-
-
-@pytest.mark.parametrize("vector", UNUSABLE.values(), ids=UNUSABLE)
-def test_what_cannot_be_used_becomes_a_report_of_the_public_mean(
-    collector, device, release, vector, monkeypatch
-):
-    seen = []
-    privatize = type(release).privatize
-    monkeypatch.setattr(
-        type(release), "privatize", lambda self, v: (seen.append(v), privatize(self, v))[1]
-    )
-    collector.offer(release)
-    entry = device.report("energy-1", vector)
-    assert np.array_equal(seen, [release.public_mean])
-    assert device.send()[0].state == "sent"
-    (upload,) = collector.uploads()
-    assert len(upload.body) == release.report_size
-    assert entry.id.hex() in upload.path
-    assert device.ledger.spent() == (3, 0)
-
-
-def test_nothing_on_the_wire_or_on_the_disk_says_that_a_vector_failed(
-    collector, device_of, release, public
-):
-    """Two devices, one with a vector: requests and stored fields differ in random bytes only."""
-    collector.offer(release)
-    traces, entries = [], []
-    for name, vector in (("with", public[0]), ("without", _fails)):
-        device = device_of(name, token="same")
-        before = len(collector.seen)
-        entries.append(device.report("energy-1", vector))
-        device.send()
-        traces.append(
-            [
-                (r.method, r.path[: -64 if r.method == "PUT" else None], r.headers, len(r.body))
-                for r in collector.seen[before:]
-            ]
-        )
-    assert traces[0] == traces[1]
-    fields = [(e.round, e.state, e.attempts, e.problem, len(e.report)) for e in entries]
-    assert fields[0] == fields[1]
-
-
-def test_a_vector_that_ends_the_process_is_given_up(collector, device, release, public):
-    """Begun three times and never ended: then the public mean is reported."""
-    round_ = collector.offer(release)
-    for _ in range(3):
-        device._outbox.begin(round_, None)
-    assert device.report("energy-1", _never_called).state == "queued"
-
-
-def _never_called():
-    pytest.fail("the vector was to be given up")
-
-
-def test_an_error_is_no_crash_and_gives_nothing_up(collector, device_of, release, public):
-    round_ = collector.offer(release)
-    device = device_of(limits=[Limit(1)], epsilon=5)
-    for _ in range(5):
-        with pytest.raises(BudgetExceeded):
-            device.report("energy-1", public[0])
-    assert device._outbox.begin(round_, None) == 1
-    assert device.ledger.spent() == (0, 0)
 
 
 def test_limits_hold_over_all_rounds(collector, device, release, public):
@@ -206,54 +123,6 @@ def test_a_sent_report_is_withdrawn_by_the_collector(collector, device, release,
     assert device.send()[0].state == "withdrawn"
     assert list(collector.stored.values()) == [None]
     assert device.ledger.spent() == (3, 0)
-
-
-def test_a_device_that_was_set_up_is_opened_by_its_file(tmp_path, collector, release, public):
-    collector.offer(release)
-    terms = Terms(collector.url, "7/2", publisher=PUBLISHER, token="secret-token")
-    assert "secret-token" not in repr(terms)
-    path = tmp_path / "my.device"
-    Device.create(path, terms, Limit(4)).close()
-    with pytest.raises(InvalidInput, match="already"):
-        Device.create(path, terms, Limit(100))
-    with Device.open(path) as device:
-        assert device.terms == terms
-        device.report("energy-1", public[0])
-        device.send(at_once=True)
-    assert collector.seen[-1].headers["authorization"] == "Bearer secret-token"
-
-
-def test_a_ledger_becomes_a_device_with_what_it_has_paid(tmp_path, collector, release, public):
-    """So does one whose setting up ended half way."""
-    path = tmp_path / "my.ledger"
-    with Ledger.create(path, Limit(4)) as ledger:
-        ledger.spend(release.guarantee, release.hash)
-    with pytest.raises(InvalidInput, match="no device"):
-        Device.open(path)
-    terms = Terms(collector.url, "4", publisher=PUBLISHER)
-    with pytest.raises(InvalidInput, match="already"):
-        Device.create(path, terms, Limit(5))
-    collector.offer(release)
-    with Device.create(path, terms, Limit(4)) as device, pytest.raises(BudgetExceeded):
-        device.report("energy-1", public[0])
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"publisher": None},
-        {"publisher": "12"},
-        {"release": "12"},
-        {"unit": "house"},
-        {"epsilon": 0},
-        {"limits": ()},
-        {"token": "two words"},
-        {"token": "line\r\nbreak: 1"},
-    ],
-)
-def test_a_device_that_would_trust_anybody_is_refused(device_of, changes):
-    with pytest.raises((InvalidInput, offaxis.errors.InvalidDocument)):
-        device_of(**changes)
 
 
 def test_first_sends_are_spread_and_the_clock_decides_nothing(

@@ -1,6 +1,6 @@
 /** offaxis in the browser: load and verify a release, check its guarantee, make reports. */
 
-export { Device } from "./device.js";
+export { Device } from "./device/device.js";
 export { readRound, verifyRelease, verifyRound } from "./documents.js";
 export {
   BudgetExceeded,

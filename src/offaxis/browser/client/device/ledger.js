@@ -1,7 +1,7 @@
 /** What a person's reports may cost together: limits for ever, and within any stretch of time. */
 
-import { BudgetExceeded, InvalidInput, shown } from "./errors.js";
-import { Fraction, exact, exactEpsilon } from "./fraction.js";
+import { BudgetExceeded, InvalidInput, shown } from "../errors.js";
+import { Fraction, exact, exactEpsilon } from "../fraction.js";
 
 const ZERO = new Fraction(0n);
 

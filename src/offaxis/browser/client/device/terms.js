@@ -6,10 +6,10 @@
  * names, and if the guarantee computed from its parameters is within the device's own limit.
  */
 
-import { publicKey, readRound, verifyRound } from "./documents.js";
-import { InvalidDocument, InvalidInput, RoundRefused, shown } from "./errors.js";
-import { exactEpsilon } from "./fraction.js";
-import { loadRelease } from "./release.js";
+import { publicKey, readRound, verifyRound } from "../documents.js";
+import { InvalidDocument, InvalidInput, RoundRefused, shown } from "../errors.js";
+import { exactEpsilon } from "../fraction.js";
+import { loadRelease } from "../release.js";
 
 const UNITS = ["item", "user"];
 

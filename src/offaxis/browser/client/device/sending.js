@@ -6,10 +6,10 @@
  * together do not come back together.
  */
 
-import { LONGEST_WAIT, isDue } from "./device_outbox.js";
-import { Entropy } from "./entropy.js";
-import { Unreachable } from "./errors.js";
-import { toHex } from "./webcrypto.js";
+import { Entropy } from "../entropy.js";
+import { Unreachable } from "../errors.js";
+import { toHex } from "../webcrypto.js";
+import { LONGEST_WAIT, isDue } from "./outbox.js";
 
 const FIRST_WAIT = 30_000;
 const DOUBLINGS = 20;

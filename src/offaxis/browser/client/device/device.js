@@ -10,14 +10,14 @@
  * usable vector changes nothing that can be seen from outside.
  */
 
-import { Budget } from "./device_ledger.js";
-import { Outbox } from "./device_outbox.js";
-import { deliver, uniform } from "./device_sending.js";
-import { Terms } from "./device_terms.js";
-import { SMALL, Transport } from "./device_transport.js";
-import { InvalidDocument, InvalidInput, RoundRefused, Unreachable, shown } from "./errors.js";
-import { checkedVector } from "./release.js";
-import { toHex } from "./webcrypto.js";
+import { InvalidDocument, InvalidInput, RoundRefused, Unreachable, shown } from "../errors.js";
+import { checkedVector } from "../release.js";
+import { toHex } from "../webcrypto.js";
+import { Budget } from "./ledger.js";
+import { Outbox } from "./outbox.js";
+import { deliver, uniform } from "./sending.js";
+import { Terms } from "./terms.js";
+import { SMALL, Transport } from "./transport.js";
 
 const LARGEST_RELEASE = 1 << 28;
 const LISTED = 8 * SMALL;

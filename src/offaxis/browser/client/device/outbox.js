@@ -9,10 +9,10 @@
  *                 └──────▶ withdrawing ──▶ withdrawn       also from sent and refused
  */
 
-import { Database } from "./device_database.js";
-import { total } from "./device_ledger.js";
-import { InvalidInput, RoundRefused } from "./errors.js";
-import { hmac, hmacKey } from "./webcrypto.js";
+import { InvalidInput, RoundRefused } from "../errors.js";
+import { hmac, hmacKey } from "../webcrypto.js";
+import { Database } from "./database.js";
+import { total } from "./ledger.js";
 
 /** Milliseconds between two tries. A time further ahead was written by a clock that was wrong. */
 export const LONGEST_WAIT = 6 * 3_600_000;

@@ -6,7 +6,7 @@
  * no cookie sent, nothing taken from a cache.
  */
 
-import { InvalidInput, Unreachable, shown } from "./errors.js";
+import { InvalidInput, Unreachable, shown } from "../errors.js";
 
 /** Bytes of an answer that is no release. */
 export const SMALL = 1 << 20;

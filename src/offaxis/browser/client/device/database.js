@@ -1,6 +1,6 @@
 /** One database of the browser, in which several things are written together or not at all. */
 
-import { InvalidInput } from "./errors.js";
+import { InvalidInput } from "../errors.js";
 
 const VERSION = 1;
 const STORES = ["answers", "payments", "releases", "keys"];

@@ -4,77 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from functools import partial
 
-import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
-import offaxis
-from offaxis.collector.drift import profile_of
-from tests.collector.printed import printed_facts
-from tests.collector.running import Running, new_id, running
+from tests.browser.dashboard.conftest import send
 
 ROUND = "#/rounds/answers-1"
-WAKE = "dispatchEvent(new Event('online'))"
-HIDE = """() => {
-  Object.defineProperty(document, "hidden", { get: () => true, configurable: true });
-  document.dispatchEvent(new Event("visibilitychange"));
-}"""
 PHONE, DESKTOP = {"width": 360, "height": 780}, {"width": 1280, "height": 900}
-
-
-@pytest.fixture(scope="module")
-def book(head, public) -> offaxis.Release:
-    """Reports are symbols, with shares and means."""
-    return offaxis.fit(head, public, epsilon=3, randomizer="response", size=5)
-
-
-@pytest.fixture(scope="module")
-def collector(book, head, public, tmp_path_factory) -> Iterator[Running]:
-    """A collector with everything there is to see."""
-    folder = tmp_path_factory.mktemp("dashboard")
-    with running(f"sqlite:///{folder}/collector.db", reader_rate=1e6) as server:
-        server.open(book, "answers-1", study="answers", groups=("north", "south"))
-        path = f"/v1/releases/{book.hash}"
-        profile = profile_of(book, public).to_json().encode()
-        assert server.ask("admin", "PUT", f"{path}/profile", profile).status == 204
-        for kind, body in printed_facts(folder, book, head, public).items():
-            assert server.ask("admin", "PUT", f"{path}/facts/{kind}", body).status == 204
-        send(server, book, public[:450], "north")
-        send(server, book, public[450:], "south")
-        other = offaxis.fit(None, np.tile(public, (1, 7)), epsilon=1, reshaping="none")
-        server.open(other, "vectors-1", study="vectors")
-        reports = other.privatize(np.tile(public[:40], (1, 7)))
-        server.batch("vectors-1", [(new_id(), report) for report in reports])
-        yield server
-
-
-def send(server, release, vectors, group) -> None:
-    pairs = [(new_id(), report) for report in release.privatize(vectors)]
-    assert server.batch("answers-1", pairs, Offaxis_Group=group).json["accepted"] == len(pairs)
-
-
-@pytest.fixture
-def open_page(context_of, collector):
-    """Open the dashboard for a role; errors and refused content of the page fail the test."""
-    complaints: list[str] = []
-
-    def make(role: str | None = "analyst", at: str = "", **options) -> Page:
-        page = context_of(**options).new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
-        if role:
-            token = json.dumps(collector.tokens[role])
-            page.add_init_script(f"sessionStorage.setItem('offaxis.token', {token})")
-        page.goto(f"http://127.0.0.1:{collector.port}/dashboard{at}")
-        return page
-
-    make.complaints = complaints
-    yield make
-    assert not complaints
 
 
 def rows(page: Page, caption: str) -> list[list[str]]:
@@ -194,103 +132,6 @@ def test_other_roles_see_what_they_may_and_are_told_the_rest(open_page, role, sh
     expect(page.get_by_role("link", name="vectors-1")).to_be_visible()
 
 
-def test_a_wrong_token_is_told_so(open_page):
-    page = open_page(None)
-    for wrong in ("oxt_" + "A" * 43, "ü"):
-        page.get_by_label("Token").fill(wrong)
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_contain_text("does not know this token")
-        expect(page.get_by_label("Token")).to_be_focused()
-        expect(page.get_by_role("button", name="Sign in")).to_be_enabled()
-    # The browser itself notes the two refusals, and nothing else.
-    assert all("401" in words for words in open_page.complaints)
-    open_page.complaints.clear()
-
-
-def test_offline_is_shown_and_over_when_it_is_over(open_page, collector):
-    page = open_page(at="#/rounds/vectors-1")
-    expect(page.locator("#reports")).to_have_text("40")
-    expect(page.locator("#link")).to_have_text("live")
-    page.context.set_offline(True)
-    expect(page.locator("#link")).to_have_text("offline")
-    expect(page.get_by_role("alert")).to_contain_text("The collector cannot be reached.")
-    expect(page.get_by_role("alert")).to_contain_text("What you see is of")
-    expect(page.locator("#reports")).to_have_text("40")
-    page.context.set_offline(False)
-    expect(page.locator("#link")).to_have_text("live")
-    expect(page.get_by_role("alert")).to_be_hidden()
-    open_page.complaints.clear()
-
-
-TROUBLES = [
-    (503, "offline", "The collector has a problem (503: not now). The page tries again in 2 s."),
-    (429, "live", "This token asked too often; the page waits a little. The page tries again in 7"),
-    (502, "offline", "The collector has a problem (502). The page tries again in 2 s."),
-    (403, "live", "This token's role may not see this."),
-]
-
-
-def refuse(status: int, route: Route) -> None:
-    body = "<html>" if status == 502 else '{"detail": "not now"}'
-    headers = {"retry-after": "7"} if status == 429 else {}
-    route.fulfill(status=status, body=body, headers=headers)
-
-
-def test_refusals_are_said_in_words_and_survived(open_page):
-    page = open_page()
-    for status, link, words in TROUBLES:
-        expect(page.get_by_role("link", name="vectors-1")).to_be_visible()
-        page.route("**/v1/rounds", partial(refuse, status))
-        page.evaluate(WAKE)
-        expect(page.get_by_role("alert")).to_contain_text(words)
-        expect(page.locator("#link")).to_have_text(link)
-        page.unroute("**/v1/rounds")
-        page.evaluate(WAKE)
-        expect(page.get_by_role("alert")).to_be_hidden()
-        expect(page.locator("#link")).to_have_text("live")
-    open_page.complaints.clear()
-
-
-def test_nothing_is_asked_twice_at_once_nor_while_hidden(open_page):
-    page = open_page(at="#/rounds/vectors-1")
-    expect(page.locator("#reports")).to_have_text("40")
-    page.clock.install()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.evaluate(HIDE)
-    page.clock.fast_forward(60_000)
-    assert not asked
-    slow = []
-    page.route("**/v1/rounds/*", lambda route: slow.append(route))
-    page.evaluate(HIDE.replace("true", "false"))
-    page.wait_for_timeout(100)
-    page.clock.fast_forward(15_000)
-    assert len(asked) == len(slow) == 1
-    slow[0].continue_()
-    page.wait_for_timeout(300)
-    page.clock.fast_forward(2_100)
-    page.wait_for_timeout(100)
-    assert len(slow) == 2
-    slow[1].continue_()
-
-
-def test_a_token_that_is_revoked_meanwhile_is_asked_for_again(open_page, collector):
-    made = collector.ask(
-        "admin", "POST", "/v1/tokens", b'{"name": "short", "role": "analyst"}'
-    ).json
-    page = open_page(None)
-    page.get_by_label("Token").fill(made["token"])
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("link", name="vectors-1")).to_be_visible()
-    assert collector.ask("admin", "DELETE", f"/v1/tokens/{made['id']}").status == 204
-    page.evaluate(WAKE)
-    expect(page.get_by_role("alert")).to_contain_text("or it was revoked")
-    expect(page.get_by_label("Token")).to_be_focused()
-    assert page.evaluate("sessionStorage.length") == 0
-    expect(page.get_by_role("button", name="Sign out")).to_be_hidden()
-    open_page.complaints.clear()
-
-
 def test_what_others_wrote_stays_text(open_page, collector, book):
     markup = "<img src=x onerror=alert(1)>"
     path = f"/v1/releases/{book.hash}/facts/curve"
@@ -303,14 +144,6 @@ def test_what_others_wrote_stays_text(open_page, collector, book):
     expect(page.get_by_text(markup)).to_be_visible()
     assert page.locator("img").count() == 0
     assert collector.ask("admin", "PUT", path, json.dumps(curve).encode()).status == 204
-
-
-def test_what_is_not_there_is_said(open_page, collector):
-    page = open_page(at="#/rounds/nothing")
-    expect(page.get_by_role("alert")).to_contain_text("nothing under this name")
-    page.goto(page.url.split("#")[0] + "#/elsewhere")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here")
-    open_page.complaints.clear()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

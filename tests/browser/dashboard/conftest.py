@@ -1,0 +1,66 @@
+"""A collector with everything there is to see, and its dashboard opened for a role."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+import offaxis
+from offaxis.collector.drift import profile_of
+from tests.collector.printed import printed_facts
+from tests.collector.running import Running, new_id, running
+
+
+@pytest.fixture(scope="package")
+def book(head, public) -> offaxis.Release:
+    """Reports are symbols, with shares and means."""
+    return offaxis.fit(head, public, epsilon=3, randomizer="response", size=5)
+
+
+@pytest.fixture(scope="package")
+def collector(book, head, public, tmp_path_factory) -> Iterator[Running]:
+    """A collector with everything there is to see."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    with running(f"sqlite:///{folder}/collector.db", reader_rate=1e6) as server:
+        server.open(book, "answers-1", study="answers", groups=("north", "south"))
+        path = f"/v1/releases/{book.hash}"
+        profile = profile_of(book, public).to_json().encode()
+        assert server.ask("admin", "PUT", f"{path}/profile", profile).status == 204
+        for kind, body in printed_facts(folder, book, head, public).items():
+            assert server.ask("admin", "PUT", f"{path}/facts/{kind}", body).status == 204
+        send(server, book, public[:450], "north")
+        send(server, book, public[450:], "south")
+        other = offaxis.fit(None, np.tile(public, (1, 7)), epsilon=1, reshaping="none")
+        server.open(other, "vectors-1", study="vectors")
+        reports = other.privatize(np.tile(public[:40], (1, 7)))
+        server.batch("vectors-1", [(new_id(), report) for report in reports])
+        yield server
+
+
+def send(server, release, vectors, group) -> None:
+    pairs = [(new_id(), report) for report in release.privatize(vectors)]
+    assert server.batch("answers-1", pairs, Offaxis_Group=group).json["accepted"] == len(pairs)
+
+
+@pytest.fixture
+def open_page(context_of, collector):
+    """Open the dashboard for a role; errors and refused content of the page fail the test."""
+    complaints: list[str] = []
+
+    def make(role: str | None = "analyst", at: str = "", **options) -> Page:
+        page = context_of(**options).new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
+        if role:
+            token = json.dumps(collector.tokens[role])
+            page.add_init_script(f"sessionStorage.setItem('offaxis.token', {token})")
+        page.goto(f"http://127.0.0.1:{collector.port}/dashboard{at}")
+        return page
+
+    make.complaints = complaints
+    yield make
+    assert not complaints

@@ -1,0 +1,136 @@
+"""Answers that are none: the device gives up in time, sends nothing and pays nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from offaxis.errors import OffaxisError
+from tests.client.collectors import Handler, refused
+
+
+def _redirect(handler: Handler) -> None:
+    handler.answer(307, Location=handler.path)
+
+
+def _endless(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("Connection", "close")
+    handler.end_headers()
+    handler.close_connection = True
+    while True:
+        handler.wfile.write(b"{" * 65536)
+
+
+def _endless_header(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        handler.wfile.write(b"X: y\r\n" * 1000)
+
+
+def _huge_claim(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(10**15))
+    handler.end_headers()
+    handler.wfile.write(b"{}")
+    handler.close_connection = True
+
+
+def _slowly(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while True:
+        handler.wfile.write(b" ")
+        time.sleep(0.02)
+
+
+def _slow_header(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+    while True:
+        handler.wfile.write(b"y")
+        time.sleep(0.02)
+
+
+def _hangs_up(handler: Handler) -> None:
+    handler.close_connection = True
+
+
+def _no_http(handler: Handler) -> None:
+    handler.wfile.write(b"\x00\x01 hello\r\n\r\n")
+    handler.close_connection = True
+
+
+def _garbage_problem(handler: Handler) -> None:
+    handler.answer(500, b"\xff{[\x1b]0;title\x07" * 10, Content_Type="application/problem+json")
+
+
+def _problem_of_lists(handler: Handler) -> None:
+    handler.answer(500, '{"type": [1], "detail": {}}', Content_Type="application/problem+json")
+
+
+def _deep_json(handler: Handler) -> None:
+    handler.answer(200, "[" * 500_000)
+
+
+def _number_json(handler: Handler) -> None:
+    handler.answer(200, '{"document": {"number": ' + "9" * 100_000 + "}}")
+
+
+def _list_json(handler: Handler) -> None:
+    handler.answer(200, "[]")
+
+
+ATTACKS: list[Callable[[Handler], None]] = [
+    _redirect,
+    _endless,
+    _endless_header,
+    _huge_claim,
+    _slowly,
+    _slow_header,
+    _hangs_up,
+    _no_http,
+    _garbage_problem,
+    _problem_of_lists,
+    _deep_json,
+    _number_json,
+    _list_json,
+]
+
+
+def patience(attack: Callable[[Handler], None]) -> float:
+    """Short where an attack lasts until it is cut off."""
+    return 0.4 if attack in (_slowly, _slow_header) else 10.0
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_answers_that_are_none(collector, device_of, release, public, attack):
+    collector.offer(release)
+    device = device_of(patience=patience(attack))
+    collector.scripts["GET", "/v1/rounds"] = attack
+    refused(collector, device, public[0])
+    with pytest.raises(OffaxisError):
+        device.rounds()
+
+
+@pytest.mark.parametrize("attack", [_redirect, _huge_claim, _hangs_up, _garbage_problem])
+def test_releases_that_are_none(collector, device_of, release, public, attack):
+    collector.offer(release)
+    device = device_of(patience=patience(attack))
+    collector.scripts["GET", "/v1/releases"] = attack
+    refused(collector, device, public[0])
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_uploads_meet_the_same_and_nothing_changes(collector, device_of, release, public, attack):
+    """The report stays queued with its bytes; a redirected upload goes nowhere else."""
+    collector.offer(release)
+    device = device_of(patience=patience(attack))
+    entry = device.report("energy-1", public[0])
+    collector.scripts["PUT", "/"] = attack
+    (tried,) = device.send()
+    known_answers = (_deep_json, _number_json, _list_json)
+    assert tried.state == ("sent" if attack in known_answers else "queued")
+    assert tried.report == entry.report
+    assert tried.problem.isprintable()
+    assert len(collector.uploads()) == 1
