@@ -1,0 +1,64 @@
+"""Pictures as files: drawings as in the reports, with colours of their own on a white card."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from offaxis.reporting.svg import canvas, inline
+
+_COLOURS = (
+    "svg{--ink:#1c2127;--muted:#57606b;--line:#dfdcd3;--plain:#b8440b;--reshaped:#0a5fb4;"
+    "--point:#6d7682;--same:#ece8da;--card:#fff}text{font-family:system-ui,sans-serif}"
+)
+"""Light, on a white card: what a forge or a file shows. The site gives its own, light or dark."""
+
+
+def alone(drawing: str) -> str:
+    """Return an inline drawing as a file that can be looked at on its own."""
+    box = re.search(r'viewBox="0 0 (\S+) (\S+)"', drawing)
+    assert box is not None
+    head, rest = drawing.split(">", 1)
+    size = f'width="{1.4 * float(box[1]):.0f}" height="{1.4 * float(box[2]):.0f}"'
+    head = head.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" {size} ')
+    card = f'<rect class="card" width="{box[1]}" height="{box[2]}" fill="#fff"/>'
+    return f"{head}><style>{_COLOURS}</style>{card}{rest}\n"
+
+
+@contextmanager
+def panels(count: int, width: float, height: float) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield a figure and its axes side by side, in the style of the reports."""
+    with canvas(width, height) as (figure, axes):
+        figure.delaxes(axes)
+        made = figure.subplots(1, count, squeeze=False)[0]
+        for one in made:
+            one.tick_params(length=0)
+        yield figure, list(made)
+
+
+def say(axes: Any, text: str, place: tuple[float, float], colour: str, **more: Any) -> None:
+    """Write next to a curve what it is."""
+    axes.annotate(
+        text,
+        place,
+        xytext=more.pop("shift", (0, 0)),
+        textcoords="offset points",
+        color=colour,
+        **more,
+    )
+
+
+def dots(axes: Any, points: Any, colour: str, size: float, alpha: float) -> None:
+    """Draw points as one path of zero-length strokes: a tenth of the size of one mark each."""
+    gaps = np.full((len(points), 1, 2), np.nan)
+    path = np.concatenate([points[:, None], points[:, None], gaps], axis=1).reshape(-1, 2)
+    axes.plot(*path.T, color=colour, linewidth=size, solid_capstyle="round", alpha=alpha)
+
+
+def finish(figure: Any, name: str, label: str) -> str:
+    """Return the file of a drawing."""
+    return alone(inline(figure, name, label))

@@ -1,0 +1,36 @@
+"""Draw the pictures of the documentation: ``python docs/pictures/make.py [--measure]``.
+
+Without ``--measure`` what was measured is read from utility.csv; with it, it is measured again
+first, which takes about a minute.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import epsilon
+import measured
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "off-axis": measured.off_axis,
+    "belief": epsilon.belief,
+    "tradeoff": epsilon.tradeoff,
+    "reports": epsilon.reports,
+    "together": epsilon.together,
+    "people": epsilon.people,
+    "utility": measured.utility,
+}
+
+
+def main() -> None:
+    """Write every picture beside this file."""
+    if "--measure" in sys.argv:
+        measured.write_table(measured.measure())
+    for name, draw in PICTURES.items():
+        Path(__file__).with_name(f"{name}.svg").write_text(draw(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
