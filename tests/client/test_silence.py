@@ -75,6 +75,25 @@ def test_a_vector_that_ends_the_process_is_given_up(collector, device, release, 
     assert device.report("energy-1", _never_called).state == "queued"
 
 
+@pytest.mark.parametrize("order", [SystemExit, KeyboardInterrupt])
+def test_an_order_to_end_the_process_counts_as_one_that_ended(
+    collector, device_of, release, public, order
+):
+    """Otherwise a vector that leads to one would be met with silence, for ever."""
+    collector.offer(release)
+
+    def ends():
+        raise order
+
+    for _ in range(3):
+        with pytest.raises(order):
+            device_of().report("energy-1", ends)
+    device = device_of()
+    assert device.ledger.spent() == (0, 0)
+    assert device.report("energy-1", _never_called).state == "queued"
+    assert device.ledger.spent() == (3, 0)
+
+
 def _never_called():
     pytest.fail("the vector was to be given up")
 

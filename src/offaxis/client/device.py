@@ -20,19 +20,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-import numpy as np
-
-from offaxis.client.asking import ask_json, ask_release
+from offaxis.client.asking import ask_offers, ask_release, ask_round
 from offaxis.client.outbox import Entry, Outbox
 from offaxis.client.sending import deliver
 from offaxis.client.terms import Offer, Terms
 from offaxis.client.transport import PATIENCE, Transport
-from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused, Unreachable
+from offaxis.client.usable import usable_vector
+from offaxis.errors import InvalidInput
 from offaxis.formats.documents import NAME, Round
 from offaxis.privacy.guarantee import Unit, exact, exact_epsilon
 from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.release import Release
-from offaxis.vectors import Vectors, as_batch, check_finite
 
 SPREAD: Final = 3600.0
 """Seconds over which first sends are spread."""
@@ -175,16 +173,7 @@ class Device:
         Unreachable
             If the collector does not answer as one does.
         """
-        listed = ask_json(self._transport, "/v1/rounds").get("rounds")
-        if not isinstance(listed, list):
-            raise Unreachable("the collector lists no rounds")
-        offers = []
-        for entry in listed:
-            try:
-                offers.append(self.terms.offer(entry))
-            except (InvalidDocument, RoundRefused):
-                continue
-        return offers
+        return ask_offers(self._transport, self.terms)
 
     def report(self, round_name: str, vector: Any, group: str | None = None) -> Entry:
         """Answer a round, once: verify it, pay, make the report and keep it to be sent.
@@ -216,12 +205,7 @@ class Device:
         known = self._outbox.find(round_name)
         if known is not None and known.report:
             return known
-        offer = self.terms.offer(ask_json(self._transport, f"/v1/rounds/{round_name}"))
-        round_ = offer.round
-        if round_.name != round_name:
-            raise RoundRefused(f"the collector gives round {round_.name} for {round_name}")
-        if offer.state == "closed":
-            raise RoundRefused(f"round {round_name} is closed")
+        round_ = ask_round(self._transport, self.terms, round_name)
         if group not in (round_.groups or (None,)):
             wanted = f"is one of {', '.join(round_.groups)}" if round_.groups else "is not wanted"
             raise InvalidInput(f"the group for round {round_name} {wanted}, got group={group!r}")
@@ -230,17 +214,17 @@ class Device:
 
     def _answered(self, round_: Round, release: Release, vector: Any, group: str | None) -> Entry:
         begun = self._outbox.begin(round_, group)
+        # Whatever ends the process here has been begun and not ended: it is given up after a while.
+        usable = usable_vector(release, vector if begun <= _TRIES else None)
+
+        def make() -> bytes:
+            report = release.privatize(usable)
+            assert isinstance(report, bytes), "one vector gives one report"
+            return report
+
+        wait = self._first_wait(round_)
         try:
-            usable = _usable(release, vector if begun <= _TRIES else None)
-
-            def make() -> bytes:
-                report = release.privatize(usable)
-                assert isinstance(report, bytes), "one vector gives one report"
-                return report
-
-            return self._outbox.answer(
-                round_, release.guarantee, make, group=group, wait=self._first_wait(round_)
-            )
+            return self._outbox.answer(round_, release.guarantee, make, group=group, wait=wait)
         except BaseException:
             self._outbox.abandon(round_)
             raise
@@ -291,17 +275,3 @@ def _reserve(state: str | Path) -> None:
         Path(state).touch(mode=0o600)
     except OSError as error:
         raise InvalidInput(f"cannot write {state}: {error.strerror or error}") from None
-
-
-def _usable(release: Release, source: Any) -> Vectors:
-    """Return the vector, or the public mean; which of the two it was is known to nobody else."""
-    mean = release.public_mean
-    try:
-        value = source() if callable(source) else source
-        batch, _ = as_batch(value, release.input_dim)
-        # Copied, so that what is checked and what is reported is one and the same.
-        vector = np.array(batch[0])
-        check_finite(vector)
-    except Exception:
-        return mean
-    return vector if len(batch) == 1 else mean

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from offaxis.documents import Round
 from offaxis.errors import InvalidInput, RoundRefused
+from offaxis.formats.documents import Round
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Ledger
+from offaxis.sampling.entropy import fresh_key
 
 State = Literal["begun", "queued", "sent", "refused", "withdrawing", "withdrawn"]
 
@@ -90,7 +90,7 @@ class Outbox:
         with ledger.alone() as database:
             for statement in _SCHEMA.split(";"):
                 database.execute(statement)
-        self._secret = ledger.secret(os.urandom(32))
+        self._secret = ledger.secret(fresh_key())
 
     def find(self, round_name: str) -> Entry | None:
         """Return what is known of a round."""

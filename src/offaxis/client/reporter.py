@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +23,7 @@ import numpy as np
 from offaxis.errors import InvalidInput
 from offaxis.privacy.ledger import Ledger
 from offaxis.release import Release
+from offaxis.sampling.entropy import fresh_key
 from offaxis.vectors import Vectors, as_batch, check_finite
 
 _PART: Final = 4096
@@ -112,7 +112,7 @@ class Reporter:
 
     def _key(self, batch: Vectors) -> bytes:
         """Return a name for the vector that tells nothing to who does not know the secret."""
-        secret = self.ledger.secret(os.urandom(32))
+        secret = self.ledger.secret(fresh_key())
         # Adding zero makes one vector of 0.0 and −0.0, which encode alike.
         octets = (batch + 0.0).astype("<f8").tobytes()
         return hmac.digest(secret, octets, hashlib.sha256)
