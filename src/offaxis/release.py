@@ -17,17 +17,13 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.decoding import (
-    Aggregate,
-    CodewordDecoder,
-    Decoder,
-    NeedsLaw,
-    PosteriorDecoder,
-    aggregate,
-)
-from offaxis.encoding import AffineEncoder, ArgmaxEncoder, Encoder, ShiftEncoder
+from offaxis.decoding import Aggregate, Decoder, aggregate
+from offaxis.decoding.posterior import NeedsLaw
+from offaxis.decoding.public_mean import public_mean
+from offaxis.encoding import Encoder
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.formats import reports as wire
+from offaxis.privacy.assumptions import ALWAYS, PER_UNIT
 from offaxis.privacy.guarantee import Guarantee, Unit
 from offaxis.provenance import Provenance
 from offaxis.randomizers import Randomizer
@@ -39,22 +35,6 @@ from offaxis.simulating import simulate
 from offaxis.vectors import Vectors, as_batch, check_finite
 
 _PRIVATIZE_ROWS = 4096
-
-ON_DEVICE = (
-    "encoding and randomizing happen on the device that holds the vector, and nothing but the "
-    "report leaves it"
-)
-ASSUMPTIONS = (
-    ON_DEVICE,
-    "the map, the radius and the decoder were fitted on public data only, before any private "
-    "vector was seen",
-    "the operating system's randomness is secret, and AES-256 in counter mode stretches it "
-    "without a visible pattern",
-)
-PER_UNIT: dict[Unit, str] = {
-    "item": "one vector is protected at a time: n reports about the same person cost n times ε",
-    "user": "a person sends one report in total, ever",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +73,7 @@ class Release:
     def guarantee(self) -> Guarantee:
         """What one report promises, computed from the randomizer's parameters."""
         promised = replace(self.randomizer.guarantee, unit=self.unit)
-        return replace(promised, assumptions=(*ASSUMPTIONS, PER_UNIT[promised.unit]))
+        return replace(promised, assumptions=(*ALWAYS, PER_UNIT[promised.unit]))
 
     @cached_property
     def hash(self) -> str:
@@ -135,17 +115,7 @@ class Release:
         The mean of the decoder's codewords or points; else the encoder's centre, which is zero
         where nothing was fitted; else what a trained decoder makes of an observation of zero.
         """
-        decoder, encoder = self.decoder, self.encoder
-        with np.errstate(all="ignore"):
-            if isinstance(decoder, CodewordDecoder | PosteriorDecoder):
-                mean = decoder.prior_mean
-            elif isinstance(encoder, AffineEncoder | ShiftEncoder | ArgmaxEncoder):
-                mean = encoder.centre
-            else:
-                mean = decoder.decode(np.zeros((1, decoder.input_dim)))[0]
-        # Decoders may answer something else than a vector, and files may hold any numbers.
-        usable = mean.size == self.input_dim and np.isfinite(mean).all()
-        return mean if usable else np.zeros(self.input_dim)
+        return public_mean(self.encoder, self.decoder)
 
     @property
     def report_size(self) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from offaxis.encoding.network import ANSWERS, NetworkEncoder
 from offaxis.errors import InvalidInput
+from offaxis.formats.artifact import tensors_of
 from offaxis.geometry import Layers
 from offaxis.geometry.layers import ACTIVATIONS
 
@@ -30,7 +31,7 @@ def test_the_answer_is_the_models(activation):
     outputs = Layers(WEIGHTS, BIASES, activation=activation).outputs(Z)
     np.testing.assert_array_equal(encoder.encode(Z), outputs.argmax(axis=1))
     assert (encoder.input_dim, encoder.output_dim) == (4, 3)
-    assert set(encoder.tensors()) == {f"{p}.{i}" for p in ("weight", "bias") for i in range(3)}
+    assert set(tensors_of(encoder)) == {f"{p}.{i}" for p in ("weight", "bias") for i in range(3)}
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

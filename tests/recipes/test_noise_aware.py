@@ -7,7 +7,7 @@ import pytest
 
 import offaxis
 from offaxis.evaluation.choosing import decoders, risks, with_decoder
-from offaxis.formats.artifact import from_bytes, to_bytes
+from offaxis.formats.artifact import from_bytes, tensors_of, to_bytes
 
 
 @pytest.mark.parametrize("name", ["laplace", "response"])
@@ -23,5 +23,7 @@ def test_it_answers_better_than_the_public_mean_and_than_the_map_undone(head, pu
     found = risks(release, head, tried, public, seed=4)
     assert found["network"] < 0.9 * found["constant"]
     assert found["network"] < found["own"]
-    again = noise_aware(release, head, public, steps=300).tensors()
-    assert all(np.array_equal(again[key], part) for key, part in trained.decoder.tensors().items())
+    again = tensors_of(noise_aware(release, head, public, steps=300))
+    assert all(
+        np.array_equal(again[key], part) for key, part in tensors_of(trained.decoder).items()
+    )

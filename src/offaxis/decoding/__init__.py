@@ -7,15 +7,9 @@ from offaxis.decoding.decoder import (
     LinearDecoder,
     ShiftDecoder,
     ShrinkageDecoder,
-    back_from,
 )
 from offaxis.decoding.network import NetworkDecoder
-from offaxis.decoding.posterior import (
-    NeedsLaw,
-    PosteriorCodewordDecoder,
-    PosteriorDecoder,
-    posterior,
-)
+from offaxis.decoding.posterior import PosteriorCodewordDecoder, PosteriorDecoder, posterior
 from offaxis.decoding.shrinkage import shrink
 
 __all__ = [
@@ -23,14 +17,12 @@ __all__ = [
     "CodewordDecoder",
     "Decoder",
     "LinearDecoder",
-    "NeedsLaw",
     "NetworkDecoder",
     "PosteriorCodewordDecoder",
     "PosteriorDecoder",
     "ShiftDecoder",
     "ShrinkageDecoder",
     "aggregate",
-    "back_from",
     "posterior",
     "shrink",
 ]

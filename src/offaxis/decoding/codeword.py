@@ -62,7 +62,3 @@ class CodewordDecoder:
         named = xp.argmax(xp.where(observations > 0, self.prior, 0.0), axis=1)
         decoded: Vectors = xp.take(self.codewords, named, axis=0)
         return decoded
-
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the codewords and their shares."""
-        return {"codewords": self.codewords, "prior": self.prior}

@@ -40,10 +40,6 @@ class Decoder(Protocol):
         """Map observations, (n, r) or (n,) symbols, to vectors (n, m)."""
         ...
 
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the arrays that define the map, by name."""
-        ...
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearDecoder:
@@ -80,10 +76,6 @@ class LinearDecoder:
         decoded = observations @ self.matrix.T
         decoded += self.offset
         return decoded
-
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the map and its offset."""
-        return {"matrix": self.matrix, "offset": self.offset}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,10 +120,6 @@ class ShiftDecoder:
     def decode(self, observations: Vectors) -> Vectors:
         """Return the shifted observations."""
         return observations + self.offset
-
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the offset."""
-        return {"offset": self.offset}
 
 
 def back_from(frame: Frame) -> LinearDecoder | ShiftDecoder:

@@ -128,10 +128,6 @@ class PosteriorDecoder:
             decoded[start : start + rows] = weights @ self.points
         return decoded
 
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the points, their encodings and their shares."""
-        return {"points": self.points, "encoded": self.encoded, "prior": self.prior}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PosteriorCodewordDecoder(CodewordDecoder):

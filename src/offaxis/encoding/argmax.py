@@ -59,7 +59,3 @@ class ArgmaxEncoder:
         scores += self.bias
         symbols: NDArray[Any] = namespace(scores).argmax(scores, axis=1)
         return symbols
-
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the scores' map, its centre and the bias."""
-        return {"matrix": self.matrix, "centre": self.centre, "bias": self.bias}

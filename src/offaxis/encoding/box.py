@@ -38,7 +38,3 @@ class BoxEncoder(AffineEncoder):
         encoded = super().encode(Z)
         clipped: Vectors = namespace(encoded).clip(encoded, -self.limits, self.limits)
         return clipped
-
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the map, its centre and the half widths."""
-        return {**super().tensors(), "limits": self.limits}

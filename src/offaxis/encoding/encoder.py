@@ -45,10 +45,6 @@ class Encoder(Protocol):
         """Map finite vectors (n, m) to (n, r) numbers or (n,) symbols."""
         ...
 
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the arrays that define the map, by name."""
-        ...
-
 
 def tame(Z: A) -> A:
     """Shrink rows with entries above 2**500 to that size.
@@ -133,10 +129,6 @@ class AffineEncoder:
         """Map (n, m) to (n, r)."""
         return (tame(Z) - self.centre) @ self.matrix.T
 
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the map and its centre."""
-        return {"matrix": self.matrix, "centre": self.centre}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShiftEncoder:
@@ -163,7 +155,3 @@ class ShiftEncoder:
     def encode(self, Z: Vectors) -> Vectors:
         """Return the shifted vectors."""
         return tame(Z) - self.centre
-
-    def tensors(self) -> dict[str, Vectors]:
-        """Return the centre."""
-        return {"centre": self.centre}

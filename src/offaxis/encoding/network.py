@@ -86,11 +86,6 @@ class NetworkMap:
         clipped: A = xp.clip(X, -most, most)
         return clipped
 
-    def tensors(self) -> dict[str, Vectors]:
-        """Return weights and biases, layer by layer."""
-        tensors = {f"weight.{i}": w for i, w in enumerate(self.weights)}
-        return tensors | {f"bias.{i}": b for i, b in enumerate(self.biases)}
-
 
 class NetworkEncoder(NetworkMap):
     """w = network(z), from R^m to R^r."""

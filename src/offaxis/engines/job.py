@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from offaxis.card import guarantee_facts
 from offaxis.errors import InvalidInput
-from offaxis.release import ON_DEVICE, Release
+from offaxis.privacy.assumptions import ON_DEVICE
+from offaxis.release import Release
 
 FACTS: Final = "_offaxis.json"
 """Readers of Parquet folders pass over names that begin so."""

@@ -62,6 +62,19 @@ from offaxis.vectors import Vectors
 METADATA_KEY: Final = "offaxis"
 
 
+def tensors_of(part: Encoder | Decoder) -> Tensors:
+    """Return the arrays that define a map, by the names they have in a file."""
+    if isinstance(part, NetworkMap):
+        layers = {"weight": part.weights, "bias": part.biases}
+        return {f"{kind}.{i}": a for kind, arrays in layers.items() for i, a in enumerate(arrays)}
+    return {name: getattr(part, name) for name in _given(type(part))}
+
+
+def _given(cls: type[Any]) -> list[str]:
+    """Name the fields a map is made from; what is bound to it later is never in a file."""
+    return [field.name for field in fields(cls) if field.init]
+
+
 def _tensors(release: Release) -> Tensors:
     parts: dict[str, Encoder | Decoder | None] = {
         "encoder": release.encoder,
@@ -72,7 +85,7 @@ def _tensors(release: Release) -> Tensors:
         f"{name}.{key}": np.ascontiguousarray(array, dtype="<f8")
         for name, part in parts.items()
         if part is not None
-        for key, array in part.tensors().items()
+        for key, array in tensors_of(part).items()
     }
 
 
@@ -236,9 +249,7 @@ def _map(known: dict[str, Any], part: MapPart, tensors: Tensors, prefix: str) ->
             for kind in ("weight", "bias")
         ]
         return cls(*layers)
-    # What is not given to a map but bound to it later is never read from a file.
-    names = (field.name for field in fields(cls) if field.init)
-    return cls(*_take(tensors, prefix, *names))
+    return cls(*_take(tensors, prefix, *_given(cls)))
 
 
 def _build(manifest: Manifest, tensors: Tensors) -> Release:

@@ -3,7 +3,6 @@
 from offaxis.geometry.allocation import gap_rank, water_filling
 from offaxis.geometry.centred import CentredOutputs
 from offaxis.geometry.finite_differences import FiniteDifferences
-from offaxis.geometry.gram import PartialGram
 from offaxis.geometry.jacobian import Geometry, measure
 from offaxis.geometry.layers import Layers
 from offaxis.geometry.models import TaskModel, as_task_model
@@ -16,7 +15,6 @@ __all__ = [
     "FiniteDifferences",
     "Geometry",
     "Layers",
-    "PartialGram",
     "PublicVectors",
     "Spectrum",
     "TaskModel",

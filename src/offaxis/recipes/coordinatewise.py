@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from offaxis.decoding import back_from
+from offaxis.decoding.decoder import back_from
 from offaxis.encoding import BoxEncoder
 from offaxis.encoding.radius import check_percentile
 from offaxis.errors import InvalidInput

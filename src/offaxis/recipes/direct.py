@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offaxis import randomizers
-from offaxis.decoding import back_from
+from offaxis.decoding.decoder import back_from
 from offaxis.encoding import Encoder
 from offaxis.randomizers import Randomizer
 from offaxis.recipes.ingredients import Ingredients, Parts, Recipe

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from scipy.linalg import hadamard
 
-from offaxis.decoding import back_from
+from offaxis.decoding.decoder import back_from
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import exact_delta
 from offaxis.randomizers import make

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offaxis.decoding import back_from
+from offaxis.decoding.decoder import back_from
 from offaxis.encoding import Frame
 from offaxis.errors import InvalidInput
 from offaxis.randomizers import make

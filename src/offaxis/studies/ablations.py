@@ -15,7 +15,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder, back_from
+from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
+from offaxis.decoding.decoder import back_from
 from offaxis.encoding import Frame, Reshaping, reshape
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation, evaluate

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NoReturn
 import numpy as np
 from scipy.optimize import brentq
 
-from offaxis.decoding import back_from
+from offaxis.decoding.decoder import back_from
 from offaxis.encoding import Frame
 from offaxis.errors import InvalidInput
 from offaxis.fitting import Shape, gather

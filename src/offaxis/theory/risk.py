@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from offaxis.geometry import PartialGram, TaskModel, as_task_model
+from offaxis.geometry import TaskModel, as_task_model
+from offaxis.geometry.gram import PartialGram
 from offaxis.release import Release
 from offaxis.theory.conditions import AdditiveNoise, row_batches
 from offaxis.theory.draws import Estimate, simulated

@@ -16,13 +16,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder, back_from
+from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
+from offaxis.decoding.decoder import back_from
 from offaxis.geometry import Layers, TaskModel
 from offaxis.geometry.layers import ACTIVATIONS
 from offaxis.randomizers import Randomizer
@@ -85,7 +86,7 @@ def reader(decoder: Decoder, task: TaskModel, *, fused: bool = True) -> Reader:
     if not fused or not isinstance(task, Layers) or not _is_affine(decoder):
         zero = np.zeros((decoder.input_dim, 1))
         return Reader(None, zero, lambda V: task.outputs(decoder.decode(V.T)).T)
-    weight, shift = task.weights[0], decoder.tensors()["offset"]
+    weight, shift = task.weights[0], decoder.offset
     matrix = decoder.matrix if isinstance(decoder, LinearDecoder) else np.eye(shift.size)
     offset = (weight @ shift + task.biases[0])[:, None]
     layers = list(zip(task.weights[1:], (b[:, None] for b in task.biases[1:]), strict=True))
@@ -100,7 +101,7 @@ def reader(decoder: Decoder, task: TaskModel, *, fused: bool = True) -> Reader:
     return Reader(weight @ matrix, offset, rest)
 
 
-def _is_affine(decoder: Decoder) -> bool:
+def _is_affine(decoder: Decoder) -> TypeGuard[LinearDecoder | ShiftDecoder]:
     return isinstance(decoder, LinearDecoder | ShiftDecoder)
 
 
