@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any
 
-import numpy as np
-
-from offaxis.encoding import Frame, optimal_frame, reshape
 from offaxis.encoding.reshaping import Rank
 from offaxis.errors import InvalidInput
-from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
-from offaxis.geometry.public import Progress, survey
-from offaxis.privacy.guarantee import Unit, exact_epsilon
+from offaxis.geometry.public import Progress
+from offaxis.privacy.guarantee import Unit
 from offaxis.provenance import LONGEST_STATEMENT, Provenance
-from offaxis.recipes import Ingredients, Recipe, recipe
-from offaxis.recipes.codebook import task_metric
+from offaxis.recipes import recipe
+from offaxis.recipes.gathering import Shape, gather
 from offaxis.release import Release
-from offaxis.vectors import Order, as_number
-
-Shape = Literal["jacobian", "optimal", "centre", "none"]
 
 
 def fit(
@@ -121,89 +114,8 @@ def fit(
     return Release(parts.encoder, parts.randomizer, parts.decoder, origin, unit, parts.mean_decoder)
 
 
-def gather(
-    model: Any,
-    public: Any,
-    chosen: Recipe,
-    *,
-    epsilon: Any,
-    delta: Any = None,
-    reshaping: Shape = "jacobian",
-    percentile: float = 90.0,
-    lambda_max: float = 1000.0,
-    gauge: float | None = None,
-    rank: Rank = "capped",
-    active: int | None = None,
-    size: int | None = None,
-    progress: Progress | None = None,
-) -> tuple[Ingredients, dict[str, str | float]]:
-    """Measure what a recipe needs of the public side; return it and the settings of the shape.
-
-    Arguments are those of :func:`fit`.
-    """
-    if size is not None and not chosen.size:
-        raise InvalidInput(f"this randomizer takes no size, got size={size!r}")
-    if reshaping not in get_args(Shape):
-        raise InvalidInput(
-            f"reshaping must be 'optimal', 'jacobian', 'centre' or 'none', got {reshaping!r}"
-        )
-    if active is not None and (reshaping != "optimal" or chosen.order is None):
-        raise InvalidInput(
-            f"active={active!r} is for reshaping='optimal' and randomizers of numbers; "
-            f"leave it out with reshaping={reshaping!r} or a codebook"
-        )
-    budget, vectors = exact_epsilon(epsilon), PublicVectors(public)
-    geometry, task = None, None
-    if reshaping in ("jacobian", "optimal") or chosen.needs_task:
-        geometry = model if isinstance(model, Geometry) else None
-        if geometry is None:
-            task = as_task_model(model)
-            geometry = measure(task, vectors, progress)
-    known = geometry.survey if geometry else survey(vectors)
-    settings: dict[str, str | float] = {"reshaping": reshaping}
-    if geometry and geometry.probes is not None:
-        settings["probes"] = float(geometry.probes)
-    if reshaping in ("jacobian", "optimal"):
-        assert geometry is not None
-        if chosen.order is None:
-            frame = task_metric(geometry.gram, geometry.covariance, geometry.mean)
-        elif reshaping == "optimal":
-            frame = optimal_frame(geometry, vectors, order=chosen.order, active=active)
-            settings["active"] = float(frame.dim)
-        else:
-            frame, shaped = _shaped(geometry, chosen.order, gauge, lambda_max, rank)
-            settings |= shaped
-    else:
-        frame = Frame(known.mean if reshaping == "centre" else np.zeros(known.identity.dim))
-    given = Ingredients(
-        frame,
-        vectors,
-        *known,
-        epsilon=budget,
-        delta=delta,
-        percentile=percentile,
-        size=size,
-        gram=geometry.gram if geometry else None,
-        outputs=geometry.outputs if geometry else 0,
-        model=geometry.model if geometry else None,
-        task=task,
-    )
-    return given, settings
-
-
 def _check_statement(statement: str) -> None:
     if not isinstance(statement, str) or len(statement) > LONGEST_STATEMENT:
         raise InvalidInput(f"statement must be a text of at most {LONGEST_STATEMENT:,} characters")
     if not statement.isascii() and statement != statement.encode(errors="replace").decode():
         raise InvalidInput("statement must be a text that can be written as UTF-8")
-
-
-def _shaped(
-    geometry: Geometry, order: Order, gauge: float | None, lambda_max: float, rank: Rank
-) -> tuple[Frame, dict[str, str | float]]:
-    """Return the coordinates shaped to the task for a randomizer of the given norm."""
-    # A box has no volume constraint of its own; the round one serves it well.
-    p = as_number((2 if order == "inf" else order) if gauge is None else gauge, "gauge")
-    cap = as_number(lambda_max, "lambda_max")
-    shape = reshape(geometry, gauge=p, lambda_max=cap, rank=rank)
-    return shape.frame, {"gauge": p, "lambda_max": cap, "rank": rank}

@@ -7,8 +7,8 @@ import pytest
 
 import offaxis
 from offaxis.errors import InvalidInput
-from offaxis.fitting import gather
 from offaxis.recipes import NAMES, ingredients, recipe
+from offaxis.recipes.gathering import gather
 
 
 @pytest.mark.parametrize("name", NAMES)

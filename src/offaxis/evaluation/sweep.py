@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from offaxis.encoding.reshaping import Rank
 from offaxis.evaluation.metrics import Evaluation, evaluate
-from offaxis.fitting import Shape, fit
+from offaxis.fitting import fit
 from offaxis.geometry import PublicVectors, as_task_model, measure
 from offaxis.recipes import recipe
+from offaxis.recipes.gathering import Shape
 from offaxis.release import Release
 
 BUDGETS: Final = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0)

@@ -20,9 +20,10 @@ from offaxis.decoding.posterior import posterior
 from offaxis.encoding.reshaping import Rank
 from offaxis.evaluation.choosing import with_decoder
 from offaxis.evaluation.utility import Goal
-from offaxis.fitting import Shape, fit
+from offaxis.fitting import fit
 from offaxis.randomizers import Randomizer
 from offaxis.recipes import recipe
+from offaxis.recipes.gathering import Shape
 from offaxis.release import Release
 from offaxis.studies.ablations import ablate
 from offaxis.studies.advice import Advice, advice, recommended

@@ -21,12 +21,12 @@ from scipy.optimize import brentq
 from offaxis.decoding.decoder import back_from
 from offaxis.encoding import Frame
 from offaxis.errors import InvalidInput
-from offaxis.fitting import Shape, gather
 from offaxis.privacy.guarantee import exact_delta, exact_epsilon
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.gaussian_calibration import log_delta, noise_scale
 from offaxis.recipes import recipe
 from offaxis.recipes.coordinatewise import half_widths
+from offaxis.recipes.gathering import Shape, gather
 from offaxis.recipes.plan import scaled_frame
 from offaxis.vectors import Vectors, as_batch
 

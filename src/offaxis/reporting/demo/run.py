@@ -19,9 +19,10 @@ from offaxis.evaluation import BUDGETS, Row, evaluate, sweep
 from offaxis.evaluation.recommend import Recommendation, recommend_range
 from offaxis.evaluation.sweep import SHAPES
 from offaxis.files import replacing
-from offaxis.fitting import Shape, fit
+from offaxis.fitting import fit
 from offaxis.geometry import Geometry, PublicVectors, measure
 from offaxis.recipes import recipe
+from offaxis.recipes.gathering import Shape
 from offaxis.release import Release
 from offaxis.reporting.demo.figures import Releases, draw
 from offaxis.reporting.demo.households import STEPS, measure_households
