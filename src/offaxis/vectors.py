@@ -29,9 +29,9 @@ def as_integer(
     """Return a whole number of the range as Python's own, or name what was given instead."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
-        what = f"{name} ({meaning})" if meaning else name
         limits = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise InvalidInput(f"{what} must be an integer {limits}, got {name}={value!r}")
+        what = f" ({meaning})" if meaning else ""
+        raise InvalidInput(f"{name} must be an integer {limits}{what}, got {name}={value!r}")
     return int(value)
 
 
