@@ -20,9 +20,10 @@ import numpy as np
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.federated.public_gradients import columns, coordinate_scales, group_means
 from offaxis.fitting import fit
+from offaxis.privacy.assumptions import ALWAYS
 from offaxis.privacy.composition import Cost, basic
 from offaxis.privacy.guarantee import Guarantee, exact, exact_epsilon
-from offaxis.release import ASSUMPTIONS, Release
+from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.uniform import choose_columns
 from offaxis.vectors import Vectors, as_batch
@@ -34,7 +35,7 @@ def total(release: Release, reports: int) -> Guarantee:
     """Return what so many reports of one client promise together, exactly."""
     one = release.guarantee
     epsilon, delta = basic([Cost(one.epsilon, one.delta, reports)])
-    return Guarantee(epsilon, delta, "user", (*ASSUMPTIONS, _WHOLE_CLIENT))
+    return Guarantee(epsilon, delta, "user", (*ALWAYS, _WHOLE_CLIENT))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Client and server of local gradient releases: the client counts its rounds, the server averages."""
+"""Two sides of local gradient releases: a client counts its rounds, a server averages."""
 
 from __future__ import annotations
 

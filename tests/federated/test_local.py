@@ -1,0 +1,107 @@
+"""Local releases of gradients: budgets add up exactly, means are unbiased, both forms agree."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from offaxis.errors import BiasedDecoder, BudgetExceeded, InvalidInput, InvalidReport
+from offaxis.federated import DirectGradient, LocalClient, LocalServer, PermutedGradients
+from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.uniform import choose_columns
+from tests.checks import ALPHA, counts_p_value, mean_p_value
+
+SAMPLES, DIM = 8, 3
+PUBLIC = np.random.default_rng(0).normal([0.4, -0.2, 0.0], [1, 0.5, 2], (800, DIM))
+FORMS = [DirectGradient, PermutedGradients]
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", 1, 7, "22/7"])
+def test_the_columns_of_a_client_add_up_to_its_budget_exactly(epsilon):
+    recipe = PermutedGradients.fit(PUBLIC, samples=SAMPLES, epsilon=epsilon)
+    total = Fraction(epsilon)
+    assert recipe.release.guarantee.epsilon == total / DIM
+    assert recipe.guarantee.epsilon == total
+    assert recipe.guarantee.pure
+    assert recipe.guarantee.unit == "user"
+    client = LocalClient(recipe, rounds=5)
+    assert client.guarantee.epsilon == 5 * total
+
+
+def test_delta_is_split_and_added_up_exactly_too():
+    recipe = PermutedGradients.fit(
+        PUBLIC, samples=SAMPLES, epsilon=3, delta="1e-5", randomizer="gaussian"
+    )
+    assert recipe.release.guarantee.delta == Fraction(1, 300_000)
+    assert recipe.guarantee.delta == Fraction(1, 100_000)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_means_over_clients_are_unbiased_and_a_biased_twin_is_caught(form):
+    """A client well inside the ball, so that clipping does not matter. False alarm: ALPHA."""
+    recipe = form.fit(PUBLIC, samples=SAMPLES, epsilon=8)
+    held = np.tile([0.2, -0.1, 0.1], (SAMPLES, 1)) + np.linspace(-0.2, 0.2, SAMPLES)[:, None]
+    bundles = [recipe.report(held) for _ in range(400)]
+    decoded = np.array([recipe.decode(bundle) for bundle in bundles])
+    # Truncation to the lattice moves a mean by far less than its error here.
+    assert mean_p_value(decoded, held.mean(axis=0)) > ALPHA
+    off = decoded.std(axis=0) * 0.5
+    assert mean_p_value(decoded + off, held.mean(axis=0)) < ALPHA
+    averaged = LocalServer(recipe).average(bundles)
+    np.testing.assert_allclose(averaged.estimate, decoded.mean(axis=0))
+    assert (averaged.standard_error > 0).all()
+
+
+def test_the_direct_form_is_more_accurate_at_the_same_budget():
+    rng = np.random.default_rng(1)
+    held = [rng.normal([0.4, -0.2, 0.0], [1, 0.5, 2], (SAMPLES, DIM)) for _ in range(300)]
+    errors = {}
+    for form in FORMS:
+        recipe = form.fit(PUBLIC, samples=SAMPLES, epsilon=4)
+        decoded = np.array([recipe.decode(recipe.report(rows)) for rows in held])
+        errors[form] = ((decoded - np.mean(held, axis=1)) ** 2).sum(axis=1).mean()
+    assert errors[DirectGradient] < errors[PermutedGradients] / 2
+
+
+def test_orders_are_uniform_and_change_nothing_about_the_mean():
+    recipe = PermutedGradients.fit(PUBLIC, samples=SAMPLES, epsilon=3)
+    orders = choose_columns(3, 3, 6000, Entropy())
+    counts = np.unique(orders @ [9, 3, 1], return_counts=True)[1]
+    assert counts_p_value(counts, np.full(6, 1 / 6)) > ALPHA
+    assert len(recipe.report(PUBLIC[:SAMPLES])) == DIM
+
+
+def test_a_client_stops_when_its_budget_is_spent_and_a_lost_bundle_is_spent():
+    client = LocalClient(DirectGradient.fit(PUBLIC, samples=SAMPLES, epsilon=1), rounds=2)
+    with pytest.raises(InvalidInput, match="exactly 8"):
+        client.report(PUBLIC[:5])
+    assert client.sent == 0
+    client.report(PUBLIC[:SAMPLES])
+    client.report(PUBLIC[:SAMPLES])
+    with pytest.raises(BudgetExceeded, match="2 of 2"):
+        client.report(PUBLIC[:SAMPLES])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_refusals(form):
+    recipe = form.fit(PUBLIC, samples=SAMPLES, epsilon=1)
+    with pytest.raises(InvalidInput, match="finite"):
+        recipe.report(np.full((SAMPLES, DIM), np.nan))
+    with pytest.raises(InvalidReport, match="a bundle has"):
+        recipe.decode([])
+    with pytest.raises(InvalidInput, match="two groups"):
+        form.fit(PUBLIC[:SAMPLES], samples=SAMPLES, epsilon=1)
+    with pytest.raises(BiasedDecoder):
+        form.fit(PUBLIC, samples=SAMPLES, epsilon=1, randomizer="privunit2")
+    with pytest.raises(InvalidInput, match="epsilon"):
+        form.fit(PUBLIC, samples=SAMPLES, epsilon=0)
+
+
+def test_zero_public_gradients_are_refused_and_a_dead_coordinate_is_not():
+    with pytest.raises(InvalidInput, match="all zero"):
+        PermutedGradients.fit(np.zeros((100, 2)), samples=4, epsilon=1)
+    dead = PUBLIC * [1, 0, 1]
+    recipe = PermutedGradients.fit(dead, samples=4, epsilon=1)
+    assert recipe.scales[1] == recipe.scales.max()
