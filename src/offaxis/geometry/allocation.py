@@ -48,6 +48,15 @@ def water_filling(values: Vectors, *, lambda_max: float = 1000.0, order: float =
         Cap on λ, above 1.
     order : float
         p of the gauge Σ λ^{−p/2} = m: 1 for ℓ1 mechanisms, 2 for ℓ2 ones.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import water_filling
+    >>> stretch = water_filling(np.array([4.0, 1.0, 0.0]), lambda_max=100)  # ignores the third
+    >>> stretch.round(2)
+    array([  0.32,   0.8 , 100.  ])
+    >>> float((stretch**-0.5).sum().round(9))  # the gauge: what one direction gains others give
+    3.0
     """
     values = np.asarray(values, dtype=np.float64)
     _check(values, lambda_max, order)
@@ -67,6 +76,12 @@ def gap_rank(values: Vectors, *, lambda_max: float = 1000.0, order: float = 1) -
 
     The rank is the number of singular values √γ above 1 % of the largest; those directions share
     the gauge without a cap, and all others are treated as null and get λ_max.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import gap_rank
+    >>> gap_rank(np.array([4.0, 1.0, 1e-9]), lambda_max=100).round(2)  # the third counts as ignored
+    array([  0.32,   0.8 , 100.  ])
     """
     values = np.asarray(values, dtype=np.float64)
     _check(values, lambda_max, order)

@@ -37,6 +37,19 @@ class CentredOutputs:
     Parameters
     ----------
     model : anything :func:`~offaxis.geometry.as_task_model` takes
+
+    Examples
+    --------
+    >>> from offaxis.geometry import CentredOutputs
+    >>> head = np.array([[1.0, 5.0], [-1.0, 5.0]])  # the second coordinate moves both logits alike
+    >>> task = CentredOutputs(head)
+    >>> task.outputs(np.array([[1.0, 1.0]]))
+    array([[ 1., -1.]])
+    >>> task.gram(np.array([[1.0, 1.0]]))  # nothing is looked at along it
+    array([[2., 0.],
+           [0., 0.]])
+    >>> task.accelerated  # True of a torch module on a GPU, where task.sums() then adds up
+    False
     """
 
     model: Any

@@ -28,6 +28,19 @@ class FiniteDifferences:
         truncation and rounding for float64 functions. Use about 1e-2 for float32 ones.
     name : str
         How the release file calls the model.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import FiniteDifferences
+    >>> task = FiniteDifferences(lambda Z: np.sin(Z).sum(axis=1), name="sum of sines")
+    >>> task.outputs(np.zeros((1, 2)))
+    array([[0.]])
+    >>> task.jacobians(np.zeros((1, 2))).round(6)
+    array([[[1., 1.]]])
+    >>> task.pull(np.zeros((1, 2)), np.array([[2.0]])).round(6)
+    array([[2., 2.]])
+    >>> task.identity().name, task.input_dim, task.numbers_per_vector(2, 1)
+    ('sum of sines', None, 2)
     """
 
     function: Callable[[Vectors], Any]

@@ -40,6 +40,17 @@ class Geometry:
         k, the number of outputs of the model.
     probes : int or None
         Probes a vector where the Gram is a sketch; None where it is exact.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> geometry = measure(as_task_model(np.eye(3)[:1]), PublicVectors(public))
+    >>> isinstance(geometry, Geometry), geometry.outputs, geometry.survey.identity.count
+    (True, 1, 500)
+    >>> [str(offaxis.fit(geometry, public, epsilon=e).guarantee) for e in (1, 2)]  # measured once
+    ['ε = 1, pure', 'ε = 2, pure']
     """
 
     gram: Vectors
@@ -103,6 +114,16 @@ def measure(
     probes : int, optional
         Backward passes a vector for a sketch of the Gram. By default the Gram is exact while it
         holds at most 131,072 numbers a vector, and beyond sketched with 4.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import PublicVectors, as_task_model, measure
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> task = as_task_model(np.array([[2.0, 0.0, 0.0]]))  # a linear task that reads one coordinate
+    >>> measure(task, PublicVectors(public)).gram
+    array([[4., 0., 0.],
+           [0., 0., 0.],
+           [0., 0., 0.]])
     """
     first = next(iter(public.batches(8)))
     dim = first.shape[1]

@@ -16,6 +16,8 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry.models import LONGEST_NAME, ModelIdentity, gram_of
 from offaxis.vectors import Vectors
 
+__all__ = ["JaxModel"]
+
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 """Where a function lies in memory, in the text of a program: not the same twice."""
 
@@ -34,6 +36,17 @@ class JaxModel:
         Dimension m of the vectors.
     name : str, optional
         How the release file calls the model; by default the function's own name.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from offaxis.geometry.jax_model import JaxModel
+    >>> task = JaxModel(lambda w, Z: jnp.tanh(Z @ w), jnp.ones((3, 2)), dim=3, name="head")
+    >>> task.input_dim, task.outputs(np.zeros((1, 3)))
+    (3, array([[0., 0.]]))
+    >>> task.jacobians(np.zeros((1, 3)))
+    array([[[1., 1., 1.],
+            [1., 1., 1.]]])
     """
 
     def __init__(

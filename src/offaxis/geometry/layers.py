@@ -50,6 +50,23 @@ class Layers:
         Applied after every layer but the last: the outputs are logits or predictions.
     name : str
         How the release file calls the model.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import Layers
+    >>> rng = np.random.default_rng(0)
+    >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
+    >>> head = Layers(weights, [np.zeros(4), np.zeros(2)])
+    >>> head, head.input_dim
+    (Layers(3→4→2, relu), 3)
+    >>> Z = rng.standard_normal((5, 3))
+    >>> head.outputs(Z).shape, head.jacobians(Z).shape, head.gram(Z).shape
+    ((5, 2), (5, 2, 3), (3, 3))
+    >>> bool(np.allclose(head.pull(Z, np.ones((5, 2))), head.jacobians(Z).sum(axis=1)))
+    True
+    >>> head.save("head.safetensors")
+    >>> Layers.load("head.safetensors").identity() == head.identity()
+    True
     """
 
     weights: Sequence[Vectors]
@@ -140,6 +157,16 @@ class Layers:
         It answers the same on every public vector. Such a unit has no slope there, so the Jacobian
         does not see the direction it listens to, and reshaping sends the most noise exactly there:
         that turns the unit on, and the answer is lost.
+
+        Examples
+        --------
+        >>> from offaxis.geometry import Layers
+        >>> head = Layers([np.eye(2), np.ones((1, 2))], [np.array([0.0, -100.0]), np.zeros(1)])
+        >>> public = np.random.default_rng(0).standard_normal((500, 2))
+        >>> head.silent_units(public)  # nobody comes near 100
+        array([False,  True])
+        >>> head.without_silent_units(public).name
+        'layers without 1 silent units'
         """
         silent = self.silent_units(public)
         if not silent.any():

@@ -34,7 +34,17 @@ class ModelIdentity:
 
 @runtime_checkable
 class TaskModel(Protocol):
-    """A public task model T: R^m → R^k, seen row by row."""
+    """A public task model T: R^m → R^k, seen row by row.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import Layers, TaskModel
+    >>> task = Layers.linear(np.eye(2), bias=np.ones(2))
+    >>> isinstance(task, TaskModel)
+    True
+    >>> task.centred().outputs(np.zeros((1, 2)))
+    array([[0., 0.]])
+    """
 
     @property
     def input_dim(self) -> int | None:
@@ -77,6 +87,16 @@ def as_task_model(model: Any) -> TaskModel:
 
     Accepts a torch module, a fitted scikit-learn linear or MLP estimator, a weight matrix (k, m),
     :class:`~offaxis.geometry.Layers`, or anything that already is a :class:`TaskModel`.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import as_task_model
+    >>> as_task_model(np.array([[1.0, 2.0]]))  # a weight matrix (k, m)
+    Layers(2→1, relu)
+    >>> from sklearn.linear_model import LinearRegression
+    >>> fitted = LinearRegression().fit(np.eye(3), [1.0, 2.0, 3.0])
+    >>> as_task_model(fitted).identity().name
+    'LinearRegression'
     """
     from offaxis.geometry.layers import Layers
 

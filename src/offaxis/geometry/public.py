@@ -27,6 +27,19 @@ class PublicVectors:
     source : array (n, m), callable returning an iterator of arrays (b, m), or PublicVectors
         An array may be memory-mapped and of any real dtype. A callable is called once for every
         pass (fitting makes two), so it must give the same vectors each time.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import PublicVectors
+    >>> def batches():  # called for every pass, so it may read a file too large for memory
+    ...     for seed in range(3):
+    ...         yield np.random.default_rng(seed).standard_normal((100, 4))
+    >>> public = PublicVectors(batches)
+    >>> [len(batch) for batch in public.batches(64)]
+    [64, 36, 64, 36, 64, 36]
+    >>> from offaxis.geometry.folding import PublicMoments
+    >>> public.fold(PublicMoments, rows=64).mean.shape, public.hashing.__name__
+    ((4,), 'SequenceHash')
     """
 
     def __init__(self, source: Any) -> None:

@@ -20,6 +20,15 @@ class Spectrum:
         γ; values that are nothing but rounding are set to zero.
     basis : (m, m) array
         U; column i is the direction that belongs to values[i].
+
+    Examples
+    --------
+    >>> from offaxis.geometry import Spectrum, spectrum
+    >>> found = spectrum(np.diag([1.0, 9.0]))
+    >>> isinstance(found, Spectrum)
+    True
+    >>> found.basis[:, 0]  # what the task looks at most
+    array([0., 1.])
     """
 
     values: Vectors
@@ -32,6 +41,14 @@ def spectrum(gram: Vectors, covariance: Vectors | None = None) -> Spectrum:
     Directions the task ignores altogether form a space in which any basis is as good. Given the
     covariance of the public vectors, their principal axes are taken there: rounding then no longer
     decides the basis, and the vectors' ℓ1 norm, which does depend on it, is small.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import spectrum
+    >>> found = spectrum(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> found.values.round(3), found.basis.round(3)
+    (array([3., 1.]), array([[ 0.707,  0.707],
+           [ 0.707, -0.707]]))
     """
     values, basis = np.linalg.eigh(gram)
     values, basis = values[::-1], basis[:, ::-1].copy()

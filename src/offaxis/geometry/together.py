@@ -42,6 +42,16 @@ class Together:
         By name, in the order of the outputs.
     scales : mapping of float
         s_t = √(weight_t / Tr(Ω̂_t C)).
+
+    Examples
+    --------
+    >>> from offaxis.geometry import PublicVectors, Together, measure
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> heads = {"first": np.array([[1.0, 0.0, 0.0]]), "second": np.array([[0.0, 100.0, 0.0]])}
+    >>> both = Together.of(heads, public, weights={"first": 3, "second": 1})
+    >>> gram = measure(both, PublicVectors(public)).gram
+    >>> (gram.diagonal() * public.var(axis=0)).round(6)  # shares, whatever the units
+    array([0.75, 0.25, 0.  ])
     """
 
     tasks: Mapping[str, TaskModel]
@@ -84,7 +94,18 @@ class Together:
         geometries: Mapping[str, Geometry],
         weights: Mapping[str, float],
     ) -> Together:
-        """Weigh tasks whose geometry was measured before, each on the same public vectors."""
+        """Weigh tasks whose geometry was measured before, each on the same public vectors.
+
+        Examples
+        --------
+        >>> from offaxis.geometry import Layers, PublicVectors, Together, measure
+        >>> public = np.random.default_rng(0).standard_normal((500, 3))
+        >>> tasks = {name: Layers.linear(np.eye(3)[i : i + 1]) for i, name in enumerate("ab")}
+        >>> known = {name: measure(task, PublicVectors(public)) for name, task in tasks.items()}
+        >>> both = Together.weighed(tasks, known, {"a": 0.5, "b": 0.5})
+        >>> both.geometry(known).outputs, both.input_dim
+        (2, 3)
+        """
         scales = {}
         for name, weight in weights.items():
             variance = own_variance(geometries[name])
