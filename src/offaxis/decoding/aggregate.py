@@ -44,6 +44,19 @@ class Aggregate:
         (Σw)² / Σw²: so many equally weighted reports would be as certain.
     groups : tuple, optional
         The labels, in the order in which they were first seen.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> release = offaxis.fit(None, rng.standard_normal((500, 2)), epsilon=4, reshaping="none")
+    >>> reports = release.privatize(rng.standard_normal((400, 2)) + [1.0, 0.0])
+    >>> found = release.aggregate(reports, groups=["north", "south"] * 200)  # an Aggregate
+    >>> found.groups, found.estimate.shape, int(found.of("north").count)
+    (('north', 'south'), (2, 2), 200)
+    >>> low, high = found.of("south").interval(0.95)
+    >>> bool((low < high).all())
+    True
     """
 
     estimate: Vectors
@@ -175,6 +188,14 @@ def aggregate(
     """Return the means of rows that come in parts (n_i, m), with one weight and label a row.
 
     Only the moments of each group are kept, so memory grows with the groups, not with the rows.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import aggregate
+    >>> parts = [np.array([[1.0], [3.0]]), np.array([[5.0]])]  # decoded reports, as they come
+    >>> found = aggregate(parts, weights=[1, 1, 2])
+    >>> found.estimate, float(found.effective_count.round(2))
+    (array([3.5]), 2.67)
     """
     row_weights, labels = _iterator(weights, "weights"), _iterator(groups, "groups")
     found = GroupMoments(grouped=groups is not None)

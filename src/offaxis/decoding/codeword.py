@@ -20,6 +20,15 @@ class CodewordDecoder:
     codewords : (k, m) array
     prior : (k,) array
         Share of the public vectors that each codeword stands for.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import CodewordDecoder
+    >>> decoder = CodewordDecoder(np.array([[0.0, 0.0], [4.0, 4.0]]), prior=np.array([0.75, 0.25]))
+    >>> decoder.decode(np.array([[-0.2, 1.2]]))  # the second symbol was reported
+    array([[4., 4.]])
+    >>> decoder.prior_mean
+    array([1., 1.])
     """
 
     kind: ClassVar[str] = "codeword"

@@ -13,7 +13,17 @@ from offaxis.vectors import Vectors
 
 
 class Decoder(Protocol):
-    """A public map applied by whoever receives reports."""
+    """A public map applied by whoever receives reports.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.decoding import Decoder
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> decoder: Decoder = offaxis.fit(np.ones((1, 3)), public, epsilon=2).decoder
+    >>> decoder.kind, decoder.input_dim, decoder.output_dim, decoder.unbiased
+    ('linear', 3, 3, True)
+    """
 
     kind: ClassVar[str]
 
@@ -43,7 +53,14 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearDecoder:
-    """z = B v + c, with B of shape (m, r)."""
+    """z = B v + c, with B of shape (m, r).
+
+    Examples
+    --------
+    >>> from offaxis.decoding import LinearDecoder
+    >>> LinearDecoder(np.array([[2.0], [0.0]]), offset=np.ones(2)).decode(np.array([[3.0]]))
+    array([[7., 1.]])
+    """
 
     kind: ClassVar[str] = "linear"
 
@@ -80,7 +97,15 @@ class LinearDecoder:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShrinkageDecoder(LinearDecoder):
-    """z = B v + c where B pulls towards c: less error in a single report, biased in a mean."""
+    """z = B v + c where B pulls towards c: less error in a single report, biased in a mean.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import ShrinkageDecoder
+    >>> decoder = ShrinkageDecoder(0.5 * np.eye(2), offset=np.ones(2))
+    >>> decoder.decode(np.array([[2.0, 4.0]])), decoder.unbiased
+    (array([[2., 3.]]), False)
+    """
 
     kind: ClassVar[str] = "shrinkage"
 
@@ -92,7 +117,14 @@ class ShrinkageDecoder(LinearDecoder):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShiftDecoder:
-    """z = v + c: no reshaping; with c = 0 the plain use of a randomizer."""
+    """z = v + c: no reshaping; with c = 0 the plain use of a randomizer.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import ShiftDecoder
+    >>> ShiftDecoder(np.ones(2)).decode(np.array([[2.0, 4.0]]))
+    array([[3., 5.]])
+    """
 
     kind: ClassVar[str] = "shift"
 

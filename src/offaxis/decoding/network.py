@@ -7,7 +7,15 @@ from offaxis.vectors import Vectors
 
 
 class NetworkDecoder(NetworkMap):
-    """z = network(v), from R^r to R^m."""
+    """z = network(v), from R^r to R^m.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import NetworkDecoder
+    >>> decoder = NetworkDecoder([np.array([[1.0], [2.0]])], [np.zeros(2)])
+    >>> decoder.decode(np.array([[3.0]]))
+    array([[3., 6.]])
+    """
 
     @property
     def unbiased(self) -> bool:

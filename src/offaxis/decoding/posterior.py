@@ -59,6 +59,18 @@ class PosteriorDecoder:
         The same points as the randomizer gets them.
     prior : (J,) array
         Positive; only ratios count.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import PosteriorDecoder
+    >>> from offaxis.randomizers import Laplace
+    >>> points = np.array([[-1.0, 0.0], [1.0, 0.0]])
+    >>> decoder = PosteriorDecoder(points, points, prior=np.array([0.9, 0.1]))
+    >>> bound = decoder.bind(Laplace(dim=2, radius=1.0, epsilon=2))
+    >>> bound.decode(np.array([[1.0, 0.0]])).round(2)  # a report of the rare one convinces in part
+    array([[-0.1,  0. ]])
+    >>> bound.prior_mean
+    array([-0.8,  0. ])
     """
 
     kind: ClassVar[str] = "posterior"
@@ -131,7 +143,18 @@ class PosteriorDecoder:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PosteriorCodewordDecoder(CodewordDecoder):
-    """The posterior mean over codewords: a named symbol weighs e^ε times its share, others once."""
+    """The posterior mean over codewords: a named symbol weighs e^ε times its share, others once.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import PosteriorCodewordDecoder
+    >>> from offaxis.randomizers import KaryResponse
+    >>> codewords = np.array([[-1.0], [1.0]])
+    >>> decoder = PosteriorCodewordDecoder(codewords, prior=np.array([0.5, 0.5]))
+    >>> bound = decoder.bind(KaryResponse(size=2, epsilon=1))
+    >>> bound.decode(np.array([[-0.5, 1.5]])).round(2)  # symbol 1, which may be a lie
+    array([[0.46]])
+    """
 
     kind: ClassVar[str] = "posterior-codeword"
 
@@ -188,6 +211,17 @@ def posterior(
         J, at most 4096: so many public vectors at even distances, all of equal weight. Where the
         encoder gives symbols it counts nothing: every symbol has its codeword, the mean of the
         public vectors that it stands for.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import offaxis
+    >>> from offaxis.decoding import posterior
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> better = replace(release, decoder=posterior(release, public, size=100))
+    >>> better.decode(better.privatize(public[0])).shape, better.guarantee == release.guarantee
+    ((3,), True)
     """
     size = as_integer(size, "size", 1, MOST_POINTS)
     encoder = channel.encoder

@@ -16,7 +16,16 @@ from offaxis.vectors import Vectors, row_dots
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArgmaxEncoder:
-    """x = argmax_j (A (z − c) + b)_j, the first of equals; one of k symbols."""
+    """x = argmax_j (A (z − c) + b)_j, the first of equals; one of k symbols.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import ArgmaxEncoder, Frame
+    >>> codewords = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
+    >>> nearest = ArgmaxEncoder.nearest(Frame(np.zeros(2)), codewords)
+    >>> nearest.encode(np.array([[3.0, 1.0], [0.1, 0.2]])), nearest.output_dim
+    (array([1, 0]), 3)
+    """
 
     kind: ClassVar[str] = "argmax"
 

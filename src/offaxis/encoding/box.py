@@ -17,6 +17,13 @@ class BoxEncoder(AffineEncoder):
 
     The clipping serves utility: a coordinate that is far out does not use up the ball for the
     others. The guarantee does not rest on it.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import BoxEncoder
+    >>> box = BoxEncoder(np.eye(2), np.zeros(2), limits=np.array([1.0, 0.5]))
+    >>> box.encode(np.array([[3.0, -3.0]]))
+    array([[ 1. , -0.5]])
     """
 
     kind: ClassVar[str] = "box"

@@ -27,6 +27,15 @@ class Encoder(Protocol):
 
     No row of a batch may influence another: they may belong to different people, and the guarantee
     covers a person's own report only.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.encoding import Encoder
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> encoder: Encoder = offaxis.fit(np.ones((1, 3)), public, epsilon=2).encoder
+    >>> encoder.kind, encoder.input_dim, encoder.output_dim, encoder.encode(public).shape
+    ('affine', 3, 3, (500, 3))
     """
 
     kind: ClassVar[str]
@@ -102,7 +111,15 @@ def frozen_map(matrix: Any, shift: Any, *, axis: Literal[0, 1]) -> tuple[Vectors
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AffineEncoder:
-    """w = A (z − c), with A of shape (r, m)."""
+    """w = A (z − c), with A of shape (r, m).
+
+    Examples
+    --------
+    >>> from offaxis.encoding import AffineEncoder
+    >>> sums = AffineEncoder(np.array([[1.0, 1.0, 0.0]]), centre=np.array([1.0, 0.0, 0.0]))
+    >>> sums.encode(np.array([[3.0, 4.0, 5.0]]))
+    array([[6.]])
+    """
 
     kind: ClassVar[str] = "affine"
 
@@ -132,7 +149,14 @@ class AffineEncoder:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShiftEncoder:
-    """w = z − c: no reshaping; with c = 0 the plain use of a randomizer."""
+    """w = z − c: no reshaping; with c = 0 the plain use of a randomizer.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import ShiftEncoder
+    >>> ShiftEncoder(np.array([1.0, 2.0])).encode(np.array([[3.0, 4.0]]))
+    array([[2., 2.]])
+    """
 
     kind: ClassVar[str] = "shift"
 

@@ -18,6 +18,19 @@ class Frame:
         c.
     forward, back : (r, m) and (m, r) arrays, or both None
         A and B, each the other's pseudo-inverse; None where the coordinates are the vector's own.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import Frame
+    >>> frame = Frame(np.zeros(2), forward=np.array([[0.5, 0.0]]), back=np.array([[2.0], [0.0]]))
+    >>> frame.dim, frame.encoder.encode(np.array([[6.0, 1.0]])), frame.lift(np.array([[3.0]]))
+    (1, array([[3.]]), array([[6.],
+           [0.]]))
+    >>> doubled = frame.then(np.array([[2.0]]), np.array([[0.5]]), np.zeros(1))
+    >>> doubled.mean_of(np.array([6.0, 1.0]))
+    array([6.])
+    >>> doubled.covariance_of(np.eye(2)), doubled.gram_of(np.eye(2))
+    (array([[1.]]), array([[1.]]))
     """
 
     centre: Vectors

@@ -88,7 +88,17 @@ class NetworkMap:
 
 
 class NetworkEncoder(NetworkMap):
-    """w = network(z), from R^m to R^r."""
+    """w = network(z), from R^m to R^r.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import NetworkEncoder
+    >>> weights = [np.array([[1.0], [-1.0]]), np.array([[1.0, 1.0]])]
+    >>> folded = NetworkEncoder(weights, [np.zeros(2), np.zeros(1)])
+    >>> folded.encode(np.array([[-3.0], [2.0]]))  # |z|, by max(0, z) + max(0, −z)
+    array([[3.],
+           [2.]])
+    """
 
     def encode(self, Z: Vectors) -> Vectors:
         """Map (n, m) to (n, r)."""

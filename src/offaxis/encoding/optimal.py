@@ -51,6 +51,18 @@ class ActiveDirections:
         A and B, with A B = 1.
     effects : (n,) array
         f > 0, descending: the deviation of the task's outputs, to first order, due to each.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import ActiveDirections, active_directions
+    >>> from offaxis.geometry import PublicVectors, as_task_model, measure
+    >>> public = np.random.default_rng(0).standard_normal((500, 3)) * [1.0, 5.0, 0.0]
+    >>> geometry = measure(as_task_model(np.eye(3)), PublicVectors(public))
+    >>> found = active_directions(geometry)
+    >>> isinstance(found, ActiveDirections), found.effects.round(1)  # the third never varies
+    (True, array([4.8, 1. ]))
+    >>> found.scaled(np.ones(2), np.array([0])).dim  # send the first only
+    1
     """
 
     centre: Vectors
@@ -100,6 +112,15 @@ def active_directions(geometry: Geometry) -> ActiveDirections:
     ------
     InvalidInput
         If the task ignores its input, or sees nothing of what varies among the public vectors.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import active_directions
+    >>> from offaxis.geometry import PublicVectors, as_task_model, measure
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> geometry = measure(as_task_model(np.array([[1.0, 1.0, 0.0]])), PublicVectors(public))
+    >>> active_directions(geometry).effects.size  # a task of one output sees one direction
+    1
     """
     if geometry not in _FOUND:
         _FOUND[geometry] = _find(geometry)
@@ -175,6 +196,15 @@ def optimal_frame(
     active : int, optional
         How many directions are sent, those that weigh most in the minimum; by default all that
         vary and that the task sees. The others decode to their public mean given the sent ones.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import optimal_frame
+    >>> from offaxis.geometry import PublicVectors, as_task_model, measure
+    >>> public = PublicVectors(np.random.default_rng(0).standard_normal((500, 3)))
+    >>> geometry = measure(as_task_model(np.diag([3.0, 1.0, 0.1])), public)
+    >>> optimal_frame(geometry, public, order=1, active=2).dim
+    2
     """
     found = active_directions(geometry)
     kept = np.arange(found.effects.size)

@@ -108,6 +108,17 @@ def public_radius(
     """Return ρ: the given percentile of ‖encode(z)‖_p over the public vectors.
 
     ``identity`` says which vectors the encoder was fitted to; others are refused.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import ShiftEncoder, public_radius
+    >>> from offaxis.geometry import PublicVectors
+    >>> from offaxis.geometry.public import survey
+    >>> public = PublicVectors(np.random.default_rng(0).standard_normal((5000, 3)))
+    >>> who = survey(public).identity
+    >>> radius = public_radius(ShiftEncoder(np.zeros(3)), public, who, order=2, percentile=90)
+    >>> round(radius, 1)  # nine of ten public vectors lie in this ball
+    2.5
     """
     percentile = check_percentile(percentile)
     norms = fold_again(public, identity, partial(_norms, encoder, order)).into
