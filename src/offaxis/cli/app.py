@@ -7,6 +7,7 @@ an optional dependency is missing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import typer
@@ -20,6 +21,7 @@ from offaxis.cli.decode import decode
 from offaxis.cli.demo import demo
 from offaxis.cli.device import device
 from offaxis.cli.evaluate import evaluate
+from offaxis.cli.examples import add
 from offaxis.cli.fit import fit
 from offaxis.cli.inspect import inspect
 from offaxis.cli.keys import keys
@@ -91,14 +93,23 @@ def _options(
     pass
 
 
-for _command in (
-    *(recommend, fit, privatize, decode, evaluate, inspect, audit),
-    *(demo, serve, serve_demo, bench),
-):
-    app.command()(_command)
-app.add_typer(ledger, name="ledger")
-app.add_typer(keys, name="keys")
-app.add_typer(collector, name="collector")
-app.add_typer(device, name="device")
-app.add_typer(data, name="data")
-app.add_typer(study, name="study")
+_RELEASES: Final = "Make a release, and know it"
+_REPORTS: Final = "Report"
+_COLLECT: Final = "Collect"
+_LOOK: Final = "See what it brings"
+
+_COMMANDS: Final[dict[str, tuple[Callable[..., None], ...]]] = {
+    _RELEASES: (recommend, fit, inspect, evaluate, audit),
+    _REPORTS: (privatize, decode),
+    _COLLECT: (serve,),
+    _LOOK: (demo, serve_demo, bench),
+}
+for _panel, _commands in _COMMANDS.items():
+    for _command in _commands:
+        add(app, _command, panel=_panel)
+app.add_typer(ledger, name="ledger", rich_help_panel=_REPORTS)
+app.add_typer(device, name="device", rich_help_panel=_REPORTS)
+app.add_typer(collector, name="collector", rich_help_panel=_COLLECT)
+app.add_typer(keys, name="keys", rich_help_panel=_COLLECT)
+app.add_typer(study, name="study", rich_help_panel=_LOOK)
+app.add_typer(data, name="data", rich_help_panel=_LOOK)

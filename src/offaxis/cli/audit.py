@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson, Expect, ReleaseFile
-from offaxis.cli.showing.terminal import plain, print_json, screen
+from offaxis.cli.showing.terminal import bare_table, plain, print_json, screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +22,7 @@ VIOLATION = 1
 _COLOURS = {"violation": "bold red", "side channel": "bold yellow", "not run": "dim"}
 
 
+@example("offaxis audit my.release --reports 2000 --html audit.html")
 def audit(
     release: ReleaseFile,
     reports: Annotated[
@@ -31,7 +33,7 @@ def audit(
         bool, typer.Option("--full", help="Ten million reports in the main test; takes minutes.")
     ] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the findings as a page.")
+        Path | None, typer.Option(metavar="FILE", help="Also write a page with the findings.")
     ] = None,
     expect: Expect = None,
     as_json: AsJson = False,
@@ -98,10 +100,9 @@ def _print(result: AuditResult, html: Path | None, console: Console) -> None:
 
 
 def _table(result: AuditResult) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = bare_table()
     table.add_column("test", no_wrap=True)
     table.add_column("what was tried")
     table.add_column("result")

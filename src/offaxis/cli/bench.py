@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import print_json
 
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 SLOWER: Final = 1
 
 
+@example("offaxis bench decode --quick")
 def bench(
     groups: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[GROUP]...",
+            metavar="GROUP",
             help="reports, simulate, gram, fit, decode, sweep, memory, growth; all by default.",
         ),
     ] = None,

@@ -8,8 +8,9 @@ from typing import Annotated, Final
 
 import typer
 
+from offaxis.cli.examples import add, example
 from offaxis.cli.options import AsJson
-from offaxis.cli.showing.terminal import plain, print_json, screen
+from offaxis.cli.showing.terminal import bare_table, plain, print_json, screen
 
 data: Final = typer.Typer(
     help="List and get the data sets of the studies.", no_args_is_help=True, add_completion=False
@@ -28,7 +29,7 @@ def _size(count: int) -> str:
     return f"{count / 1e6:,.0f} MB" if count else ""
 
 
-@data.command("list")
+@example("offaxis data list")
 def list_(cache: Cache = None, as_json: AsJson = False) -> None:
     """Show all data sets, and which of them are here."""
     from offaxis.data import shelf
@@ -39,10 +40,9 @@ def list_(cache: Cache = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"cache": str(folder), "sets": [asdict(entry) for entry in entries]})
         return
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = bare_table()
     for title in ("name", "what", "state", "size"):
         table.add_column(
             title,
@@ -57,7 +57,7 @@ def list_(cache: Cache = None, as_json: AsJson = False) -> None:
         console.print(f"\ncache: {plain(str(folder))}", soft_wrap=True)
 
 
-@data.command()
+@example("offaxis data get digits", "offaxis data get cifar10 --from cifar-10-binary.tar.gz")
 def get(
     name: Annotated[
         str,
@@ -92,3 +92,7 @@ def get(
         return
     where = "part of an installed package" if got.path is None else str(got.path)
     typer.echo(plain(f"{got.name} {'was already here' if got.already else 'is ready'}: {where}"))
+
+
+add(data, list_, "list")
+add(data, get)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from offaxis.cli.engine import Engine, EngineName, Master, check_engine, working
+from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import counted, print_json, screen
 
@@ -23,6 +24,10 @@ _NUMBERS = 1 << 24
 """Reports are decoded in parts of at most so many rows and about so many numbers."""
 
 
+@example(
+    "offaxis decode my.release --reports mine.reports --out decoded.npy",
+    "offaxis decode my.release --reports mine.reports --out mean.csv --mean",
+)
 def decode(
     release: ReleaseFile,
     reports: Annotated[

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson
-from offaxis.cli.showing.terminal import counted, print_json, screen
+from offaxis.cli.showing.terminal import bare_table, counted, print_json, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,6 +24,7 @@ _LINES: Final = (
 )
 
 
+@example("offaxis demo --out offaxis-demo.html")
 def demo(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The HTML page to write.")] = Path(
         "offaxis-demo.html"
@@ -101,13 +103,12 @@ def _grid(
     line: tuple[str, Mapping[float, float]],
     write: Callable[[float], str],
 ) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
     from offaxis.reporting.names import SHAPE_TITLES, TITLES
 
     # Names stand on lines of their own: beside twelve budgets they would not fit 80 columns.
-    grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    grid = bare_table(1)
     grid.add_column("budget ε", no_wrap=True)
     epsilons = tuple(dict.fromkeys(epsilon for _, _, epsilon in cells))
     for epsilon in epsilons:

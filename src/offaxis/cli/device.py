@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from offaxis.cli.examples import add, example
 from offaxis.cli.options import ARRAY, AsJson
-from offaxis.cli.showing.terminal import counted, one_line, print_json, screen
+from offaxis.cli.showing.terminal import bare_table, counted, one_line, print_json, screen
 
 if TYPE_CHECKING:
     from offaxis.client import Device, Entry
@@ -24,7 +25,7 @@ State = Annotated[
 RoundName = Annotated[str, typer.Argument(metavar="ROUND", help="The name of a round.")]
 
 
-@device.command()
+@example("offaxis device init my.device --collector https://c.example --limit 8 --publisher KEY")
 def init(
     state: State,
     collector: Annotated[str, typer.Option(metavar="URL", help="Its address, https://…")],
@@ -93,7 +94,7 @@ def init(
     typer.echo(f"one report: up to {terms.most}, per {terms.unit}")
 
 
-@device.command()
+@example("offaxis device rounds my.device")
 def rounds(state: State, as_json: AsJson = False) -> None:
     """Show the rounds that the collector offers and this device believes."""
     from offaxis.cli.showing.device import round_facts
@@ -110,7 +111,7 @@ def rounds(state: State, as_json: AsJson = False) -> None:
     _table(facts, ["round", "number", "state", "answered", "opens", "closes", "groups", "release"])
 
 
-@device.command()
+@example("offaxis device report my.device energy-7 --vector today.npy")
 def report(
     state: State,
     round_: RoundName,
@@ -155,7 +156,7 @@ def report(
     )
 
 
-@device.command()
+@example("offaxis device send my.device")
 def send(
     state: State,
     now: Annotated[
@@ -172,7 +173,7 @@ def send(
     _show(tried, as_json)
 
 
-@device.command()
+@example("offaxis device withdraw my.device energy-7")
 def withdraw(state: State, round_: RoundName, as_json: AsJson = False) -> None:
     """Ask for a report back; the next `send` tells the collector. What was paid stays paid."""
     with _opened(state) as opened:
@@ -180,7 +181,7 @@ def withdraw(state: State, round_: RoundName, as_json: AsJson = False) -> None:
     _show([entry], as_json)
 
 
-@device.command()
+@example("offaxis device status my.device")
 def status(state: State, as_json: AsJson = False) -> None:
     """Show what was answered, what became of it, and what every limit leaves."""
     from offaxis.cli.showing.device import entry_facts
@@ -238,10 +239,9 @@ def _show(entries: list[Entry], as_json: bool) -> None:
 
 
 def _table(facts: list[dict[str, Any]], names: list[str]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = bare_table()
     for name in names:
         table.add_column(name.replace("_", " "))
     for one in facts:
@@ -254,3 +254,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return one_line(", ".join(value) if isinstance(value, list) else str(value or ""))
+
+
+for _command in (init, rounds, report, send, withdraw, status):
+    add(device, _command)

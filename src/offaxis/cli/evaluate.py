@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
+from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
-from offaxis.cli.showing.terminal import counted, print_json, screen
+from offaxis.cli.showing.terminal import bare_table, counted, print_json, screen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +30,10 @@ _SHARES = ("accuracy", "agreement")
 _SIGNS = {"at most": "≤", "at least": "≥", "line": "~"}
 
 
+@example(
+    "offaxis evaluate my.release --model head.safetensors --vectors test.npy --targets labels.npy",
+    "offaxis evaluate my.release --model head.safetensors --vectors test.npy --theory",
+)
 def evaluate(
     release: ReleaseFile,
     model: Annotated[str, MODEL],
@@ -46,7 +51,9 @@ def evaluate(
     ] = False,
     theory: Annotated[
         bool,
-        typer.Option("--theory", help="Add what theory says, under which conditions, and what is."),
+        typer.Option(
+            "--theory", help="Add what theory says, on which conditions, beside what is measured."
+        ),
     ] = False,
     public: Annotated[
         str | None,
@@ -168,10 +175,9 @@ def print_limits(allowed: Mapping[str, Limit], console: Console) -> None:
 
 
 def _table(result: Evaluation, allowed: Mapping[str, Limit]) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = bare_table()
     table.add_column("measure", no_wrap=True)
     for name in ("without privacy", "with the release", "bound or line"):
         table.add_column(name, justify="right", no_wrap=True)

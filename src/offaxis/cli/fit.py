@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
+from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, MODEL, AsJson
 from offaxis.cli.showing.terminal import fields, print_json, screen
 
@@ -43,6 +44,7 @@ RandomizerName = Literal[
 ]
 
 
+@example("offaxis fit --model head.safetensors --public public.npy --epsilon 5 --out my.release")
 def fit(
     public: Annotated[
         str, typer.Option(metavar="FILE", help=f"Public vectors, never private ones: {ARRAY}.")
@@ -191,7 +193,7 @@ def _tell(release: Release, out: Path, randomizer: str, as_json: bool) -> None:
         return
     rows = [
         ("wrote", str(out)),
-        ("promise", f"{release.guarantee}, per {release.guarantee.unit}"),
+        ("guarantee", f"{release.guarantee}, per {release.guarantee.unit}"),
         ("randomizer", randomizer),
         ("vectors", f"of dimension {release.input_dim}"),
         ("reports", f"{release.report_size:,} bytes each"),

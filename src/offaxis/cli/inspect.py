@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import print_json, screen
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from offaxis.theory.table import Row
 
 
+@example(
+    "offaxis inspect my.release",
+    "offaxis inspect my.release --model head.safetensors --vectors test.npy",
+)
 def inspect(
     release: ReleaseFile,
     model: Annotated[str | None, MODEL] = None,
@@ -42,8 +47,7 @@ def inspect(
     """Show what a release promises, to whom, on which conditions, and what it does not.
 
     With a model and vectors also what ε allows for the model's answers, and what theory says about
-    the release. Nothing here protects the vectors:
-    use public ones.
+    the release. Nothing here protects the vectors: use public ones.
     """
     from offaxis.cli.evaluate import limit_facts, print_limits, written_limit
     from offaxis.cli.reading.releases import load_release

@@ -17,6 +17,7 @@ from offaxis.cli.engine import (
     locate_column,
     working,
 )
+from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import counted, print_json
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _ROWS = 4096
 
 
+@example("offaxis privatize my.release --vectors mine.npy --out mine.reports")
 def privatize(
     release: ReleaseFile,
     vectors: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, AsJson
 from offaxis.cli.showing.terminal import print_json, screen
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from offaxis.geometry import TaskModel
 
 
+@example(
+    "offaxis recommend --model head.safetensors --public public.npy --epsilon 3 --out best.release",
+    "offaxis recommend --model head.safetensors --public public.npy --epsilon 1,5 --html "
+    "advice.html",
+)
 def recommend(
     model: Annotated[
         list[str],
@@ -70,9 +76,9 @@ def recommend(
     out: Annotated[
         Path | None, typer.Option(metavar="RELEASE", help="Write the best release to this file.")
     ] = None,
-    report: Annotated[
+    html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write an HTML page: figures, tables and cautions."),
+        typer.Option(metavar="FILE", help="Also write a page: figures, tables and cautions."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Public; cuts the public vectors.")] = 0,
     as_json: AsJson = False,
@@ -94,9 +100,9 @@ def recommend(
 
     sources = [Path(source.partition("=")[2] or source) for source in model]
     sources += [locate(public)[0]] if public else []
-    for target in filter(None, (out, report)):
+    for target in filter(None, (out, html)):
         check_output(target, *sources)
-    if report is not None:
+    if html is not None:
         from offaxis.reporting.svg import require_report_extra
 
         require_report_extra()
@@ -119,10 +125,10 @@ def recommend(
         raise InvalidInput(smallest.sentence)
     if out is not None:
         found[0].release.save(out)
-    if report is not None:
+    if html is not None:
         from offaxis.reporting.recommendation.page import write_recommendation
 
-        write_recommendation(found, report)
+        write_recommendation(found, html)
     if as_json:
         print_json(facts(found, smallest, out))
         return
@@ -133,8 +139,8 @@ def recommend(
             print_range(found, console)
         else:
             print_advice(found[0], console)
-        if report is not None:
-            console.print(f"\nfigures and tables: {report}", soft_wrap=True)
+        if html is not None:
+            console.print(f"\npage: {html}", soft_wrap=True)
         if out is not None:
             console.print(f"\nwrote {out}; next: offaxis inspect {out}", soft_wrap=True)
 

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
+from offaxis.cli.examples import example
 
+
+@example("offaxis serve --database sqlite:///collector.db")
 def serve(
     database: Annotated[
         str,
@@ -16,7 +19,7 @@ def serve(
         ),
     ] = "sqlite:///collector.db",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8470,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8470,
     tls_cert: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Certificate chain, PEM.")
     ] = None,

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from offaxis.cli.examples import example
 
+
+@example("offaxis serve-demo")
 def serve_demo(
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8470,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8470,
     pace: Annotated[
         float, typer.Option(min=0.01, max=100, help="People of the crowd that report in a second.")
     ] = 2.0,

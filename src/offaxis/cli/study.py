@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from offaxis.cli.examples import add, example
 from offaxis.cli.options import AsJson
-from offaxis.cli.showing.terminal import one_line, plain, print_json, screen
+from offaxis.cli.showing.terminal import bare_table, one_line, plain, print_json, screen
 from offaxis.errors import InvalidInput, MissingExtra, OffaxisError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="One of offaxis study 
 DEFAULT_FOLDER: Final = Path("offaxis-studies")
 
 
-@study.command("list")
+@example("offaxis study list")
 def list_(as_json: AsJson = False) -> None:
     """Show all studies."""
     from offaxis.studies.catalogue import studies
@@ -44,9 +45,8 @@ def list_(as_json: AsJson = False) -> None:
         facts = [{"name": s.name, "title": s.title, "cells": s.cells} for s in found]
         print_json({"studies": facts})
         return
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = bare_table()
     table.add_column("name", no_wrap=True, style="bold")
     table.add_column("what")
     table.add_column("numbers", justify="right")
@@ -56,13 +56,11 @@ def list_(as_json: AsJson = False) -> None:
         console.print(table)
 
 
-@study.command()
+@example("offaxis study run main-lr")
 def run(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]", help="One of offaxis study list, or beyond for its family."
-        ),
+        typer.Argument(metavar="NAME", help="One of offaxis study list, or beyond for its family."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Run all studies.")] = False,
     seeds: Seeds = 20,
@@ -114,7 +112,7 @@ def run(
         raise InvalidInput(f"{len(missed)} of {len(chosen)} studies were not run, see above")
 
 
-@study.command()
+@example("offaxis study compare main-mlp")
 def compare(
     name: Name, seeds: Seeds = 20, out: Folder = DEFAULT_FOLDER, as_json: AsJson = False
 ) -> None:
@@ -205,7 +203,6 @@ def _short(value: float, sign: str = "") -> str:
 
 def _print_table(entry: Study, lines: list[Line]) -> None:
     """Print three lines a row: ours, the paper's, the difference."""
-    from rich.table import Table
     from rich.text import Text
 
     budgets = list(dict.fromkeys(line.outcome.epsilon for line in lines))
@@ -219,7 +216,7 @@ def _print_table(entry: Study, lines: list[Line]) -> None:
             if mark:
                 head.append(f"  {mark}", "red")
             console.print(head, soft_wrap=True)
-            grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+            grid = bare_table(1, header=False)
             grid.add_column(style="dim", no_wrap=True)
             for _ in budgets:
                 grid.add_column(justify="right", no_wrap=True)
@@ -231,3 +228,8 @@ def _print_table(entry: Study, lines: list[Line]) -> None:
                 gaps = ("" if g.difference is None else _short(g.difference, "+") for g in found)
                 grid.add_row("diff", *gaps)
             console.print(grid)
+
+
+add(study, list_, "list")
+add(study, run)
+add(study, compare)

@@ -13,10 +13,11 @@ import typer
 from offaxis.cli.collector.publishing import attach, close_round, open_round, publish
 from offaxis.cli.collector.results import drift, export, means, purge
 from offaxis.cli.collector.tokens import token
+from offaxis.cli.examples import add
 
 collector: Final = typer.Typer(
     no_args_is_help=True, help="Publish releases and rounds at a collector, and read its means."
 )
 for _command in (publish, attach, open_round, close_round, means, drift, export, purge):
-    collector.command()(_command)
+    add(collector, _command)
 collector.add_typer(token, name="token")

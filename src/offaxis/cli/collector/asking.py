@@ -23,7 +23,12 @@ Url = Annotated[
 ]
 Secret = Annotated[
     str,
-    typer.Option("--token", metavar="TOKEN", envvar="OFFAXIS_TOKEN", help="Of the right role."),
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        envvar="OFFAXIS_TOKEN",
+        help="A token of the collector: an admin's, or an analyst's to read.",
+    ),
 ]
 CaFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Certificates to trust, not the system's.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offaxis.cli.collector.asking import URL, CaFile, RoundName, Secret, Url, ask, facts, quoted
+from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, ReleaseFile
 from offaxis.cli.showing.terminal import plain
 
@@ -24,6 +25,7 @@ def _signed(signature: bytes, media: str) -> dict[str, str]:
     return {"Offaxis-Signature": base64.b64encode(signature).decode(), "Content-Type": media}
 
 
+@example("offaxis collector publish my.release --key publisher.key --public public.npy")
 def publish(
     release: ReleaseFile,
     key: KeyFile,
@@ -55,6 +57,7 @@ def publish(
     typer.echo(f"{done} {loaded.hash}{'' if profile is None else ', with its profile'}")
 
 
+@example("offaxis collector attach my.release --curve curve.json --audit audit.json")
 def attach(
     release: Annotated[
         str, typer.Argument(metavar="RELEASE", help="A published release: its file, or its hash.")
@@ -99,6 +102,10 @@ def _profile(release: Release, public: str) -> bytes:
     return profile_of(release, read_array(public)).to_json().encode()
 
 
+@example(
+    "offaxis collector open-round energy-7 --release my.release --study energy --number "
+    "7 --closes 2030-12-01T00:00:00Z --key publisher.key",
+)
 def open_round(
     name: RoundName,
     release: Annotated[
@@ -150,6 +157,7 @@ def _hash_of(release: str) -> str:
     return Release.load(release).hash if Path(release).is_file() else release
 
 
+@example("offaxis collector close-round energy-7")
 def close_round(name: RoundName, secret: Secret, url: Url = URL, ca_file: CaFile = None) -> None:
     """Close a round now, for good."""
     answer = ask((url, secret, ca_file), "POST", f"/v1/rounds/{quoted(name)}/close")

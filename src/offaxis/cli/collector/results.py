@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from offaxis.cli.collector.asking import URL, CaFile, RoundName, Secret, Url, ask, facts, quoted
+from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import counted, fields, one_line, plain, print_json, screen
 
 
+@example("offaxis collector means energy-7")
 def means(
     name: RoundName,
     secret: Secret,
@@ -20,7 +22,7 @@ def means(
     as_json: AsJson = False,
 ) -> None:
     """Show the means of a round with their standard errors; --json has every coordinate."""
-    found = facts(ask((url, secret, ca_file), "GET", f"/v1/rounds/{quoted(name)}/means"))
+    found = _asked(name, "means", (url, secret, ca_file))
     if as_json:
         print_json(found)
         return
@@ -35,6 +37,7 @@ def means(
         console.print(fields(rows))
 
 
+@example("offaxis collector drift energy-7")
 def drift(
     name: RoundName,
     secret: Secret,
@@ -43,7 +46,7 @@ def drift(
     as_json: AsJson = False,
 ) -> None:
     """Say whether a round's reports fit the public vectors of the release's profile."""
-    found = facts(ask((url, secret, ca_file), "GET", f"/v1/rounds/{quoted(name)}/drift"))
+    found = _asked(name, "drift", (url, secret, ca_file))
     if as_json:
         print_json(found)
         return
@@ -51,6 +54,7 @@ def drift(
     typer.echo(plain(f"{warned}{found['sentence']}"))
 
 
+@example("offaxis collector export energy-7 --out energy-7.parquet")
 def export(
     name: RoundName,
     out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet file to write.")],
@@ -69,7 +73,12 @@ def export(
     typer.echo(f"wrote {out}")
 
 
+@example("offaxis collector purge energy-7")
 def purge(name: RoundName, secret: Secret, url: Url = URL, ca_file: CaFile = None) -> None:
     """Delete all reports of a closed round; its means stay."""
     found = facts(ask((url, secret, ca_file), "DELETE", f"/v1/rounds/{quoted(name)}/reports"))
     typer.echo(f"deleted {counted(int(found['deleted']), 'report')}")
+
+
+def _asked(name: str, what: str, where: tuple[str, str, Path | None]) -> dict[str, Any]:
+    return facts(ask(where, "GET", f"/v1/rounds/{quoted(name)}/{what}"))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
 from offaxis.cli.collector.asking import URL, CaFile, Secret, Url, ask, facts
+from offaxis.cli.examples import add, example
 from offaxis.cli.files import check_output
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import one_line, plain, print_json
@@ -17,10 +18,13 @@ from offaxis.files import replacing
 token: Final = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens.")
 
 
-@token.command("create")
+@example("offaxis collector token create anna --role analyst --out anna.token")
 def create_token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; logs name it.")],
-    role: Annotated[str, typer.Option(help="device, analyst or admin.")],
+    role: Annotated[
+        Literal["device", "analyst", "admin"],
+        typer.Option(help="Sends reports; reads means; or publishes, too."),
+    ],
     secret: Secret,
     url: Url = URL,
     out: Annotated[
@@ -48,7 +52,7 @@ def create_token(
         typer.echo(plain(f"token {made['id']} (shown once): {made['token']}"))
 
 
-@token.command("list")
+@example("offaxis collector token list")
 def list_tokens(
     secret: Secret, url: Url = URL, ca_file: CaFile = None, as_json: AsJson = False
 ) -> None:
@@ -62,7 +66,7 @@ def list_tokens(
         typer.echo(plain(f"{one['id']}  {one['role']}  {state}  {one_line(str(one['name']))}"))
 
 
-@token.command("revoke")
+@example("offaxis collector token revoke 2")
 def revoke_token(
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="As listed.")],
     secret: Secret,
@@ -72,3 +76,8 @@ def revoke_token(
     """Make a token invalid, for good."""
     ask((url, secret, ca_file), "DELETE", f"/v1/tokens/{number}")
     typer.echo(f"token {number} is revoked")
+
+
+add(token, create_token, "create")
+add(token, list_tokens, "list")
+add(token, revoke_token, "revoke")

@@ -6,6 +6,7 @@ from typing import Final
 
 import typer
 
+from offaxis.cli.examples import add
 from offaxis.cli.ledger.forecast import forecast
 from offaxis.cli.ledger.keeping import create, show
 
@@ -14,4 +15,4 @@ ledger: Final = typer.Typer(
     help="Keep count of what a person's reports have spent, and look ahead.",
 )
 for _command in (create, show, forecast):
-    ledger.command()(_command)
+    add(ledger, _command)

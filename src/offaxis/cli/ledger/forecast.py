@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import counted, fields, print_json, screen
 
@@ -19,6 +20,7 @@ Delta = Annotated[
 ]
 
 
+@example("offaxis ledger forecast my.release --reports 365 --shuffled")
 def forecast(
     release: ReleaseFile,
     reports: Annotated[int, typer.Option(min=1, metavar="N", help="How many reports.")],

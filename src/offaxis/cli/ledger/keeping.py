@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from offaxis.cli.examples import example
 from offaxis.cli.ledger.forecast import DELTA, Delta
 from offaxis.cli.options import AsJson
-from offaxis.cli.showing.terminal import counted, fields, one_line, print_json, screen
+from offaxis.cli.showing.terminal import bare_table, counted, fields, one_line, print_json, screen
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -24,6 +25,7 @@ LedgerFile = Annotated[
 ]
 
 
+@example("offaxis ledger create my.ledger --epsilon 1 --per 1d --in-all 50")
 def create(
     path: LedgerFile,
     epsilon: Annotated[str, typer.Option(metavar="E", help="The limit, read exactly.")],
@@ -75,6 +77,7 @@ def create(
         typer.echo("note: a limit for a stretch of time bounds no total; add one with --in-all")
 
 
+@example("offaxis ledger show my.ledger")
 def show(path: LedgerFile, delta: Delta = DELTA, as_json: AsJson = False) -> None:
     """Show what was spent, on which releases, and what every limit leaves."""
     from offaxis.cli.reading.ledgers import open_ledger
@@ -167,9 +170,8 @@ def _release_table(paid: list[Spent]) -> Table:
 
 
 def _table(names: list[str]) -> Table:
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = bare_table()
     for name in names:
         table.add_column(name, justify="right" if name == "reports" else "left")
     return table

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +18,28 @@ from offaxis.errors import InvalidInput
 from offaxis.files import replacing
 
 Array = NDArray[Any]
+Reader = TypeVar("Reader")
 FORMATS: Final = (".npy", ".npz", ".csv", ".parquet")
-_NAMED = re.compile(r"(.+\.(?:npz|parquet)):([^/\\]+)", re.IGNORECASE)
+NAMED: Final = (".npz", ".parquet")
+"""Files that hold several arrays, each under a name."""
 
 
-def locate(source: str) -> tuple[Path, str | None]:
+def locate(source: str, named: tuple[str, ...] = NAMED) -> tuple[Path, str | None]:
     """Split ``file.npz:name`` and ``file.parquet:column`` into the file and the name."""
-    if not Path(source).exists() and (match := _NAMED.fullmatch(source)):
-        return Path(match[1]), match[2]
+    path, colon, name = source.rpartition(":")
+    if colon and name and not {"/", "\\"} & set(name) and path.lower().endswith(named):
+        return (Path(source), None) if Path(source).exists() else (Path(path), name)
     return Path(source), None
+
+
+def reader_of(path: Path, readers: Mapping[str, Reader]) -> Reader:
+    """Return what reads a file, by its ending; refuse one that is not there."""
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise InvalidInput(f"{path} must be a file of type {', '.join(readers)}")
+    if not path.is_file():
+        raise InvalidInput(f"there is no file {path}; check its name and the folder you are in")
+    return reader
 
 
 def read_array(source: str) -> Array:
@@ -47,11 +59,7 @@ def read_array(source: str) -> Array:
         If it is a .parquet file and pyarrow is not installed.
     """
     path, name = locate(source)
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InvalidInput(f"{path} must be a file of type {', '.join(FORMATS)}")
-    if not path.is_file():
-        raise InvalidInput(f"there is no file {path}")
+    reader = reader_of(path, _READERS)
     with waiting(f"reading {path.name}"):
         array = reader(path, name)
     if array.ndim == 0:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from offaxis.cli.reading.arrays import read_array
+from offaxis.cli.reading.arrays import NAMED, locate, read_array, reader_of
 from offaxis.engines.columns import arrow
 from offaxis.errors import InvalidInput
 
 Label = str | int
-FORMATS: Final = (".csv", ".txt", ".npy", ".npz", ".parquet")
-_NAMED: Final = re.compile(r"(.+\.(?:csv|npz|parquet)):([^/\\]+)", re.IGNORECASE)
+_NAMED: Final = (".csv", *NAMED)
 _ROWS: Final = 1 << 14
 
 
 def locate_labels(source: str) -> tuple[Path, str | None]:
     """Split ``file.csv:column`` into the file and the column."""
-    if not Path(source).exists() and (match := _NAMED.fullmatch(source)):
-        return Path(match[1]), match[2]
-    return Path(source), None
+    return locate(source, _NAMED)
 
 
 def read_labels(source: str, count: int) -> Iterator[Label]:
@@ -42,11 +38,7 @@ def read_labels(source: str, count: int) -> Iterator[Label]:
         are more or fewer than ``count``.
     """
     path, name = locate_labels(source)
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InvalidInput(f"{path} must be a file of type {', '.join(FORMATS)}")
-    if not path.is_file():
-        raise InvalidInput(f"there is no file {path}")
+    reader = reader_of(path, _READERS)
     if path.suffix.lower() == ".parquet":
         arrow()
     return _exactly(reader(path, name), count, path, headless=_headless(path, name))

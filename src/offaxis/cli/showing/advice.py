@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from offaxis.cli.showing.terminal import bare_table
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -55,9 +57,8 @@ def _headings(means: bool) -> tuple[str, str, str]:
 
 def _table(*names: str) -> Table:
     """Open a table whose wordy columns fold and whose numbers do not."""
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = bare_table()
     for name in names:
         if name in ("choose", "tried", "task", "best release of a vector"):
             table.add_column(name, overflow="fold")

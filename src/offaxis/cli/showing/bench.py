@@ -14,7 +14,7 @@ from offaxis.bench.results import OURS, Growth, Race, Result
 from offaxis.bench.rivals import absent
 from offaxis.bench.run import Run
 from offaxis.bench.wording import amount, figure, line, times
-from offaxis.cli.showing.terminal import screen
+from offaxis.cli.showing.terminal import bare_table, screen
 
 _TITLES: Final = {
     "reports": "exact reports",
@@ -122,4 +122,4 @@ def _times(ratio: float) -> Text:
 
 
 def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    return bare_table()

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from offaxis.card import averages, spent
 from offaxis.cli.showing.facts import direction_facts, stretch_facts
-from offaxis.cli.showing.terminal import fields, plain
+from offaxis.cli.showing.terminal import bare_table, fields, plain
 from offaxis.formats.manifest import VERSION
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import decimal
@@ -107,7 +107,7 @@ def _allowed(rows: Iterable[tuple[str, ...]]) -> list[RenderableType]:
 
 
 def _numbers(names: Iterable[str], rows: Iterable[tuple[str, ...]]) -> RenderableType:
-    table = Table(box=None, pad_edge=False, padding=(0, 4, 0, 0), header_style="dim")
+    table = bare_table(4)
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:

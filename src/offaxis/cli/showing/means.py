@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 
 from offaxis.cli.showing.progress import waiting
-from offaxis.cli.showing.terminal import one_line
+from offaxis.cli.showing.terminal import bare_table, one_line
 from offaxis.engines.columns import arrow
 from offaxis.errors import InvalidInput
 from offaxis.files import replacing
@@ -128,10 +128,9 @@ def mean_facts(found: Aggregate) -> dict[str, Any]:
 
 def group_table(found: Aggregate) -> Table:
     """Lay out the first groups for people."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table = bare_table(3)
     table.add_column("group")
     for name in ("reports", "largest standard error"):
         table.add_column(name, justify="right", no_wrap=True)

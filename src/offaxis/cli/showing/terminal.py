@@ -60,6 +60,14 @@ def fields(rows: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
+def bare_table(gap: int = 2, *, header: bool = True) -> Table:
+    """Open a table without lines, so many blanks between its columns: whole in a file, too."""
+    from rich.table import Table
+
+    gaps = (0, gap, 0, 0)
+    return Table(box=None, pad_edge=False, padding=gaps, header_style="dim", show_header=header)
+
+
 def _finite(value: Any) -> Any:
     """Replace what JSON has no word for, infinity and NaN, by null."""
     if isinstance(value, dict):

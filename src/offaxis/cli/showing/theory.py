@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from offaxis.cli.showing.terminal import counted
+from offaxis.cli.showing.terminal import bare_table, counted
 from offaxis.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -58,12 +58,11 @@ def print_theory(rows: list[Row], draws: int, console: Console) -> None:
 
 def theory_table(rows: list[Row]) -> Table:
     """Lay out the rows for people; where a condition fails, the reason stands in its place."""
-    from rich.table import Table
     from rich.text import Text
 
     from offaxis.theory.table import label, written
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = bare_table()
     table.add_column("quantity", no_wrap=True)
     table.add_column("theory", justify="right", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
