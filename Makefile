@@ -2,15 +2,31 @@
 #   make demo    own environment, the main result on bundled data, a table and an HTML report
 #   make serve-demo   own environment, then a collector, the live demo and a simulated crowd
 #   make test    linters, types and all tests
-#   make example-text   sentences by a real encoder, released at several budgets (docs/text-example.md)
-# Others: make lint, make bench, make fuzz (a million hostile inputs), make clean
+#   make example-text     sentences by a real encoder, released at several budgets (docs/text-example.md)
+#   make example-flower   federated learning over Flower, in an environment of its own (docs/federated.md)
+# For contributors (CONTRIBUTING.md):
+#   make lint    style, types, and which room may import which
+#   make docs    the documentation as a site, in site/
+#   make map     docs/module-map.md, drawn from the imports as they are
+#   make bench   speed against a record, and the figures of the docs
+#   make fuzz    a million hostile inputs
+# For releasers (docs/supply-chain.md):
+#   make package     sdist and wheel, each used in an empty environment
+#   make extras      every extra resolved for every Python, on metadata alone
+#   make lock        requirements/*.txt, exact and with hashes
+#   make audit-deps  installed files, licences and known vulnerabilities
+#   make sbom        what a collector consists of, as CycloneDX
+#   make clean       everything that these made
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo serve-demo example-text test lint bench fuzz clean
+CODE   := src tests benchmarks examples tools docs
+
+.PHONY: demo serve-demo example-text example-flower test lint docs map bench fuzz
+.PHONY: package extras lock audit-deps sbom clean
 
 demo: $(VENV)/demo-ready
 	$(BIN)/offaxis demo --out offaxis-demo.html
@@ -24,9 +40,17 @@ test: lint
 	PYTHONNODEBUGRANGES=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --tb=native -p no:schemathesis
 
 lint: $(VENV)/test-ready
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# The variable silences a notice of the theme about a later mkdocs.
+docs: $(VENV)/test-ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+map: $(VENV)/test-ready
+	$(BIN)/python -m tools.module_map
 
 bench: $(VENV)/test-ready
 	$(PIP) --editable '.[bench]'
@@ -41,9 +65,30 @@ example-text: $(BIN)/python
 	$(PIP) --editable '.[text]'
 	$(BIN)/python -m examples.text.sentiment
 
+# Flower's own requirements clash with ours: it has an environment of its own, which is made once.
+example-flower: $(BIN)/python
+	$(BIN)/python -m examples.flower.environment
+	.venv-flower/bin/python -m examples.flower.train
+
 fuzz: $(VENV)/test-ready
 	$(PIP) --editable '.[fuzz]'
 	$(BIN)/python -m benchmarks.fuzz
+
+package: $(VENV)/release-ready
+	rm -rf dist
+	$(BIN)/python -m tools.package dist
+
+extras: $(VENV)/release-ready
+	$(BIN)/python -m tools.extras
+
+lock: $(VENV)/release-ready
+	$(BIN)/python -m tools.lock
+
+audit-deps: $(VENV)/release-ready
+	$(BIN)/python -m tools.dependencies
+
+sbom: $(VENV)/release-ready
+	$(BIN)/python -m tools.sbom offaxis-collector.cdx.json
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -58,6 +103,10 @@ $(VENV)/serve-ready: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[collector]'
 	@touch $@
 
+$(VENV)/release-ready: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[release,collector]'
+	@touch $@
+
 # torch first and pinned: a later request for it is then already satisfied.
 $(VENV)/test-ready: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) torch
@@ -65,4 +114,5 @@ $(VENV)/test-ready: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-findings offaxis-demo.html
+	rm -rf $(VENV) .venv-flower dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .grimp_cache fuzz-findings offaxis-demo.html offaxis-collector.cdx.json

@@ -252,7 +252,7 @@ def test_service_and_container_use_options_that_there_are():
         assert words[:2] == ["/opt/offaxis/bin/offaxis", "serve"]
         assert {"--host", "--port", "--database"} <= _options(words) <= known
     copied = " ".join(re.findall(r"^COPY (?!--from)(.*) \S+$", container, re.M)).split()
-    assert {"src", "pyproject.toml", "constraints.txt"} <= set(copied)
+    assert {"src", "pyproject.toml", "requirements"} <= set(copied)
     assert all((ROOT / one).exists() for one in copied)
 
 

@@ -3,8 +3,8 @@
 ``python -m tools.package [DIST]`` (``make package``) ends with an error if
 
 - the wheel from the sdist and the wheel from the repository differ in any file;
-- the wheel lacks a file that git tracks under src/offaxis, or has one that git does not track;
-- the sdist lacks anything that git tracks and a builder or tester needs;
+- the wheel lacks a file that git knows under src/offaxis, or has one that git ignores;
+- the sdist lacks anything that git knows and a builder or tester needs;
 - the metadata is not valid, or has an extra, a licence file or a Python version that it should not;
 - ``tools/smoke.py`` fails in an environment that holds the wheel, or the sdist, and nothing else;
 - a collector from the wheel does not start, migrate its database and serve its pages.
@@ -35,9 +35,9 @@ _INSTALL = ("-m", "pip", "--disable-pip-version-check", "--quiet", "--python")
 
 
 def tracked(*folders: str) -> set[str]:
-    """Return the files of the folders that git tracks and that are there."""
+    """Return the files of the folders that git tracks, or would: all that it does not ignore."""
     done = subprocess.run(
-        ["git", "ls-files", "-z", "--", *folders],
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *folders],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -79,7 +79,7 @@ def faults_of_wheel(wheel: Path) -> list[str]:
     found = {name for name in contents(wheel) if name.startswith("offaxis/")}
     wanted = {name.removeprefix("src/") for name in tracked("src/offaxis")}
     faults += [f"the wheel lacks {name}" for name in sorted(wanted - found)]
-    faults += [f"the wheel has {name}, which git does not track" for name in sorted(found - wanted)]
+    faults += [f"the wheel has {name}, which git ignores" for name in sorted(found - wanted)]
     about = metadata(wheel)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"])
@@ -124,7 +124,7 @@ def install(package: Path, home: Path, *, extras: str = "") -> Path:
 def smoke(python: Path) -> str:
     """Run tools/smoke.py by an environment's interpreter; return its one line."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [python, "-I", ROOT / "tools/smoke.py"]
+        command = [str(python), "-I", str(ROOT / "tools/smoke.py")]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
@@ -134,9 +134,9 @@ def smoke(python: Path) -> str:
 def collects(python: Path, port: int = 8479) -> None:
     """Start a collector from an environment and ask for its pages."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [python.parent / "offaxis", "serve", "--port", str(port)]
-        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        running = subprocess.Popen(command, cwd=folder, **silent)
+        command = [str(python.parent / "offaxis"), "serve", "--port", str(port)]
+        quiet = subprocess.DEVNULL
+        running = subprocess.Popen(command, cwd=folder, stdout=quiet, stderr=quiet)
         try:
             for page in PAGES:
                 _ask(f"http://127.0.0.1:{port}{page}")

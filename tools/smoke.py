@@ -77,7 +77,7 @@ def by_python(folder: Path) -> None:
     decoded = release.decode(release.privatize(public[:20]))
     check(decoded.shape == (20, 4) and bool(np.isfinite(decoded).all()), "decoding is broken")
     check(str(release.guarantee.epsilon) == "3", f"the guarantee is {release.guarantee}")
-    check(not audit(release, reports=2000).violation, "the audit accuses a sound release")
+    check(not audit(release, reports=2000).violated, "the audit accuses a sound release")
     np.save(folder / "public.npy", public)
     model.save(folder / "head.safetensors")
 
@@ -87,7 +87,7 @@ def by_command(folder: Path) -> None:
     command = Path(sysconfig.get_path("scripts")) / "offaxis"
 
     def run(words: str) -> str:
-        line = [command, *words.split()]
+        line = [str(command), *words.split()]
         done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
         check(done.returncode == 0, f"`offaxis {words}` gave {done.returncode}: {done.stderr}")
         return done.stdout
