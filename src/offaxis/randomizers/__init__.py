@@ -98,6 +98,16 @@ def make(
     """Build a randomizer by name; δ is required by the Gaussian and refused by the pure ones.
 
     ``more`` are parameters of that randomizer alone.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import make
+    >>> make("laplace", dim=3, radius=1.0, epsilon=2).kind
+    'laplace'
+    >>> str(make("gaussian", dim=3, radius=1.0, epsilon=2, delta=1e-5).guarantee)
+    'ε = 2, δ = 1e-05'
+    >>> make("privunit2-mean", dim=3, radius=1.0, epsilon=2).unbiased
+    True
     """
     cls, fixed = _named(name)
     given = {"dim": dim, "radius": radius, "epsilon": epsilon, **fixed, **more}

@@ -28,6 +28,22 @@ class Randomizer(Protocol):
 
     The guarantee belongs to the randomizer alone. It accepts any finite input, brings it into its
     domain itself, and holds whatever public map stands before or after it.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import Laplace, Randomizer
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> randomizer: Randomizer = Laplace(dim=2, radius=1.0, epsilon=2)
+    >>> str(randomizer.guarantee), randomizer.unbiased, randomizer.domain
+    ('ε = 2, pure', True, Ball(dim=2, radius=1.0, order=1))
+    >>> W = np.array([[0.5, 0.25], [9.0, 9.0]])  # the second is clipped into the domain
+    >>> payloads = randomizer.report(W, Entropy())  # the real thing: no seed can reach it
+    >>> [len(payload) for payload in payloads] == [randomizer.payload_size] * 2
+    True
+    >>> randomizer.read(payloads).shape
+    (2, 2)
+    >>> randomizer.simulate(W, np.random.default_rng(0)).shape  # for research, never a report
+    (2, 2)
     """
 
     kind: ClassVar[str]

@@ -36,7 +36,21 @@ from offaxis.vectors import Vectors
 
 @dataclass(frozen=True)
 class Duchi(BoxForm):
-    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim (Duchi, Jordan, Wainwright 2018)."""
+    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim (Duchi, Jordan, Wainwright 2018).
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import Duchi
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> randomizer = Duchi(dim=12, radius=1.0, epsilon=1)
+    >>> payload = randomizer.report(np.zeros((1, 12)), Entropy())
+    >>> len(payload[0])  # one bit a coordinate
+    2
+    >>> bool(np.allclose(np.abs(randomizer.read(payload)), randomizer.size))
+    True
+    >>> randomizer.signs(payload).shape
+    (1, 12)
+    """
 
     kind: ClassVar[str] = "duchi"
     wire_id: ClassVar[int] = 5

@@ -109,6 +109,13 @@ class Gaussian(LatticeForm):
         b of the lattice: the noise has a standard deviation of 2**b steps. Chosen when not given.
     bound : int, optional
         R of the lattice; the largest possible when not given.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import Gaussian
+    >>> randomizer = Gaussian(dim=64, radius=1.0, epsilon=5, delta=1e-5)
+    >>> round(randomizer.scale, 3), bool(randomizer.realised_delta <= randomizer.delta)
+    (1.784, True)
     """
 
     kind: ClassVar[str] = "gaussian"

@@ -30,7 +30,27 @@ _sampler = lru_cache(maxsize=32)(DiscreteLaplace)
 
 @dataclass(frozen=True)
 class Laplace(PureLatticeForm):
-    """Laplace randomizer on the ℓ1 ball of ``radius`` in R^dim."""
+    """Laplace randomizer on the ℓ1 ball of ``radius`` in R^dim.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import Laplace
+    >>> randomizer = Laplace(dim=64, radius=1.0, epsilon=5)
+    >>> randomizer.scale, randomizer.realised_epsilon  # b = 2ρ/ε, and what is really spent
+    (0.4, Fraction(5, 1))
+    >>> round(randomizer.expected_squared_error(), 2)  # 64 · 2b²
+    20.48
+    >>> randomizer.noise_steps, randomizer.tail, randomizer.width  # t, free above, bytes
+    (131072, 44, 3)
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> randomizer.noise(4, Entropy()).dtype, randomizer.noise_each(4, [Entropy()] * 2).shape
+    (dtype('int64'), (2, 4))
+    >>> here, there = randomizer.worst_pair()
+    >>> V = randomizer.simulate(np.array([here]), np.random.default_rng(0))
+    >>> here, there = (randomizer.log_density(V, np.array([w]))[0] for w in (here, there))
+    >>> bool(abs(here - there) <= 5 + 1e-9)  # no observation tells the worst pair better apart
+    True
+    """
 
     kind: ClassVar[str] = "laplace"
     wire_id: ClassVar[int] = 1

@@ -36,7 +36,26 @@ POINTS: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Piecewise(SampledForm):
-    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim; parameters as its base has."""
+    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim; parameters as its base has.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import Piecewise
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> randomizer = Piecewise(dim=12, radius=1.0, epsilon=5)
+    >>> randomizer.sampled, randomizer.share  # two coordinates a report, each with half the budget
+    (2, Fraction(5, 2))
+    >>> observed = randomizer.read(randomizer.report(np.zeros((1, 12)), Entropy()))
+    >>> int(np.count_nonzero(observed))
+    2
+    >>> start = randomizer.starts(np.zeros((1, 12)), np.array([[0]]))  # of a window, for x = 0
+    >>> int(start[0, 0]), int(randomizer.points(start, True, np.array([[9]]))[0, 0])
+    (25470, 25479)
+    >>> f"{randomizer.gain:.1e}"  # from half steps to the unit of the input
+    '2.8e-05'
+    >>> round(randomizer.near / 65536, 3), round(randomizer.square_at_the_edge, 2)
+    (0.223, 1.75)
+    """
 
     kind: ClassVar[str] = "piecewise"
     wire_id: ClassVar[int] = 6

@@ -70,6 +70,16 @@ class ProjUnit(RankForm):
         is within three percent of the best. Against PrivUnitG the projection itself costs about
         ε/k of the error, so it suits dimensions of some hundreds and more; in lower ones k comes
         near ``dim`` and PrivUnitG is better and cheaper.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import PrivUnitG, ProjUnit
+    >>> randomizer = ProjUnit(dim=512, radius=1.0, epsilon=3)
+    >>> randomizer.projected, randomizer.ranked_dim  # directions of a smaller space are ranked
+    (64, 64)
+    >>> whole = PrivUnitG(dim=512, radius=1.0, epsilon=3)
+    >>> round(randomizer.expected_squared_error() / whole.expected_squared_error(), 2)
+    1.03
     """
 
     kind: ClassVar[str] = "projunit"

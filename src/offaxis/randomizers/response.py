@@ -27,7 +27,22 @@ from offaxis.vectors import Vectors
 
 @dataclass(frozen=True)
 class KaryResponse(SymbolForm):
-    """Randomizer on the symbols 0 … size − 1 that reports one of them."""
+    """Randomizer on the symbols 0 … size − 1 that reports one of them.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import KaryResponse
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> randomizer = KaryResponse(size=4, epsilon=2)
+    >>> payloads = randomizer.report(np.array([1, 1, 3]), Entropy())
+    >>> randomizer.told(payloads).shape, randomizer.read(payloads).shape  # one-hot, unbiased
+    ((3,), (3, 4))
+    >>> round(randomizer.own_chance, 3), randomizer.named  # e²/(e² + 3): how often it is the truth
+    (0.711, 1)
+    >>> likely = randomizer.log_likelihood(payloads, np.array([1, 1, 3]))
+    >>> bool(set(likely) <= {0.0, 2.0})
+    True
+    """
 
     kind: ClassVar[str] = "response"
     wire_id: ClassVar[int] = 9

@@ -31,7 +31,15 @@ _TAIL: Final = 44
 
 @dataclass(frozen=True)
 class SphericalLaplace(PureLatticeForm):
-    """Spherical Laplace randomizer on the ℓ2 ball of ``radius`` in R^dim."""
+    """Spherical Laplace randomizer on the ℓ2 ball of ``radius`` in R^dim.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import SphericalLaplace
+    >>> randomizer = SphericalLaplace(dim=64, radius=1.0, epsilon=5)
+    >>> str(randomizer.guarantee), round(randomizer.expected_squared_error())  # m(m + 1)(2ρ/ε)²
+    ('ε = 5, pure', 666)
+    """
 
     kind: ClassVar[str] = "spherical-laplace"
     wire_id: ClassVar[int] = 8

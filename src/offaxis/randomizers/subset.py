@@ -84,6 +84,15 @@ class SubsetSelection(SymbolForm):
         As in :class:`SymbolForm`.
     chosen : int, optional
         d, from 1 to size − 1; the one of least squared error when not given.
+
+    Examples
+    --------
+    >>> from offaxis.randomizers import SubsetSelection
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> randomizer = SubsetSelection(size=20, epsilon=1)
+    >>> sets = randomizer.sets(randomizer.report(np.array([7]), Entropy()))
+    >>> int(sets.sum()) == randomizer.chosen, randomizer.payload_size  # one bit a symbol
+    (True, 3)
     """
 
     chosen: int = CHOOSE

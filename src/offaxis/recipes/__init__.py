@@ -46,7 +46,14 @@ NAMES = tuple(_RECIPES)
 
 
 def recipe(name: str) -> Recipe:
-    """Return a recipe by its name."""
+    """Return a recipe by its name.
+
+    Examples
+    --------
+    >>> from offaxis.recipes import NAMES, recipe
+    >>> "plan" in NAMES, recipe("plan").needs_delta, recipe("task-aware").needs_task
+    (True, True, True)
+    """
     if name not in _RECIPES:
         raise InvalidInput(f"randomizer must be one of {', '.join(NAMES)}, got {name!r}")
     return _RECIPES[name]

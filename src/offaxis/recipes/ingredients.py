@@ -44,6 +44,22 @@ class Ingredients:
         Who the task is; and the task itself, where it was given.
     epsilon, delta, percentile, size
         As in :func:`offaxis.fit`.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from offaxis.encoding import Frame
+    >>> from offaxis.geometry import PublicVectors
+    >>> from offaxis.geometry.public import survey
+    >>> from offaxis.recipes import Ingredients, recipe
+    >>> public = PublicVectors(np.random.default_rng(0).standard_normal((500, 3)))
+    >>> given = Ingredients(Frame(np.zeros(3)), public, *survey(public), epsilon=Fraction(2))
+    >>> given.sample.shape, round(given.radius(given.frame.encoder, 1), 1)
+    ((500, 3), 3.8)
+    >>> recipe("laplace").prepare(given).randomizer.kind
+    'laplace'
+    >>> given.seed == int(given.identity.sha256[:16], 16)  # public: a fit repeats
+    True
     """
 
     frame: Frame
@@ -88,6 +104,16 @@ class Parts:
     """What a release is put together from.
 
     ``settings`` go into its provenance beside those of the reshaping.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import ShiftDecoder
+    >>> from offaxis.encoding import ShiftEncoder
+    >>> from offaxis.randomizers import Laplace
+    >>> from offaxis.recipes import Parts
+    >>> parts = Parts(ShiftEncoder(np.zeros(3)), Laplace(3, 1.0, 2), ShiftDecoder(np.zeros(3)))
+    >>> parts.mean_decoder is None  # the decoder is unbiased, so it serves means as well
+    True
     """
 
     encoder: Encoder
@@ -113,6 +139,17 @@ class Recipe:
     needs_delta, needs_task : bool
     size : str
         What ``size`` counts; empty if it takes none.
+
+    Examples
+    --------
+    >>> from offaxis.recipes import Recipe, recipe
+    >>> mechanism: Recipe = recipe("laplace")
+    >>> mechanism.order, mechanism.needs_delta
+    (1, False)
+    >>> mechanism.check_delta(1e-5, "laplace")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidInput: 'laplace' is pure: it takes no delta, got delta=1e-05
     """
 
     prepare: Callable[[Ingredients], Parts]

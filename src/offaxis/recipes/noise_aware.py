@@ -20,6 +20,8 @@ from offaxis.geometry import TaskModel, as_task_model
 from offaxis.recipes.trained import TaskOutputs, plain_layers
 from offaxis.vectors import Vectors
 
+__all__ = ["noise_aware"]
+
 _HIDDEN: Final = 128
 _BATCH: Final = 256
 _RATE: Final = 2e-3
@@ -40,6 +42,18 @@ def noise_aware(
     public : array (n, m), or callable returning an iterator of batches
     steps, seed : int
         Of the training.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import offaxis
+    >>> from offaxis.recipes.noise_aware import noise_aware
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> trained = noise_aware(release, np.ones((1, 3)), public, steps=20)  # 2,000 by default
+    >>> better = replace(release, decoder=trained, mean_decoder=release.decoder)
+    >>> better.guarantee == release.guarantee, better.decoder.unbiased
+    (True, False)
     """
     Z = evenly(public, max(2, _SAMPLE_NUMBERS // channel.encoder.input_dim))
     threads = torch.get_num_threads()

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from offaxis.errors import EntropyFailure
 from offaxis.sampling.key_stream import KEY_BYTES, KeyStream
 
+__all__ = ["Entropy"]
+
 _forks = 0
 
 
@@ -49,7 +51,20 @@ class RandomBits(Protocol):
 
 
 class Entropy:
-    """Uniform random bits from the operating system, stretched by AES-256 in counter mode."""
+    """Uniform random bits from the operating system, stretched by AES-256 in counter mode.
+
+    Examples
+    --------
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> entropy = Entropy()  # takes no seed
+    >>> entropy.words(4).dtype, 0 <= entropy.integer(8) < 256
+    (dtype('uint16'), True)
+    >>> import copy
+    >>> copy.copy(entropy)
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.EntropyFailure: an Entropy cannot be pickled or copied; ...
+    """
 
     __slots__ = ("_process", "_stream")
 
