@@ -199,7 +199,7 @@ def people() -> str:
             axes.minorticks_off()
         label = (
             "People needed against ε. Left, for a yes/no share to within one point: a million at "
-            "ε = 0.1, 11,700 at ε = 1, 2,680 at ε = 4. Right, for a mean of unit vectors to within "
+            "ε = 0.1, 11,700 at ε = 1, 2,690 at ε = 4. Right, for a mean of unit vectors to within "
             "0.1: more in proportion to the dimension at small ε."
         )
         return finish(figure, "people", label)
