@@ -118,6 +118,10 @@ class Running:
             "device", "PUT", f"/v1/rounds/{name}/reports/{id_.hex()}", report, **headers
         )
 
+    def withdraw(self, name, id_) -> None:
+        got = self.ask("device", "DELETE", f"/v1/rounds/{name}/reports/{id_.hex()}")
+        assert got.status == 204, got
+
     def batch(self, name, pairs, **headers) -> Answer:
         body = b"".join(id_ + report for id_, report in pairs)
         return self.ask("device", "POST", f"/v1/rounds/{name}/reports", body, **headers)

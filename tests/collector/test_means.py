@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-from datetime import timedelta
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 from offaxis.collector import follower as module
 from offaxis.collector.follower import Follower
 from offaxis.collector.means import Totals
-from tests.collector.running import START, new_id
+from tests.collector.running import new_id
 
 
 def _check(found, release, reports, labels):
@@ -97,6 +96,34 @@ def test_moments_that_missed_a_withdrawal_are_not_stored(server, for_means, some
     assert follower.follow(key, for_means).everybody.count == 1
 
 
+def test_moments_that_another_made_again_are_taken_over(
+    server, for_means, some_reports, monkeypatch
+):
+    """A report is withdrawn and another follower comes to the same mark between two readings."""
+    monkeypatch.setattr(module, "_PAGE_ROWS", 2)
+    server.open(for_means, "made-again")
+    ids = [new_id() for _ in range(3)]
+    server.batch("made-again", list(zip(ids[:2], some_reports[:2], strict=True)))
+    key = server.collector.catalogue.round("made-again").key
+    slow, quick = Follower(server.collector.engine), Follower(server.collector.engine)
+    read, times = slow._read, []
+
+    def interrupted(key, rows):
+        times.append(key)
+        if len(times) == 2:
+            server.withdraw("made-again", ids[0])
+            quick.follow(key, for_means)
+            server.batch("made-again", [(ids[2], some_reports[2])])
+        return read(key, rows)
+
+    monkeypatch.setattr(slow, "_read", interrupted)
+    for found in (slow.follow(key, for_means), quick.follow(key, for_means)):
+        assert found.everybody.count == 2
+        np.testing.assert_allclose(
+            found.everybody.mean, for_means.decode_mean(some_reports[1:3]), rtol=1e-9
+        )
+
+
 def test_moments_survive_writing(for_means, some_reports):
     totals = Totals()
     totals.add(for_means, [(report, "x" if at % 2 else None) for at, report in
@@ -122,53 +149,6 @@ def test_export_holds_every_report_in_the_order_of_ids(server, for_means, some_r
     server.open(for_means, "empty")
     got = server.ask("analyst", "GET", "/v1/rounds/empty/export")
     assert pq.read_table(io.BytesIO(got.body)).num_rows == 0
-
-
-def _rows(server, key):
-    with server.collector.engine.connect() as connection:
-        asked = f"SELECT count(*) FROM report WHERE round = {key}"
-        return connection.exec_driver_sql(asked).scalar()
-
-
-def test_purging_leaves_the_means_and_lets_nothing_in(server, for_means, some_reports):
-    server.open(for_means, "purged")
-    pairs = [(new_id(), report) for report in some_reports[:30]]
-    server.batch("purged", pairs)
-    assert server.ask("admin", "DELETE", "/v1/rounds/purged/reports").kind == "conflict"
-    server.ask("admin", "POST", "/v1/rounds/purged/close")
-    assert server.ask("admin", "DELETE", "/v1/rounds/purged/reports").json == {"deleted": 30}
-    assert server.ask("admin", "DELETE", "/v1/rounds/purged/reports").json == {"deleted": 0}
-    assert _rows(server, server.collector.catalogue.round("purged").key) == 0
-    found = server.ask("analyst", "GET", "/v1/rounds/purged/means").json
-    mean = for_means.decode_mean(some_reports[:30])
-    np.testing.assert_allclose(found["means"][0]["mean"], mean, rtol=1e-9)
-    assert server.upload("purged", *pairs[0]).status == 410
-    path = f"/v1/rounds/purged/reports/{pairs[0][0].hex()}"
-    assert server.ask("device", "DELETE", path).status == 204
-    assert server.ask("analyst", "GET", "/v1/rounds/purged/means").json["reports"] == 30
-
-
-def test_reports_are_deleted_when_their_days_are_over(server, for_means, some_reports):
-    server.open(for_means, "kept", keep_days=2)
-    server.batch("kept", [(new_id(), report) for report in some_reports[:10]])
-    one = server.collector.catalogue.round("kept")
-    sweep = server.collector.retention.sweep
-    due = START + timedelta(days=3)
-    sweep(due - timedelta(seconds=1))
-    assert _rows(server, one.key) == 10
-    sweep(due)
-    assert _rows(server, one.key) == 0
-    server.collector.catalogue.refresh()
-    assert server.ask("analyst", "GET", "/v1/rounds/kept/means").json["reports"] == 10
-
-
-def test_a_deleted_round_takes_no_upload_that_was_on_its_way(server, for_means, some_reports):
-    server.open(for_means, "on-its-way")
-    one = server.collector.catalogue.round("on-its-way")
-    # Deleted by another process; this one has not heard of it yet.
-    server.collector.follower.finish(one.key, for_means, START)
-    assert server.upload("on-its-way", new_id(), some_reports[0]).status == 410
-    assert _rows(server, one.key) == 0
 
 
 def test_a_release_without_unbiased_decoder_has_no_means(server, public, head):

@@ -29,7 +29,6 @@ _PAGE_BYTES: Final = 64 << 20
 class _Reading:
     withdrawn: int
     mark: int
-    stored: bool
     state: bytes | None
     rows: list[tuple[bytes, str | None]]
     last: int
@@ -54,7 +53,9 @@ class Follower:
                 _, mark = self._follow(key, release)
                 with writing(self._engine) as connection:
                     take_turns(connection, [key])
-                    if not _after(connection, key, mark, 1):
+                    # A withdrawal meanwhile takes the moments away; then they are made again.
+                    whole = _mark(connection, key)[0] == mark
+                    if whole and not _after(connection, key, mark, 1):
                         its = update(round_).where(
                             round_.c.id == key, round_.c.deleted_at.is_(None)
                         )
@@ -63,10 +64,10 @@ class Follower:
 
     def _follow(self, key: int, release: Release) -> tuple[Totals, int]:
         rows = max(1, min(_PAGE_ROWS, _PAGE_BYTES // release.report_size))
-        totals, mark = None, -1
+        totals, known = None, None
         while True:
             found = self._read(key, rows)
-            if totals is None or found.mark != mark:
+            if totals is None or known != (found.mark, found.withdrawn):
                 # The first reading, or somebody else moved the mark or withdrew a report.
                 totals = Totals() if found.state is None else Totals.from_bytes(found.state)
             if found.last == found.mark:
@@ -74,21 +75,18 @@ class Follower:
             if found.rows:
                 totals.add(release, found.rows)
             stored = self._store(key, found, totals)
-            mark, totals = (found.last, totals) if stored else (-1, None)
+            known = (found.last, found.withdrawn) if stored else None
 
     def _read(self, key: int, rows: int) -> _Reading:
         with self._engine.connect() as connection:
-            asked = select(round_.c.base, round_.c.withdrawn).where(round_.c.id == key)
-            base, withdrawn = connection.execute(asked).one()
-            stored = connection.execute(
-                select(moments.c.upto, moments.c.state).where(moments.c.round == key)
-            ).first()
-            mark = base if stored is None else stored.upto
+            withdrawn = connection.execute(
+                select(round_.c.withdrawn).where(round_.c.id == key)
+            ).scalar_one()
+            mark, state = _mark(connection, key)
             page = _after(connection, key, mark, rows)
         kept = [(bytes(content), label) for content, label, _ in page if content is not None]
         last = page[-1].seq if page else mark
-        state = None if stored is None else bytes(stored.state)
-        return _Reading(withdrawn, mark, stored is not None, state, kept, last)
+        return _Reading(withdrawn, mark, state, kept, last)
 
     def _store(self, key: int, found: _Reading, totals: Totals) -> bool:
         """Store moments unless they are about something that has changed since."""
@@ -98,7 +96,7 @@ class Follower:
             asked = select(round_.c.withdrawn).where(round_.c.id == key)
             its = moments.c.round == key
             mark = connection.execute(select(moments.c.upto).where(its)).scalar()
-            expected = found.mark if found.stored else None
+            expected = None if found.state is None else found.mark
             if connection.execute(asked).scalar_one() != found.withdrawn or mark != expected:
                 return False
             values = {
@@ -106,11 +104,21 @@ class Follower:
                 "state": state,
                 "counted": totals.observed.count,
             }
-            if found.stored:
-                connection.execute(update(moments).where(its).values(**values))
-            else:
+            if found.state is None:
                 connection.execute(insert(moments).values(round=key, **values))
+            else:
+                connection.execute(update(moments).where(its).values(**values))
             return True
+
+
+def _mark(connection: Connection, key: int) -> tuple[int, bytes | None]:
+    """Return up to which number reports are in the moments, and these; before any, the base."""
+    asked = select(moments.c.upto, moments.c.state).where(moments.c.round == key)
+    stored = connection.execute(asked).first()
+    if stored is not None:
+        return int(stored.upto), bytes(stored.state)
+    base = connection.execute(select(round_.c.base).where(round_.c.id == key)).scalar_one()
+    return int(base), None
 
 
 def _after(connection: Connection, key: int, mark: int, rows: int) -> Sequence[Any]:

@@ -32,7 +32,8 @@ class JsonLines(logging.Formatter):
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": record.getMessage(),
+            # What asyncio says in further lines may quote an error.
+            "event": record.getMessage().partition("\n")[0],
             **getattr(record, "facts", {}),
         }
         if record.exc_info and record.exc_info[1] is not None:
@@ -48,8 +49,9 @@ def error_facts(error: BaseException) -> dict[str, Any]:
 
 
 class Together(logging.Handler):
-    """Writes lines together, a few times a second: a system call for each would cost more than
-    the request. Warnings and worse are written at once, and everything at the end.
+    """Writes lines together, a few times a second; warnings at once, and everything at the end.
+
+    A system call for each line would cost more than the request.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -85,7 +87,7 @@ def configure(stream: TextIO = sys.stderr) -> None:
     """Send the collector's and the server's logs to one stream, as JSON lines."""
     handler = Together(stream)
     handler.setFormatter(JsonLines())
-    for name in ("offaxis.collector", "uvicorn", "uvicorn.error"):
+    for name in ("offaxis.collector", "uvicorn", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

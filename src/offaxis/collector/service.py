@@ -23,7 +23,6 @@ from offaxis.collector.retention import Retention
 from offaxis.collector.settings import Settings
 from offaxis.collector.store import Store
 from offaxis.collector.writer import Writer
-from offaxis.errors import OffaxisError
 
 _FOLLOW: Final = 10.0
 _SWEEP: Final = 60.0
@@ -95,7 +94,8 @@ class Collector:
         while True:
             try:
                 await asyncio.get_running_loop().run_in_executor(threads, work)
-            except (SQLAlchemyError, OffaxisError) as error:
+            except Exception as error:
+                # Whatever it was, it may be over next time; a chore that ended would stay undone.
                 self.metrics.failures.inc()
                 logs.event(f"{name} failed", logging.WARNING, **logs.error_facts(error))
             await asyncio.sleep(seconds)

@@ -32,6 +32,10 @@ class Differs(OffaxisError, ValueError):
     """Something else is stored under this name, and stays."""
 
 
+class Deleted(OffaxisError, RuntimeError):
+    """Reports were deleted before all of them were read."""
+
+
 @dataclass(frozen=True)
 class StoredRound:
     """A round as it is stored."""
@@ -187,25 +191,34 @@ class Store:
     def withdraw(self, key: int, id_: bytes, *, take: bool) -> None:
         """Forget a report but not its id; an unknown id is taken too, if wanted.
 
-        The round's moments begin again: what was withdrawn leaves them too.
+        The round's moments begin again: what was withdrawn leaves them too. Those of a round whose
+        reports are being deleted are final, and stay: there is nothing left to make them of.
         """
         its = (report.c.round == key, report.c.id == id_)
         with writing(self.engine) as connection:
             take_turns(connection, [key])
             kept = update(report).where(*its, report.c.content.is_not(None))
             if connection.execute(kept.values(content=None, label=None)).rowcount:
-                counted = update(round_).where(round_.c.id == key)
-                connection.execute(counted.values(withdrawn=round_.c.withdrawn + 1))
-                connection.execute(moments.delete().where(moments.c.round == key))
+                growing = update(round_).where(round_.c.id == key, round_.c.deleted_at.is_(None))
+                if connection.execute(growing.values(withdrawn=round_.c.withdrawn + 1)).rowcount:
+                    connection.execute(moments.delete().where(moments.c.round == key))
             elif take and connection.execute(select(report.c.seq).where(*its)).first() is None:
                 connection.execute(insert(report).values(round=key, id=id_))
 
     def by_id(self, key: int) -> Iterator[Sequence[Any]]:
         """Yield pages of (id, label, content) of a round, as stored at the first page.
 
-        They come in the order of ids, which tells nothing of when they came.
+        They come in the order of ids, which tells nothing of when they came. None come of a round
+        whose reports are deleted.
+
+        Raises
+        ------
+        Deleted
+            If they are deleted after the first page: the pages before are not all there were.
         """
         with self.engine.connect() as connection:
+            if _is_deleted(connection, key):
+                return
             upto = connection.execute(select(func.max(report.c.seq))).scalar() or 0
         asked = select(report.c.id, report.c.label, report.c.content).where(
             report.c.round == key, report.c.seq <= upto, report.c.content.is_not(None)
@@ -215,6 +228,8 @@ class Store:
             with self.engine.connect() as connection:
                 page = asked.where(after).order_by(report.c.id).limit(_PAGE)
                 rows = connection.execute(page).all()
+                if _is_deleted(connection, key):
+                    raise Deleted("the reports were deleted while they were read")
             if not rows:
                 return
             yield rows
@@ -263,6 +278,11 @@ class Store:
         except IntegrityError:
             return False
         return True
+
+
+def _is_deleted(connection: Connection, key: int) -> bool:
+    asked = select(round_.c.deleted_at).where(round_.c.id == key)
+    return connection.execute(asked).scalar_one() is not None
 
 
 def _read_round(connection: Connection, key: int) -> StoredRound:
