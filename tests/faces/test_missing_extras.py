@@ -8,20 +8,40 @@ import pytest
 
 from offaxis.errors import MissingExtra
 
+LIBRARIES = {
+    "sklearn": "sklearn.frozen",
+    "torch": "torch",
+    "transformers": "torch",
+    "onnx": "onnx",
+    "pandas": "pandas",
+    "arrow": "pyarrow",
+}
 
-@pytest.mark.parametrize("name", ["sklearn", "torch"])
+
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_a_face_without_its_library_names_the_extra(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     face = f"offaxis.faces.{name}"
     importlib.import_module(face)
     monkeypatch.delitem(sys.modules, face)
-    monkeypatch.setitem(sys.modules, "torch" if name == "torch" else "sklearn.frozen", None)
+    monkeypatch.setitem(sys.modules, LIBRARIES[name], None)
     with pytest.raises(MissingExtra, match=rf"pip install 'offaxis\[{name}\]'"):
         importlib.import_module(face)
 
 
-def test_the_package_itself_imports_neither_library() -> None:
-    code = "import sys, offaxis, offaxis.faces; print({'torch', 'sklearn'} & set(sys.modules))"
+def test_logging_without_mlflow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    from offaxis.faces.mlflow import log_release
+
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[mlflow\]'"):
+        log_release(None)
+
+
+def test_the_package_itself_imports_no_neighbour() -> None:
+    code = (
+        "import sys, offaxis, offaxis.faces; "
+        "print({'torch', 'sklearn', 'pandas', 'pyarrow', 'onnx', 'mlflow'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import offaxis
+from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.faces.arrow import decode, privatize
+
+
+@pytest.fixture
+def table(public: np.ndarray) -> pa.Table:
+    vectors = pa.array(public[:10].tolist(), pa.list_(pa.float64()))
+    return pa.table({"id": list(range(10)), "vector": vectors, "diary": ["dear"] * 10})
+
+
+class Foreign:
+    """A table of a library that speaks Arrow, such as Polars or DuckDB."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def test_only_what_is_named_goes_along(table: pa.Table, release: offaxis.Release) -> None:
+    assert privatize(table, release).column_names == ["report"]
+    kept = privatize(table, release, keep=["id"], name="r")
+    assert kept.column_names == ["id", "r"]
+    assert kept["id"].equals(table["id"])
+    assert len(set(kept["r"].to_pylist())) == 10
+
+
+@pytest.mark.parametrize("kind", ["table", "chunked", "batch", "reader", "foreign"])
+def test_every_kind_of_data_is_answered_in_kind(
+    kind: str, table: pa.Table, release: offaxis.Release
+) -> None:
+    chunked = pa.concat_tables([table.slice(0, 4), table.slice(4, 0), table.slice(4)])
+    given = {
+        "table": table,
+        "chunked": chunked,
+        "batch": table.to_batches()[0],
+        "reader": chunked.to_reader(),
+        "foreign": Foreign(table),
+    }[kind]
+    found = privatize(given, release, keep=["id"])
+    wanted = {"batch": pa.RecordBatch, "reader": pa.RecordBatchReader}.get(kind, pa.Table)
+    assert isinstance(found, wanted)
+    rows = found.read_all() if kind == "reader" else found
+    assert rows["id"].to_pylist() == list(range(10))
+    back = decode(rows, release)
+    assert isinstance(back, pa.RecordBatch if kind == "batch" else pa.Table)
+    np.testing.assert_array_equal(
+        np.array(back["vector"].to_pylist()), release.decode(rows["report"].to_pylist())
+    )
+
+
+def test_a_stream_is_drawn_once_as_it_is_read(table: pa.Table, release: offaxis.Release) -> None:
+    seen: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in table.to_batches(max_chunksize=3):
+            seen.append(batch.num_rows)
+            yield batch
+
+    reader = privatize(pa.RecordBatchReader.from_batches(table.schema, batches()), release)
+    assert seen == []
+    reports = reader.read_all()["report"].to_pylist()
+    assert seen == [3, 3, 3, 1]
+    assert len(set(reports)) == 10
+    assert reader.read_all().num_rows == 0, "what was read is gone"
+    decoded = decode(pa.table({"report": reports}).to_reader(), release)
+    assert decoded.read_all()["vector"].to_pylist() == release.decode(reports).tolist()
+
+
+def test_columns_of_numbers_are_vectors_too(public: np.ndarray, release: offaxis.Release) -> None:
+    wide = pa.table({name: public[:5, i] for i, name in enumerate("abcdef")} | {"g": [1] * 5})
+    found = privatize(wide, release, vectors=list("abcdef"), keep=["g"])
+    assert found.column_names == ["g", "report"]
+
+
+def test_no_rows_give_no_reports(table: pa.Table, release: offaxis.Release) -> None:
+    empty = table.slice(0, 0)
+    assert privatize(empty, release).num_rows == 0
+    assert decode(privatize(empty, release), release).schema.names == ["vector"]
+    batch = pa.RecordBatch.from_pylist([], schema=table.schema)
+    assert privatize(batch, release, keep=["id"]).schema.names == ["id", "report"]
+
+
+def test_what_cannot_be_released_is_named(
+    table: pa.Table, release: offaxis.Release, head: Any, public: np.ndarray
+) -> None:
+    bad: list[tuple[Any, dict[str, Any], str]] = [
+        (table, {"vectors": "z"}, "no column 'z'; there are id, vector, diary"),
+        (table, {"keep": ["age"]}, "no column 'age'"),
+        (table, {"vectors": ["id", "diary"]}, "must hold real numbers"),
+        (table, {"vectors": "id"}, "must hold lists of numbers"),
+        (table, {"keep": ["id"], "name": "id"}, "a name of its own"),
+        ({"vector": [[1.0]]}, {}, "got dict"),
+        (pa.table({"vector": [[1.0, 2.0]]}), {}, "dimension 6, got 2"),
+        (pa.table({"vector": [[float("nan")] * 6]}), {}, "finite"),
+        (pa.table({"vector": [None, [1.0] * 6]}), {}, "missing"),
+    ]
+    for data, given, message in bad:
+        with pytest.raises(InvalidInput, match=message):
+            privatize(data, release, **given)
+    other = privatize(table, offaxis.fit(head, public, epsilon=2))
+    with pytest.raises(InvalidReport, match="belongs to release"):
+        decode(other, release)
+    with pytest.raises(InvalidInput, match="no column 'report'"):
+        decode(table, release)
+    with pytest.raises(InvalidInput, match="must hold reports"):
+        decode(table, release, reports="diary")
