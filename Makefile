@@ -43,7 +43,7 @@ lint: $(VENV)/test-ready
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 
 # The variable silences a notice of the theme about a later mkdocs.
 docs: $(VENV)/test-ready
@@ -114,5 +114,5 @@ $(VENV)/test-ready: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-flower dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf .grimp_cache fuzz-findings offaxis-demo.html offaxis-collector.cdx.json
+	rm -rf $(VENV) .venv-flower dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf fuzz-findings offaxis-demo.html offaxis-collector.cdx.json
