@@ -33,7 +33,8 @@ from offaxis.bench.timing import publish
 from offaxis.collector.database import connect
 from offaxis.collector.follower import Follower
 from offaxis.formats import artifact
-from offaxis.formats.documents import Round, new_key, sign_release, sign_round
+from offaxis.formats.documents import Round
+from offaxis.formats.signing import new_key, sign_release, sign_round
 
 PORT = 18470
 BATCH = 5000

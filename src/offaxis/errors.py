@@ -1,49 +1,191 @@
 """Every error a user can meet. Messages name the value that was wrong and say the fix."""
 
+__all__ = [
+    "BiasedDecoder",
+    "BudgetExceeded",
+    "EntropyFailure",
+    "InvalidDocument",
+    "InvalidInput",
+    "InvalidRelease",
+    "InvalidReport",
+    "MissingExtra",
+    "OffaxisError",
+    "RoundRefused",
+    "Unreachable",
+    "UnsupportedModel",
+]
+
 
 class OffaxisError(Exception):
-    """Base of all errors raised by offaxis on purpose."""
+    """Base of all errors raised by offaxis on purpose.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> try:
+    ...     offaxis.load("nowhere.release")
+    ... except offaxis.OffaxisError as error:
+    ...     print(type(error).__name__, error)
+    InvalidRelease cannot read nowhere.release: No such file or directory
+    """
 
 
 class InvalidInput(OffaxisError, ValueError):
-    """A vector, an array or a parameter cannot be used; nothing was released."""
+    """A vector, an array or a parameter cannot be used; nothing was released.
+
+    Examples
+    --------
+    >>> from offaxis.privacy import exact_epsilon
+    >>> exact_epsilon(-1)
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidInput: epsilon must be positive, got epsilon=-1
+    """
 
 
 class UnsupportedModel(OffaxisError, TypeError):
-    """No adapter knows how to differentiate this model."""
+    """No adapter knows how to differentiate this model.
+
+    Examples
+    --------
+    >>> from offaxis.geometry import as_task_model
+    >>> as_task_model("a model's name")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.UnsupportedModel: no adapter for a model of type str: pass a torch module, ...
+    """
 
 
 class BiasedDecoder(OffaxisError, RuntimeError):
-    """A mean over people was asked of a release that has no unbiased decoder."""
+    """A mean over people was asked of a release that has no unbiased decoder.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2, randomizer="privunit2")
+    >>> release.decode_mean(release.privatize(public))
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.BiasedDecoder: the privunit2 randomizer of this release is biased, so ...
+    """
 
 
 class InvalidRelease(OffaxisError, ValueError):
-    """A release file is damaged, of another version, or promises what it does not keep."""
+    """A release file is damaged, of another version, or promises what it does not keep.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import offaxis
+    >>> _ = Path("my.release").write_bytes(b"not a release at all")
+    >>> offaxis.load("my.release")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidRelease: the file is not a release: its header would have ...
+    """
 
 
 class InvalidReport(OffaxisError, ValueError):
-    """Bytes that are not a report of this release."""
+    """Bytes that are not a report of this release.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> release.decode(b"not a report")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidReport: report 0 is not an offaxis report (it does not start with ...
+    """
 
 
 class InvalidDocument(OffaxisError, ValueError):
-    """A round, a key or a signature that is not what it should be; nothing was done."""
+    """A round, a key or a signature that is not what it should be; nothing was done.
+
+    Examples
+    --------
+    >>> from offaxis.formats.signing import public_key
+    >>> public_key("my key")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidDocument: a public key has 64 hexadecimal digits
+    """
 
 
 class RoundRefused(OffaxisError, RuntimeError):
-    """A round asks for what this device does not give; nothing was paid and nothing sent."""
+    """A round asks for what this device does not give; nothing was paid and nothing sent.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.client import Terms
+    >>> from offaxis.formats.artifact import to_bytes
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=5)
+    >>> terms = Terms("https://collector.example", epsilon="1", release=release.hash)
+    >>> terms.accept(to_bytes(release), release.hash)
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.RoundRefused: a report would promise ε = 5, pure; this device gives up to ...
+    """
 
 
 class Unreachable(OffaxisError, ConnectionError):
-    """A collector could not be reached, or did not answer as one does."""
+    """A collector could not be reached, or did not answer as one does.
+
+    Examples
+    --------
+    >>> import socket
+    >>> from offaxis.client import Device, Terms
+    >>> from offaxis.privacy import Limit
+    >>> with socket.socket() as closed:  # a port at which nobody listens
+    ...     closed.bind(("127.0.0.1", 0))
+    ...     url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    >>> terms = Terms(url, epsilon="1", release="ab" * 32)
+    >>> with Device.create("my.device", terms, Limit(8)) as device:
+    ...     device.rounds()
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.Unreachable: ...
+    """
 
 
 class BudgetExceeded(OffaxisError, RuntimeError):
-    """A person's budget does not allow another report; nothing was paid and nothing released."""
+    """A person's budget does not allow another report; nothing was paid and nothing released.
+
+    Examples
+    --------
+    >>> from offaxis.privacy import Guarantee, Ledger, Limit
+    >>> with Ledger.create("mine.ledger", Limit(2)) as ledger:
+    ...     ledger.spend(Guarantee(3), release="energy")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.BudgetExceeded: 1 more of ε = 3, pure would pass the limit of ε = 2 in all; ...
+    """
 
 
 class EntropyFailure(OffaxisError, RuntimeError):
-    """The operating system gave no randomness; nothing was released and nothing falls back."""
+    """The operating system gave no randomness; nothing was released and nothing falls back.
+
+    Examples
+    --------
+    >>> import copy
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> copy.copy(Entropy())  # two copies would repeat each other's bits
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.EntropyFailure: an Entropy cannot be pickled or copied; ...
+    """
 
 
 class MissingExtra(OffaxisError, ImportError):
-    """An optional dependency is needed for this and is not installed."""
+    """An optional dependency is needed for this and is not installed.
+
+    Examples
+    --------
+    >>> from offaxis.errors import MissingExtra
+    >>> issubclass(MissingExtra, ImportError)  # so whoever catches that catches this
+    True
+    """

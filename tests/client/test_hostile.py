@@ -12,7 +12,7 @@ import pytest
 import offaxis
 from offaxis.errors import OffaxisError, RoundRefused
 from offaxis.formats.artifact import to_bytes
-from offaxis.formats.documents import RELEASE, new_key
+from offaxis.formats.signing import RELEASE, new_key
 from offaxis.privacy.ledger import Limit
 from tests.client.collectors import KEY, a_round, offered, refused
 from tests.fuzz.forgery import content_hash, put_together, take_apart

@@ -19,7 +19,8 @@ from offaxis.collector.app import create_app
 from offaxis.collector.auth import new_token
 from offaxis.collector.settings import Settings
 from offaxis.formats.artifact import to_bytes
-from offaxis.formats.documents import Round, new_key, sign_release, sign_round
+from offaxis.formats.documents import Round
+from offaxis.formats.signing import new_key, sign_release, sign_round
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 KEY = new_key()

@@ -39,7 +39,8 @@ from offaxis.collector.serve import serve
 from offaxis.collector.settings import Settings
 from offaxis.errors import InvalidInput, Unreachable
 from offaxis.formats.artifact import to_bytes
-from offaxis.formats.documents import Round, new_key, sign_release, sign_round
+from offaxis.formats.documents import Round
+from offaxis.formats.signing import new_key, sign_release, sign_round
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.privacy.ledger import Limit
 from offaxis.release import Release

@@ -27,7 +27,7 @@ def new(
     """Make a key and print its public half, which devices pin. One that is there stays."""
     from offaxis.cli.files import check_output
     from offaxis.errors import InvalidInput
-    from offaxis.formats.documents import new_key, save_key
+    from offaxis.formats.signing import new_key, save_key
 
     check_output(out)
     if out.exists():
@@ -43,7 +43,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print the public half of a key."""
-    from offaxis.formats.documents import load_key
+    from offaxis.formats.signing import load_key
 
     _tell(load_key(path), path, as_json=as_json)
 

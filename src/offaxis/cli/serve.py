@@ -42,7 +42,7 @@ def serve(
     The first start prints an admin's token, once. Logs go to standard error as JSON lines.
     """
     from offaxis.errors import MissingExtra
-    from offaxis.formats.documents import public_key
+    from offaxis.formats.signing import public_key
 
     try:
         from offaxis.collector.serve import serve as run

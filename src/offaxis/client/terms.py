@@ -17,7 +17,8 @@ from typing import Any, Final, get_args
 from offaxis.client.transport import Transport
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused
 from offaxis.formats import artifact
-from offaxis.formats.documents import Round, public_key, verify_round
+from offaxis.formats.documents import Round
+from offaxis.formats.signing import public_key, verify_round
 from offaxis.formats.strict_json import canonical_json, shown
 from offaxis.privacy.guarantee import Guarantee, Unit, decimal, exact, exact_epsilon
 from offaxis.release import Release

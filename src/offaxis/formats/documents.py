@@ -1,19 +1,14 @@
-"""What a publisher signs: releases, and the rounds in which they are asked for.
+"""What a publisher signs besides releases: the rounds in which they are asked for.
 
-Contract: a signature speaks of one hash, in one role. A signed release cannot pass for a round, nor
-a round for a release, and neither can be changed by a byte. The key that signs stays with the
-publisher; collectors and devices know its public half.
+A document has one form, and no other reads as it: what is signed cannot be changed by a byte.
 """
 
 from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -26,12 +21,11 @@ from pydantic import (
 )
 
 from offaxis.errors import InvalidDocument
-from offaxis.files import replacing
 from offaxis.formats.fields import Sha256
 from offaxis.formats.strict_json import canonical_json, parse_json, shown
 
-RELEASE: Final = b"offaxis release v1\0"
-ROUND: Final = b"offaxis round v1\0"
+__all__ = ["Round"]
+
 LARGEST_ROUND: Final = 32_768
 """Bytes of a round's document."""
 
@@ -85,6 +79,25 @@ class Round(BaseModel):
         Labels a device may send its report with, in the clear.
     keep_days : int
         Days after closing until the reports are deleted; their means stay.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from offaxis.formats.documents import Round
+    >>> day = datetime(2026, 11, 1, tzinfo=UTC)
+    >>> energy = Round(
+    ...     name="energy-7",
+    ...     study="energy",
+    ...     number=7,
+    ...     release="ab" * 32,
+    ...     opens=day,
+    ...     closes=day.replace(day=8),
+    ...     groups=("north", "south"),
+    ... )
+    >>> energy.to_bytes()[:48]
+    b'{"closes":"2026-11-08T00:00:00Z","groups":["nort'
+    >>> Round.from_bytes(energy.to_bytes()) == energy, len(energy.digest)
+    (True, 32)
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -137,59 +150,3 @@ class Round(BaseModel):
     def digest(self) -> bytes:
         """SHA-256 of the document."""
         return hashlib.sha256(self.to_bytes()).digest()
-
-
-def new_key() -> Ed25519PrivateKey:
-    """Return a fresh key of a publisher."""
-    return Ed25519PrivateKey.generate()
-
-
-def save_key(key: Ed25519PrivateKey, path: Path) -> None:
-    """Write a private key to a file that only its owner can read."""
-    with replacing(path) as file:
-        path_of = Path(file.name)
-        path_of.chmod(0o600)
-        file.write(key.private_bytes_raw().hex().encode() + b"\n")
-
-
-def load_key(path: Path) -> Ed25519PrivateKey:
-    """Read a private key."""
-    try:
-        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text().strip()))
-    except (OSError, ValueError) as error:
-        raise InvalidDocument(f"cannot read a key from {path}: {error}") from None
-
-
-def public_key(text: str) -> Ed25519PublicKey:
-    """Return a public key from its 64 hexadecimal digits."""
-    try:
-        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(text))
-    except ValueError:
-        raise InvalidDocument("a public key has 64 hexadecimal digits") from None
-
-
-def sign_release(key: Ed25519PrivateKey, release_hash: str) -> bytes:
-    """Return the signature of a release, 64 bytes."""
-    return key.sign(RELEASE + bytes.fromhex(release_hash))
-
-
-def sign_round(key: Ed25519PrivateKey, round_: Round) -> bytes:
-    """Return the signature of a round, 64 bytes."""
-    return key.sign(ROUND + round_.digest)
-
-
-def verify_release(key: Ed25519PublicKey, release_hash: str, signature: bytes) -> None:
-    """Raise InvalidDocument unless the key signed this release."""
-    _verify(key, signature, RELEASE + bytes.fromhex(release_hash), "release")
-
-
-def verify_round(key: Ed25519PublicKey, round_: Round, signature: bytes) -> None:
-    """Raise InvalidDocument unless the key signed this round."""
-    _verify(key, signature, ROUND + round_.digest, "round")
-
-
-def _verify(key: Ed25519PublicKey, signature: bytes, message: bytes, what: str) -> None:
-    try:
-        key.verify(signature, message)
-    except InvalidSignature:
-        raise InvalidDocument(f"the {what} is not signed by the publisher's key") from None

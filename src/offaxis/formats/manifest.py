@@ -12,6 +12,8 @@ from offaxis.formats.strict_json import canonical_json, parse_json, shown
 from offaxis.provenance import LONGEST_STATEMENT
 from offaxis.randomizers.domain import LARGEST_DIM
 
+__all__ = ["Manifest"]
+
 FORMAT: Final = "offaxis-release"
 VERSION: Final = 1
 
@@ -78,7 +80,20 @@ class ProvenancePart(_Strict):
 
 
 class Manifest(_Strict):
-    """Everything of a release but its arrays."""
+    """Everything of a release but its arrays.
+
+    Examples
+    --------
+    >>> import json
+    >>> import offaxis
+    >>> from offaxis.formats.artifact import manifest_of
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> manifest = manifest_of(offaxis.fit(np.ones((1, 3)), public, epsilon=2))  # a Manifest
+    >>> manifest.randomizer.kind, manifest.guarantee.epsilon, manifest.version
+    ('laplace', '2', 1)
+    >>> sorted(json.loads(manifest.canonical()))[:3]
+    ['decoder', 'encoder', 'format']
+    """
 
     format: Literal["offaxis-release"]
     version: Literal[1]

@@ -63,6 +63,12 @@ class Limit:
     seconds : float or None
         None: for ever. Otherwise a schedule: in any stretch of so many seconds. Such a limit alone
         bounds no lifetime total.
+
+    Examples
+    --------
+    >>> from offaxis.privacy import Limit
+    >>> str(Limit(8)), Limit(1, delta=1e-6, seconds=30 * 86_400).stretch
+    ('ε = 8 in all', 'in any 30 days')
     """
 
     epsilon: Fraction

@@ -51,7 +51,18 @@ def exact(value: Any, name: str) -> Fraction:
 
 
 def exact_epsilon(value: Any) -> Fraction:
-    """Read ε exactly and check that it is positive."""
+    """Read ε exactly and check that it is positive.
+
+    Examples
+    --------
+    >>> from offaxis.privacy import exact_epsilon
+    >>> exact_epsilon(0.1), exact_epsilon("1/3")
+    (Fraction(1, 10), Fraction(1, 3))
+    >>> exact_epsilon(-1)
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidInput: epsilon must be positive, got epsilon=-1
+    """
     epsilon = exact(value, "epsilon")
     if epsilon <= 0:
         raise InvalidInput(f"epsilon must be positive, got epsilon={value!r}")
@@ -61,7 +72,14 @@ def exact_epsilon(value: Any) -> Fraction:
 
 
 def exact_delta(value: Any) -> Fraction:
-    """Read δ exactly and check that it lies strictly between 0 and 1."""
+    """Read δ exactly and check that it lies strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> from offaxis.privacy import exact_delta
+    >>> exact_delta(1e-5)
+    Fraction(1, 100000)
+    """
     delta = exact(value, "delta")
     if not 0 < delta < 1:
         raise InvalidInput(f"delta must lie strictly between 0 and 1, got delta={value!r}")
@@ -86,6 +104,17 @@ class Guarantee:
         epsilon again), or the only report a person ever sends.
     assumptions : tuple of str
         What must be true for the promise to hold, in plain words.
+
+    Examples
+    --------
+    >>> from offaxis.privacy import Guarantee
+    >>> promise = Guarantee(epsilon=0.1)
+    >>> promise.epsilon, promise.pure, str(promise)  # exactly one tenth
+    (Fraction(1, 10), True, 'ε = 0.1, pure')
+    >>> round(Guarantee(5).odds_factor, 1)  # the most by which one report moves anybody's odds
+    148.4
+    >>> str(Guarantee("1/3", 1e-6, unit="user"))
+    'ε = 1/3, δ = 1e-06'
     """
 
     epsilon: Fraction

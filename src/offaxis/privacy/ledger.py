@@ -72,6 +72,28 @@ class Ledger:
     limits : Limit, any number
         The deployment's, not stored; a later version may set stricter ones. Each must hold, and so
         must each that :meth:`create` stored. Without either, nothing can be spent.
+
+    Examples
+    --------
+    >>> from offaxis.privacy import Guarantee, Ledger, Limit
+    >>> ledger = Ledger.create("mine.ledger", Limit(3))
+    >>> ledger.spend(Guarantee(1.5), release="energy")  # before the report is made
+    >>> with ledger.alone():  # paid with what else is written here, or not at all
+    ...     ledger.charge(Guarantee(1), release="steps")
+    >>> ledger.spent(), [one.release for one in ledger.by_release()]
+    ((Fraction(5, 2), Fraction(0, 1)), ['energy', 'steps'])
+    >>> ledger.spend(Guarantee(1), release="energy")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.BudgetExceeded: 1 more of ε = 1, pure would pass the limit of ε = 3 in all; ...
+    >>> len(ledger.costs()), len(ledger.within(Limit(1, seconds=60)))
+    (2, 2)
+    >>> ledger.keep_report("energy", b"monday", b"bytes") == ledger.kept_report("energy", b"monday")
+    True
+    >>> from offaxis.sampling.entropy import fresh_key
+    >>> len(ledger.secret(fresh_key()))  # by which kept reports are found
+    32
+    >>> ledger.close()
     """
 
     def __init__(self, path: str | Path, *limits: Limit) -> None:

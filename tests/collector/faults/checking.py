@@ -17,7 +17,8 @@ from offaxis.collector.database import connect, open_database
 from offaxis.collector.store import Store
 from offaxis.collector.tables import report, round_
 from offaxis.formats.artifact import to_bytes
-from offaxis.formats.documents import Round, sign_release, sign_round
+from offaxis.formats.documents import Round
+from offaxis.formats.signing import sign_release, sign_round
 from offaxis.release import Release
 from tests.collector.faults.dying import opened
 from tests.collector.running import KEY

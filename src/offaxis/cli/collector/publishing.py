@@ -41,7 +41,7 @@ def publish(
 ) -> None:
     """Sign a release and publish it; it cannot be changed or taken back."""
     from offaxis.formats.artifact import to_bytes
-    from offaxis.formats.documents import load_key, sign_release
+    from offaxis.formats.signing import load_key, sign_release
     from offaxis.release import Release
 
     loaded, signer = Release.load(release), load_key(key)
@@ -129,7 +129,8 @@ def open_round(
     """Sign a round and announce it; it cannot be changed, only closed early."""
     from datetime import UTC, datetime
 
-    from offaxis.formats.documents import Round, load_key, sign_round
+    from offaxis.formats.documents import Round
+    from offaxis.formats.signing import load_key, sign_round
     from offaxis.formats.strict_json import canonical_json
 
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -26,7 +26,8 @@ from offaxis.collector.service import Collector
 from offaxis.collector.store import Differs, StoredRound
 from offaxis.errors import InvalidDocument, InvalidRelease
 from offaxis.formats.artifact import from_bytes
-from offaxis.formats.documents import LARGEST_ROUND, Round, public_key, verify_release, verify_round
+from offaxis.formats.documents import LARGEST_ROUND, Round
+from offaxis.formats.signing import public_key, verify_release, verify_round
 
 router = plain_router()
 _SIGNATURE: Final = (
