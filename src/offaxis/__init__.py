@@ -1,8 +1,23 @@
 """Release vector representations under local differential privacy, with the noise off-axis.
 
->>> release = offaxis.fit(model, public, epsilon=5)      # public data only   # doctest: +SKIP
->>> report = release.privatize(z)                        # on the device      # doctest: +SKIP
->>> z_hat = release.decode(report)                       # anywhere           # doctest: +SKIP
+>>> import offaxis
+>>> rng = np.random.default_rng(0)
+>>> model, public = rng.standard_normal((2, 6)), rng.standard_normal((1000, 6))
+>>> release = offaxis.fit(model, public, epsilon=5)  # public data only: frozen, publishable
+>>> str(release.guarantee)
+'ε = 5, pure'
+>>> report = release.privatize(rng.standard_normal(6))  # on the device: bytes that may leave it
+>>> len(report) == release.report_size
+True
+>>> release.decode(report).shape  # anywhere
+(6,)
+>>> release.save("my.release")
+>>> offaxis.load("my.release", expect=release.hash)
+Release(laplace, ε = 5, pure, per item, dimension 6, ...)
+>>> release.directions_of_means, release.decoder_of_means.kind  # what a mean over people tells
+(6, 'linear')
+>>> bool(np.allclose(release.public_mean, public.mean(axis=0)))  # for who has nothing to report
+True
 """
 
 from __future__ import annotations

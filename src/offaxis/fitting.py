@@ -89,6 +89,19 @@ def fit(
     Returns
     -------
     Release
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> head, public = rng.standard_normal((3, 8)), rng.standard_normal((1000, 8))
+    >>> offaxis.fit(head, public, epsilon=5)
+    Release(laplace, ε = 5, pure, per item, dimension 8, ...)
+    >>> best = offaxis.fit(head, public, epsilon=5, randomizer="privunit2", reshaping="optimal")
+    >>> best.encoder.output_dim  # the task sees three directions
+    3
+    >>> str(offaxis.fit(head, public, epsilon=1, randomizer="gaussian", delta=1e-6).guarantee)
+    'ε = 1, δ = 1e-06'
     """
     chosen = recipe(randomizer)
     chosen.check_delta(delta, randomizer)

@@ -42,6 +42,26 @@ class Release:
     """A frozen release; make one with :func:`offaxis.fit` or :meth:`load`.
 
     Two releases are equal exactly when their hashes are.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> head, public = rng.standard_normal((2, 6)), rng.standard_normal((1000, 6))
+    >>> release = offaxis.fit(head, public, epsilon=5)
+    >>> release.input_dim, release.report_size, release.gives_means
+    (6, 30, True)
+    >>> report = release.privatize(rng.standard_normal(6))  # on the device, once a vector
+    >>> release.decode(report).shape, release.observe([report]).shape
+    ((6,), (1, 6))
+    >>> crowd = release.privatize(rng.standard_normal((400, 6)))
+    >>> release.decode_mean(crowd).shape, release.aggregate(crowd).standard_error.shape
+    ((6,), (6,))
+    >>> release.simulate(public, rng).shape  # research: protects nobody, and is no report
+    (1000, 6)
+    >>> release.save("my.release")
+    >>> offaxis.Release.load("my.release", expect=release.hash) == release
+    True
     """
 
     encoder: Encoder
