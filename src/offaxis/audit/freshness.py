@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -13,35 +14,38 @@ from offaxis.audit.low_bits import wire_numbers
 from offaxis.audit.result import Finding
 from offaxis.audit.support import payloads
 from offaxis.errors import InvalidReport
-from offaxis.randomizers.domain import FiniteSet
+from offaxis.randomizers.box_form import BoxForm
+from offaxis.randomizers.directions import NONCE_BYTES
+from offaxis.randomizers.piecewise import Piecewise
+from offaxis.randomizers.sampled_form import SampledForm
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
 _ROWS: Final = 64
 _CALLS: Final = 16
-_NONCE_BYTES: Final = 12
+_COMPARISONS: Final = 4
 
 
 def freshness(release: Release, alpha: float, rng: np.random.Generator) -> Finding:
     """Look for randomness that comes back: between calls, between rows of a call, between inputs.
 
-    What must not come back is the noise of a lattice randomizer, the nonce of a ranked one. A few
-    repetitions happen by chance, and more than chance allows with probability ``alpha`` are needed.
+    What must not come back is the noise of a lattice randomizer, the nonce of a ranked one, the
+    whole payload of others. A few repetitions happen by chance, and more than chance allows with
+    probability ``alpha`` are needed; where chance allows any number of them, nothing is tried.
     """
-    tried = "randomness used again"
-    if isinstance(release.randomizer.domain, FiniteSet):
-        why = "a report is one of a few symbols, which repeat by chance"
+    tried, chance = "randomness used again", _chance(release.randomizer)
+    if binom.isf(alpha / _COMPARISONS, _ROWS - 1, chance) >= _ROWS - 1:
+        why = "a report is one of a few, which repeat by chance"
         return Finding("freshness", "conduct", tried, "not run", why)
     try:
         repeated = _repetitions(release, rng.standard_normal((_ROWS, release.input_dim)))
     except InvalidReport as error:
         why = f"the reports cannot be read: {error}"
         return Finding("freshness", "conduct", tried, "not run", why)
-    chance = _chance(release.randomizer)
     faults = [
         f"{found} of {of} are the same {where}"
         for where, found, of in repeated
-        if found > binom.isf(alpha / len(repeated), of, chance)
+        if found > binom.isf(alpha / _COMPARISONS, of, chance)
     ]
     return Finding(
         "freshness",
@@ -78,12 +82,30 @@ def _randomness(release: Release, Z: Vectors) -> NDArray[Any]:
         assert noisy is not None
         return noisy - release.randomizer.integers(release.encoder.encode(Z))
     octets = np.frombuffer(b"".join(drawn), dtype=np.uint8).reshape(len(drawn), -1)
-    return octets[:, :_NONCE_BYTES] if is_ranked(release.randomizer) else octets
+    return octets[:, :NONCE_BYTES] if is_ranked(release.randomizer) else octets
 
 
 def _chance(randomizer: Any) -> float:
-    """Return an upper bound on the probability that two honest draws are the same."""
+    """Return an upper bound on the probability that an honest draw is like a given one."""
     if is_lattice(randomizer):
         # No value of the noise is more likely than half an inverse scale.
         return float(2.0 ** -((randomizer.log2_scale + 1) * min(randomizer.domain.dim, 30)))
-    return 2.0**-96 if is_ranked(randomizer) else 0.5
+    if is_ranked(randomizer):
+        return 2.0 ** (-8 * NONCE_BYTES)
+    if isinstance(randomizer, SampledForm):
+        chosen = math.comb(randomizer.dim, randomizer.sampled)
+        if isinstance(randomizer, Piecewise):
+            return float(randomizer.near ** float(-randomizer.sampled) / chosen)
+        return float(_likeliest(randomizer.share) ** randomizer.sampled / chosen)
+    if isinstance(randomizer, BoxForm):
+        # A random vector of signs, turned round or not.
+        return math.ldexp(_likeliest(randomizer.epsilon), 1 - randomizer.dim)
+    return 1.0
+
+
+def _likeliest(epsilon: Any) -> float:
+    """Return e^ε/(e^ε + 1): no payload is likelier, where the opposite vector has an opposite one.
+
+    Pr[t | w] <= e^ε Pr[t | −w] = e^ε Pr[−t | w], and t and −t cannot both be reported.
+    """
+    return 1 / (1 + math.exp(-float(epsilon)))

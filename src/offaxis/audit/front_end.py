@@ -15,6 +15,7 @@ from offaxis.audit.result import Finding
 from offaxis.errors import InvalidReport
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.box_form import BoxForm
+from offaxis.randomizers.directions import NONCE_BYTES
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.lattice import BOX_BOUND
 from offaxis.randomizers.symbol_form import SymbolForm
@@ -22,7 +23,6 @@ from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors
 
 _VECTORS = 4000
-_NONCE_BYTES = 12
 _ROWS = 64
 
 
@@ -110,9 +110,9 @@ def _near(randomizer: Ranked, rng: np.random.Generator) -> Finding:
     broken, entropy = 0, Entropy()
     for start in range(0, len(vectors), _ROWS):
         part = vectors[start : start + _ROWS]
-        nonces = entropy.words(len(part) * _NONCE_BYTES // 2).view(np.uint8)
+        nonces = entropy.words(len(part) * NONCE_BYTES // 2).view(np.uint8)
         with np.errstate(all="ignore"):
-            found = randomizer.nearest(part, nonces.reshape(-1, _NONCE_BYTES).copy())
+            found = randomizer.nearest(part, nonces.reshape(-1, NONCE_BYTES).copy())
         broken += sum(
             len(row) != randomizer.near
             or len(set(row)) != randomizer.near
