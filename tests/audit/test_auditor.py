@@ -10,6 +10,7 @@ import pytest
 
 import offaxis
 from offaxis.audit import LEAST, audit, black_box
+from offaxis.audit.forms import is_ranked
 from offaxis.audit.result import AuditResult, Finding
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee
@@ -29,8 +30,12 @@ def by_name(result: AuditResult) -> dict[str, Finding]:
 # around a randomizer that is audited already are left to benchmarks/mechanisms.py.
 @pytest.mark.parametrize("kind", AUDITED)
 def test_an_honest_release_is_not_accused(audited, kind):
-    result = audit(audited[kind], reports=REPORTS, false_alarm=ALPHA)
+    release = audited[kind]
+    # Directions are dear to draw, and tell as much by half as many reports.
+    reports = REPORTS // 2 if is_ranked(release.randomizer) else REPORTS
+    result = audit(release, reports=reports, false_alarm=ALPHA)
     assert not result.violated
+    assert result.reports > 2 * reports
     symbols = kind in ("response", "subset")
     assert [f.test for f in result.by_verdict("not run")] == ["freshness"] * symbols
     assert result.sentence.startswith(f"No violation found at ε = {EPSILON} with")
@@ -70,7 +75,7 @@ def check_facts(result):
     assert facts["epsilon"] == "2"
     assert facts["violation"] is False
     assert facts["false_alarm"] == ALPHA
-    assert facts["reports"] == result.reports > 2 * REPORTS
+    assert facts["reports"] == result.reports
     assert set(facts["versions"]) == {"offaxis", "Python", "NumPy", "SciPy"}
     worst = next(f for f in facts["findings"] if f["test"] == "worst-pair")
     assert worst["reports"] == REPORTS
