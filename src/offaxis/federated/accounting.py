@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from scipy.optimize import minimize_scalar
@@ -63,6 +64,7 @@ def _order(rho: float, epsilon: float) -> Fraction:
     return 1 + Fraction(max(1, round(math.exp(found.x) * _GRID)), _GRID)
 
 
+@lru_cache(maxsize=256)
 def largest_rho(epsilon: Fraction, delta: Fraction) -> float:
     """Return the largest ρ whose ``certified_delta`` at ε is within δ, up to a rounding below.
 

@@ -1,0 +1,1 @@
+"""Federated training of a digit classifier in Flower: unmasked, masked, local."""

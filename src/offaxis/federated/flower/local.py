@@ -1,0 +1,151 @@
+"""Local gradient releases in Flower: a mod for its clients and a strategy that averages bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from logging import INFO
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from offaxis.errors import InvalidDocument, OffaxisError
+from offaxis.federated.flower.records import (
+    answer,
+    answered,
+    as_vector,
+    fields_of,
+    from_vector,
+    log,
+    only_arrays,
+    refusal,
+    remembered,
+)
+from offaxis.federated.gradients import LocalGradients
+from offaxis.federated.local import LocalClient, LocalServer
+from offaxis.vectors import Vectors
+
+
+class LocalClientSide:
+    """A mod that turns what a training function returns into a bundle of reports.
+
+    The training function replies either with trained arrays of the names it was sent (their
+    difference is the update, for a recipe of one sample), or with an ArrayRecord of one array
+    ``gradients`` (samples, d). Nothing else of the reply leaves. How many bundles were sent is
+    kept in the context that Flower stores for the node.
+
+    Parameters
+    ----------
+    recipe : DirectGradient or PermutedGradients
+    rounds : int
+        How many bundles this client sends, ever; its promise is that of all together.
+
+    Examples
+    --------
+    >>> from flwr.clientapp import ClientApp
+    >>> from offaxis.federated import DirectGradient
+    >>> from offaxis.federated.flower import LocalClientSide
+    >>> public = np.random.default_rng(0).normal(0, 1, (50, 4))  # updates on public data
+    >>> side = LocalClientSide(DirectGradient.fit(public, samples=1, epsilon=2), rounds=5)
+    >>> print(side.guarantee)
+    ε = 10, pure
+    >>> app = ClientApp()
+    >>> @app.train(mods=[side])
+    ... def train(message, context):
+    ...     ...  # reply with trained arrays, as always
+    """
+
+    def __init__(self, recipe: LocalGradients, rounds: int) -> None:
+        self.recipe, self.rounds = recipe, rounds
+
+    @property
+    def guarantee(self) -> Any:
+        """What all bundles of a client promise together."""
+        return LocalClient(self.recipe, self.rounds).guarantee
+
+    def __call__(
+        self, message: Message, context: Context, call_next: Callable[..., Message]
+    ) -> Message:
+        """Train, and send a bundle instead of the arrays."""
+        trained = call_next(message, context)
+        if trained.has_error():
+            return trained
+        kept = remembered(context)
+        try:
+            rows = self._rows(message, trained)
+            client = LocalClient(self.recipe, self.rounds, int(kept.get("sent", 0)))
+            bundle = client.report(rows)
+        except OffaxisError as error:
+            return refusal(message, error)
+        kept["sent"] = client.sent
+        return answer(message, bundle=list(bundle))
+
+    def _rows(self, message: Message, trained: Message) -> Vectors:
+        before, after = only_arrays(message.content), only_arrays(trained.content)
+        if list(after) == ["gradients"]:
+            rows: Vectors = np.asarray(after["gradients"].numpy(), dtype=np.float64)
+            return rows
+        if list(after) != list(before):
+            raise InvalidDocument("reply with the arrays' own names, or with 'gradients'")
+        with np.errstate(all="ignore"):
+            return (as_vector(after) - as_vector(before))[None]
+
+
+class LocalStrategy(Strategy):  # type: ignore[misc]
+    """Moves the model by ``step`` times the average of all clients' decoded bundles.
+
+    For gradients the step is negative. Clients are not evaluated, because their metrics would be
+    unprotected; use ``evaluate_fn``.
+
+    Examples
+    --------
+    >>> from offaxis.federated import DirectGradient
+    >>> from offaxis.federated.flower import LocalStrategy
+    >>> public = np.random.default_rng(0).normal(0, 1, (50, 4))
+    >>> strategy = LocalStrategy(DirectGradient.fit(public, samples=1, epsilon=2), step=0.5)
+    >>> strategy.step
+    0.5
+    """
+
+    def __init__(self, recipe: LocalGradients, step: float = 1.0) -> None:
+        self.recipe, self.step = recipe, step
+
+    def summary(self) -> None:
+        """Log what one bundle promises."""
+        log.log(INFO, "local bundles of %d reports, %s each", self.recipe.reports, self.recipe)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask all nodes to train."""
+        self._arrays = arrays
+        config["server-round"] = server_round
+        record = RecordDict({"arrays": arrays, "config": config})
+        return [
+            Message(record, dst_node_id=node, message_type="train") for node in grid.get_node_ids()
+        ]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Decode, average and take a step."""
+        bundles = [fields_of(reply, "bundle")[0] for reply in answered(replies)]
+        if not bundles:
+            return None, None
+        average = LocalServer(self.recipe).average(bundles).estimate
+        moved = as_vector(self._arrays) + self.step * average
+        return from_vector(moved, self._arrays), MetricRecord({"clients": len(bundles)})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask nobody: metrics of clients would not be protected."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return nothing."""
+        return None

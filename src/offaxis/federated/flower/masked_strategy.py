@@ -1,0 +1,173 @@
+"""The server's side of masked sums in Flower: a strategy that opens a sum a round, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from logging import INFO
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from offaxis.errors import OffaxisError, RoundRefused
+from offaxis.federated.flower.records import (
+    AGREE,
+    CONSENT,
+    ENROL,
+    KEY,
+    OPEN,
+    answered,
+    as_vector,
+    fields_of,
+    from_vector,
+    log,
+    question,
+)
+from offaxis.federated.masked_server import MaskedRound
+from offaxis.federated.members import Member
+from offaxis.federated.messages import MaskedUpdate, Opening
+from offaxis.federated.plan import MaskingPlan
+from offaxis.federated.roster import Roster
+
+
+class MaskedStrategy(Strategy):  # type: ignore[misc]
+    """Weighted federated averaging of updates that nobody sees.
+
+    Before the first round every node enrols with its keys and public weight, and is sent the
+    roster. In each round survivors are announced, signed and opened; the model moves by
+    ``step`` times the weighted mean of the clipped updates. A round that cannot be opened
+    leaves the model as it is and is told in ``refused``; the next one starts afresh. Clients are
+    not evaluated, because their metrics would be unprotected; evaluate on public data
+    (``evaluate_fn``).
+
+    Parameters
+    ----------
+    clients : int
+        How many nodes to wait for.
+    clip, epsilon, delta, rounds, threshold, colluders, bound
+        As in :class:`~offaxis.federated.MaskingPlan`; the dimension is the model's.
+    step : float
+        Size of the server's step.
+    seconds : float
+        How long to wait for answers in each of the small steps.
+
+    Examples
+    --------
+    >>> from offaxis.federated.flower import MaskedStrategy
+    >>> strategy = MaskedStrategy(
+    ...     clients=20, clip=1.0, epsilon=8, delta="1e-5", rounds=10, threshold=15, colluders=2
+    ... )
+    >>> strategy.roster is None, strategy.refused  # the roster comes with the first round
+    (True, [])
+
+    In a server app: ``strategy.start(grid, initial_arrays=arrays, num_rounds=10)``.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        step: float = 1.0,
+        seconds: float = 60.0,
+        **plan: Any,
+    ) -> None:
+        self.clients, self.step, self.seconds, self._plan = clients, step, seconds, plan
+        self.roster: Roster | None = None
+        self.refused: list[str] = []
+        self._nodes: dict[str, int] = {}
+
+    def summary(self) -> None:
+        """Log what is promised."""
+        log.log(INFO, "masked sums of %d clients, %s", self.clients, self._plan)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Enrol the nodes if it is the first round, and ask all of the roster to train."""
+        self._grid, self._arrays = grid, arrays
+        roster = self.roster = self.roster or self._enrolled(as_vector(arrays).size)
+        self._round = MaskedRound(roster, server_round)
+        own = ConfigRecord({"round": server_round, "roster": roster.hash})
+        config["server-round"] = server_round
+        record = RecordDict({"arrays": arrays, "config": config, KEY: own})
+        return [
+            Message(record, dst_node_id=node, message_type="train") for node in self._nodes.values()
+        ]
+
+    def _ask(self, kind: str, whom: Iterable[str], **entries: Any) -> list[Message]:
+        questions = [question(self._nodes[name], kind, **entries) for name in whom]
+        return answered(self._grid.send_and_receive(questions, timeout=self.seconds))
+
+    def _enrolled(self, dim: int) -> Roster:
+        """Wait for the nodes, collect keys, and send the roster to all of them."""
+        end = time.monotonic() + self.seconds
+        while len(nodes := sorted(self._grid.get_node_ids())) < self.clients:
+            if time.monotonic() > end:
+                raise RoundRefused(
+                    f"{len(nodes)} of {self.clients} nodes are here after {self.seconds} seconds; "
+                    f"start them first"
+                )
+            time.sleep(0.1)
+        self._nodes = {str(node): node for node in nodes}
+        replies = self._ask(ENROL, self._nodes)
+        known = ("name", "exchange", "signing", "weight")
+        members = [Member(*fields_of(reply, *known)) for reply in replies]
+        plan = MaskingPlan(dim=dim, **self._plan)
+        roster = Roster(plan, sorted(members, key=lambda member: member.name))
+        self._nodes = {name: self._nodes[name] for name in roster.names}
+        agreed = self._ask(AGREE, roster.names, document=roster.to_bytes())
+        if len(agreed) < plan.threshold:
+            raise RoundRefused(
+                f"{len(agreed)} clients agree to the roster, and a sum needs {plan.threshold}; "
+                f"their logs say why"
+            )
+        log.log(INFO, "roster %s of %d clients, %s", roster.hash, len(members), plan.guarantee)
+        return roster
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Announce the survivors, collect their consents and openings, and take a step."""
+        try:
+            opened = self._opened(server_round, replies)
+        except OffaxisError as error:
+            self.refused.append(str(error))
+            log.warning("round %d: %s", server_round, error)
+            return None, MetricRecord({"refused": 1})
+        moved = as_vector(self._arrays) + self.step * opened.mean
+        metrics = MetricRecord({"refused": 0, "survivors": len(opened.survivors)})
+        return from_vector(moved, self._arrays), metrics
+
+    def _opened(self, number: int, replies: Iterable[Message]) -> Any:
+        for reply in answered(replies):
+            self._round.add(MaskedUpdate(number, *fields_of(reply, "name", "payload")))
+        names = self._round.survivors().names
+        asked = self._ask(CONSENT, names, round=number, names=list(names))
+        consents = dict(fields_of(reply, "name", "signature") for reply in asked)
+        missing = [name for name in names if name not in consents]
+        if missing:
+            raise RoundRefused(
+                f"no consent of {', '.join(missing)} in round {number}; nothing is learnt of "
+                f"anybody; start a new round"
+            )
+        signed = {"names": list(consents), "signatures": list(consents.values())}
+        for reply in self._ask(OPEN, names, round=number, **signed):
+            name, seed = fields_of(reply, "name", "self_seed")
+            dropped, seeds = fields_of(reply, "dropped", "pair_seeds")
+            pairs = dict(zip(dropped, seeds, strict=True))
+            self._round.add_opening(Opening(number, name, seed, pairs))
+        return self._round.result()
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask nobody: metrics of clients would not be protected."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return nothing."""
+        return None

@@ -1,0 +1,90 @@
+"""Between Flower's records and what offaxis works on: vectors and the messages of a masked sum."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+
+from offaxis.errors import InvalidDocument
+from offaxis.vectors import Vectors
+
+KEY: Final = "offaxis"
+ENROL: Final = "query.offaxis_enrol"
+AGREE: Final = "query.offaxis_agree"
+CONSENT: Final = "query.offaxis_consent"
+OPEN: Final = "query.offaxis_open"
+_REFUSED: Final = 0
+"""Flower's code for an error of no known kind."""
+
+log = logging.getLogger("offaxis.federated")
+
+
+def as_vector(arrays: ArrayRecord) -> Vectors:
+    """Return all numbers of a record as one float64 vector, in the record's order."""
+    parts = [np.asarray(array.numpy(), dtype=np.float64).reshape(-1) for array in arrays.values()]
+    return np.concatenate(parts)
+
+
+def from_vector(vector: Vectors, like: ArrayRecord) -> ArrayRecord:
+    """Return a record of the same names, shapes and dtypes that holds the vector's numbers."""
+    filled, start = {}, 0
+    for name, array in like.items():
+        old = array.numpy()
+        part = vector[start : start + old.size].reshape(old.shape).astype(old.dtype)
+        filled[name] = Array(part)
+        start += old.size
+    return ArrayRecord(filled)
+
+
+def only_arrays(content: RecordDict) -> ArrayRecord:
+    """Return the one record of arrays in a message."""
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise InvalidDocument(f"a training message holds one ArrayRecord, got {len(records)}")
+    return records[0]
+
+
+def fields_of(message: Message, *names: str) -> tuple[Any, ...]:
+    """Return entries of the record that offaxis put into a message."""
+    record = message.content.config_records.get(KEY)
+    missing = [name for name in names if record is None or name not in record]
+    if record is None or missing:
+        raise InvalidDocument(f"a message lacks {', '.join(missing)}; is offaxis on both sides?")
+    return tuple(record[name] for name in names)
+
+
+def answer(to: Message, **entries: Any) -> Message:
+    """Return a reply that holds these entries and nothing else."""
+    return Message(RecordDict({KEY: ConfigRecord(entries)}), reply_to=to)
+
+
+def refusal(to: Message, why: Exception) -> Message:
+    """Return a reply that only says that there is none; why stays in this client's log.
+
+    The text of an error can tell something about the update, and the server need not know it.
+    """
+    log.warning("refused %s: %s", to.metadata.message_type, why)
+    return Message(Error(_REFUSED, "this client takes no part in this step"), reply_to=to)
+
+
+def question(node: int, kind: str, **entries: Any) -> Message:
+    """Return a message of the server to one node."""
+    content = RecordDict({KEY: ConfigRecord(entries)})
+    return Message(content, dst_node_id=node, message_type=kind)
+
+
+def answered(replies: Iterable[Message]) -> list[Message]:
+    """Return replies that are no errors."""
+    return [reply for reply in replies if not reply.has_error()]
+
+
+def remembered(context: Context) -> ConfigRecord:
+    """Return what this client keeps between messages, in the context that Flower stores for it."""
+    if KEY not in context.state:
+        context.state[KEY] = ConfigRecord()
+    kept: ConfigRecord = context.state[KEY]
+    return kept
