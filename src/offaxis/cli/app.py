@@ -22,6 +22,7 @@ from offaxis.cli.demo import demo
 from offaxis.cli.device import device
 from offaxis.cli.evaluate import evaluate
 from offaxis.cli.examples import add
+from offaxis.cli.export import export_onnx
 from offaxis.cli.fit import fit
 from offaxis.cli.inspect import inspect
 from offaxis.cli.keys import keys
@@ -100,7 +101,7 @@ _LOOK: Final = "See what it brings"
 
 _COMMANDS: Final[dict[str, tuple[Callable[..., None], ...]]] = {
     _RELEASES: (recommend, fit, inspect, evaluate, audit),
-    _REPORTS: (privatize, decode),
+    _REPORTS: (privatize, decode, export_onnx),
     _COLLECT: (serve,),
     _LOOK: (demo, serve_demo, bench),
 }
