@@ -20,7 +20,7 @@ BUDGETS = (0.5, 1, 2, 3, 4, 5, 6, 7.5, 10)
 CURVES: dict[str, dict[str, Any]] = {
     "the model's answer": {"randomizer": "class-response"},
     "codebook": {"randomizer": "response"},
-    "PrivUnit2, six directions": {"randomizer": "privunit2", "reshaping": "optimal", "rank": 6},
+    "PrivUnit2, six directions": {"randomizer": "privunit2", "reshaping": "optimal", "active": 6},
     "PrivUnit2, plain": {"randomizer": "privunit2", "reshaping": "none"},
     "Laplace, reshaped": {"randomizer": "laplace"},
 }

@@ -5,27 +5,29 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
+_FENCE = re.compile(r"(<!-- fragment -->\n)?^```([\w-]*)\n(.*?)^```$", re.M | re.S)
 _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: the word after the fence, further words, the text, and where it begins."""
+    """One fenced block: its language, its text, the line it begins at, and whether it is run.
+
+    A fragment shows a form and is not run; a comment ``<!-- fragment -->`` above the fence says so.
+    """
 
     kind: str
-    marks: tuple[str, ...]
     text: str
     line: int
+    fragment: bool = False
 
 
 def blocks(page: str) -> list[Block]:
     """Return the fenced blocks of a page in their order."""
-    found = []
-    for fence in _FENCE.finditer(page):
-        kind, *marks = fence[1].split() or [""]
-        found.append(Block(kind, tuple(marks), fence[2], page.count("\n", 0, fence.start()) + 2))
-    return found
+    return [
+        Block(fence[2], fence[3], page.count("\n", 0, fence.start(3)) + 1, bool(fence[1]))
+        for fence in _FENCE.finditer(page)
+    ]
 
 
 def as_script(page: str) -> str:
