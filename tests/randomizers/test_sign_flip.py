@@ -126,9 +126,9 @@ def test_coins_are_drawn_before_the_vector_is_looked_at(monkeypatch):
 
 def people(radius: float, rng: np.random.Generator) -> np.ndarray:
     """Short vectors one way, long ones the other: their mean is not that of their directions."""
-    W = rng.standard_normal((60_000, 4)) * 0.05 * radius
-    W[:40_000, 0] += 0.2 * radius
-    W[40_000:, 1] += 0.7 * radius
+    W = rng.standard_normal((30_000, 4)) * 0.05 * radius
+    W[:20_000, 0] += 0.2 * radius
+    W[20_000:, 1] += 0.7 * radius
     return W
 
 
@@ -166,7 +166,7 @@ def test_the_density_is_that_of_the_simulation(output, size):
     randomizers = [PrivUnitG(3, 1.0, 1, output=output, target="vector")]
     randomizers += [PrivUnit2(3, 1.0, 1, target="vector")]
     for randomizer in randomizers:
-        V = randomizer.simulate(np.tile(w, (20_000, 1)), np.random.default_rng(1))
+        V = randomizer.simulate(np.tile(w, (8_000, 1)), np.random.default_rng(1))
         ratio = randomizer.log_density(V, np.tile(other, (len(V), 1)))
         ratio -= randomizer.log_density(V, np.tile(w, (len(V), 1)))
         assert mean_p_value(np.exp(ratio), 1.0) > ALPHA

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,9 @@ from offaxis.sampling.draws import Array, Rng, draws_from
 from offaxis.sampling.quantiles import cosine, deviate
 from offaxis.sampling.simulation import gaussian_towards, towards
 from offaxis.vectors import Vectors, row_dots, row_norms
+
+_DENSITY_NUMBERS: Final = 1 << 16
+_ALONG: Final = np.array(True)
 
 
 @dataclass(frozen=True)
@@ -192,10 +195,16 @@ class PrivUnitG(RankForm):
         # The direction is what is left of the vector when its length, r ~ χ_dim, is forgotten.
         cosine = component / row_norms(V, 2)
         lengths, weights = chi_nodes(self.dim)
+        # The ratio lies between 1 and e^ε: what is rarer than its rounding is left out.
+        counts = weights > 1e-18 * math.exp(-float(self.epsilon))
+        lengths, weights = lengths[counts], weights[counts]
         density = np.zeros(len(V))
-        for row in np.flatnonzero(cosine > 0):  # away from w it is flat
-            tail = 2 * ndtr(-cosine[row] * lengths)
-            density[row] = np.log(np.exp(self.ranks.log_density(tail, np.array(True))) @ weights)
+        forward = np.flatnonzero(cosine > 0)  # away from w it is flat
+        step = max(1, _DENSITY_NUMBERS // lengths.size)
+        for start in range(0, forward.size, step):
+            row = forward[start : start + step]
+            ratio = np.exp(self.ranks.log_density(2 * ndtr(-cosine[row, None] * lengths), _ALONG))
+            density[row] = np.log(ratio @ weights)
         return density
 
     def expected_squared_error(self) -> float:
