@@ -6,7 +6,14 @@ import pytest
 import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
-from offaxis.theory import Estimate, first_order_risk, mean_gram, noise_risk, nonlinear_risk
+from offaxis.theory import (
+    Estimate,
+    conditions,
+    first_order_risk,
+    mean_gram,
+    noise_risk,
+    nonlinear_risk,
+)
 
 WEIGHT = np.array([[3.0, 1.0, 0.0, 0.0, 0.0, 0.5], [0.0, 2.0, 0.0, 0.1, 0.0, 0.0]])
 
@@ -39,6 +46,26 @@ def test_clipping_follows_its_formula(release, head, public):
     change = np.einsum("nkm,nm->nk", head.jacobians(public), moved)
     expected = np.sum(change**2) / len(public)
     assert first_order_risk(release, head, public).clipping == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("numbers", [17, 40])
+def test_jacobians_too_large_for_memory_are_taken_row_by_row(
+    release, head, public, monkeypatch, numbers
+):
+    """Of six inputs and three outputs: 17 numbers hold no whole Jacobian, 40 hold two of them."""
+    few = public[:50]
+    expected = first_order_risk(release, head, few)
+    monkeypatch.setattr(conditions, "_BATCH_NUMBERS", numbers)
+    whole = type(head).jacobians
+
+    def bounded(self, Z):
+        assert 18 * len(Z) <= numbers
+        return whole(self, Z)
+
+    monkeypatch.setattr(type(head), "jacobians", bounded)
+    found = first_order_risk(release, head, few)
+    assert found.clipping == pytest.approx(expected.clipping, rel=1e-12)
+    assert found.noise == pytest.approx(expected.noise, rel=1e-12)
 
 
 @pytest.mark.parametrize("settings", [{}, {"randomizer": "gaussian", "delta": 1e-5}])

@@ -104,8 +104,26 @@ def piecewise_affine(model: Any) -> Layers:
     return task
 
 
-def row_batches(task: TaskModel, Z: Vectors) -> Iterator[slice]:
-    """Cut the vectors into parts whose Jacobians (n, k, m) fit into memory."""
-    rows = max(1, _BATCH_NUMBERS // (task.outputs(Z[:1]).shape[1] * Z.shape[1]))
+def row_batches(Z: Vectors, numbers: int) -> Iterator[slice]:
+    """Cut vectors into parts of which each holds a bounded amount, at so many numbers a vector."""
+    rows = max(1, _BATCH_NUMBERS // numbers)
     for start in range(0, len(Z), rows):
         yield slice(start, start + rows)
+
+
+def jacobian_parts(task: TaskModel, Z: Vectors) -> Iterator[tuple[slice, Vectors]]:
+    """Yield which vectors, and rows of their Jacobians, (n, j, m), in bounded memory.
+
+    All k rows at once, or one after the other where the Jacobian of a single vector is too much:
+    then each of them takes a backward pass of its own.
+    """
+    outputs, dim = task.outputs(Z[:1]).shape[1], Z.shape[1]
+    if outputs * dim <= _BATCH_NUMBERS:
+        for part in row_batches(Z, outputs * dim):
+            yield part, task.jacobians(Z[part])
+        return
+    for part in row_batches(Z, max(outputs, dim)):
+        for output in range(outputs):
+            along = np.zeros((len(Z[part]), outputs))
+            along[:, output] = 1.0
+            yield part, task.pull(Z[part], along)[:, None, :]

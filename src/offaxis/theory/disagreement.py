@@ -99,7 +99,7 @@ def flipping_tails(release: Release, model: Any, vectors: Any) -> Vectors:
     # Not the discrete law's own variance: the tail bound is proved for the continuous one.
     sigma = math.sqrt(2) * noise.randomizer.scale
     parts = []
-    for part in row_batches(layers, Z):
+    for part in row_batches(Z, outputs.shape[1] * Z.shape[1]):
         jacobians = layers.jacobians(Z[part])
         rows, answer = np.arange(len(jacobians)), answers[part]
         leads = outputs[part][rows, answer][:, None] - outputs[part]

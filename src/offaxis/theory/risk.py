@@ -16,7 +16,7 @@ import numpy as np
 from offaxis.geometry import TaskModel, as_task_model
 from offaxis.geometry.gram import PartialGram
 from offaxis.release import Release
-from offaxis.theory.conditions import AdditiveNoise, row_batches
+from offaxis.theory.conditions import AdditiveNoise, jacobian_parts, row_batches
 from offaxis.theory.draws import Estimate, simulated
 from offaxis.vectors import Vectors, as_batch
 
@@ -47,7 +47,8 @@ def mean_gram(model: Any, vectors: Any) -> Vectors:
     task = as_task_model(model)
     Z, _ = as_batch(vectors, task.input_dim)
     total = PartialGram.empty(Z.shape[1])
-    for part in row_batches(task, Z):
+    numbers = task.numbers_per_vector(Z.shape[1], task.outputs(Z[:1]).shape[1])
+    for part in row_batches(Z, numbers):
         total.merge(PartialGram.of(task, Z[part]))
     return total.mean()
 
@@ -67,7 +68,8 @@ def first_order_risk(release: Release, model: Any, vectors: Any) -> FirstOrderRi
     Holds for additive noise of mean zero between affine maps, and a model that has a Jacobian at
     every vector. It is exact for affine models; for others it leaves out how the model bends,
     which is little while the noise is small (:func:`~offaxis.theory.remainder_bound`). What
-    truncation to the lattice moves, less than one step a coordinate, is left out.
+    truncation to the lattice moves, less than one step a coordinate, is left out. Memory holds
+    the Gram and a few rows of Jacobians, whatever the number of vectors and of outputs.
 
     Raises
     ------
@@ -79,8 +81,8 @@ def first_order_risk(release: Release, model: Any, vectors: Any) -> FirstOrderRi
     Z, _ = as_batch(vectors, release.input_dim)
     moved = noise.clipping(Z)
     clipping = 0.0
-    for part in row_batches(task, Z):
-        change = np.einsum("nkm,nm->nk", task.jacobians(Z[part]), moved[part])
+    for part, rows in jacobian_parts(task, Z):
+        change = np.einsum("njm,nm->nj", rows, moved[part])
         clipping += float(np.sum(change**2))
     return FirstOrderRisk(noise_risk(release, mean_gram(task, Z)), clipping / len(Z))
 
