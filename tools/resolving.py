@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import tempfile
 import tomllib
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -27,6 +28,7 @@ def extras() -> list[str]:
     return list(project["optional-dependencies"])
 
 
+@cache
 def _index() -> list[str]:
     """Return uv's option for the package index that pip is set to, if it is."""
     asked = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
@@ -45,5 +47,7 @@ def resolve(source: Path, *options: str) -> tuple[bool, str]:
             *(str(uv), "pip", "compile", str(source), "--quiet", "--no-header"),
             *("--config-file", settings.name, *_index(), *options),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        # What torch asks of a Mac.
+        where = {**os.environ, "MACOSX_DEPLOYMENT_TARGET": "14.0"}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=where)
     return done.returncode == 0, done.stdout if done.returncode == 0 else done.stderr
