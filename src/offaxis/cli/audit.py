@@ -87,7 +87,7 @@ def _print(result: AuditResult, html: Path | None, console: Console) -> None:
     title.append(word, style=f"bold {colour}")
     notes = Text(result.sentence + "\n\n", style="bold red" if result.violated else "bold")
     notes.append(
-        f"{CAVEAT} All tests together accuse a release that keeps its promise in one run of "
+        f"{CAVEAT} All tests together accuse a release that keeps its guarantee in one run of "
         f"{1 / result.false_alarm:,.0f} at most. {result.seconds:.0f} seconds, release "
         f"{result.release[:16]}…",
         style="not bold default",

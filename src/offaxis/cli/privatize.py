@@ -75,10 +75,10 @@ def privatize(
     from offaxis.cli.reading.ledgers import open_ledger
     from offaxis.cli.reading.releases import load_release
     from offaxis.cli.showing.ledger import (
-        promise,
         rounded,
         standing_facts,
         standings,
+        written_budget,
     )
     from offaxis.client import Reporter
     from offaxis.errors import InvalidInput
@@ -121,7 +121,7 @@ def privatize(
         f"each promises {loaded.guarantee}; a second run on the same vectors would spend it again"
     )
     if paid is not None:
-        total = promise(count * loaded.guarantee.epsilon, count * loaded.guarantee.delta)
+        total = written_budget(count * loaded.guarantee.epsilon, count * loaded.guarantee.delta)
         left = (f"ε = {rounded(p.left, up=False)} {p.limit.stretch}" for p in paid)
         typer.echo(f"paid {total} from {ledger}; left: {' · '.join(left)}")
 

@@ -51,7 +51,7 @@ def list_(as_json: AsJson = False) -> None:
     table.add_column("what")
     table.add_column("numbers", justify="right")
     for entry in found:
-        table.add_row(entry.name, entry.title, str(entry.cells))
+        table.add_row(entry.name, entry.title, f"{entry.cells:,}")
     with screen() as console:
         console.print(table)
 

@@ -38,7 +38,7 @@ def forecast(
     """Say what N reports of a release would cost. Nothing is spent."""
     from offaxis.card import guarantee_facts
     from offaxis.cli.reading.releases import load_release
-    from offaxis.cli.showing.ledger import by_loss, loss_words, promise
+    from offaxis.cli.showing.ledger import by_loss, loss_words, written_budget
     from offaxis.privacy.composition import Cost, basic
     from offaxis.privacy.guarantee import decimal, exact_delta
 
@@ -63,8 +63,8 @@ def forecast(
     with screen() as console:
         number = counted(reports, "report")
         console.print(f"{number} of {loaded.guarantee}, per {loaded.guarantee.unit}\n")
-        console.print("all about one person: the local promise, whoever sees them")
-        rows = [("added up", promise(*total) + ("" if total[1] else ", pure"))]
+        console.print("all about one person: the local guarantee, whoever sees them")
+        rows = [("added up", written_budget(*total) + ("" if total[1] else ", pure"))]
         rows.append(("by loss distributions", loss_words(loss, why, wanted)))
         console.print(fields(rows))
         if shuffled:
@@ -86,5 +86,5 @@ def _central(guarantee: Guarantee, reports: int, delta: Fraction) -> tuple[str |
         return None, "no figure: it is known for pure releases only"
     found = shuffled_epsilon(guarantee.epsilon, reports, delta)
     if found is None:
-        return None, "no figure: too few reports for this ε; only the local promise counts"
+        return None, "no figure: too few reports for this ε; only the local guarantee counts"
     return rounded(Fraction(found), up=True), None

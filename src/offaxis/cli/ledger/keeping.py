@@ -113,7 +113,7 @@ def _print_ledger(
     total: tuple[Fraction, Fraction],
     loss: str,
 ) -> None:
-    from offaxis.cli.showing.ledger import promise
+    from offaxis.cli.showing.ledger import written_budget
 
     with screen() as console:
         number = counted(sum(one.cost.reports for one in paid), "report")
@@ -128,23 +128,25 @@ def _print_ledger(
         console.print(_release_table(paid))
         console.print()
         console.print(
-            fields([("all, added up", promise(*total)), ("all, by loss distributions", loss)])
+            fields(
+                [("all, added up", written_budget(*total)), ("all, by loss distributions", loss)]
+            )
         )
 
 
 def _limit_table(under: list[Standing]) -> Table:
     from rich.text import Text
 
-    from offaxis.cli.showing.ledger import promise, rounded
+    from offaxis.cli.showing.ledger import rounded, written_budget
 
     with_loss = any(one.limit.delta for one in under)
     names = ["limit", "", "spent, added up", *(["by losses"] if with_loss else []), "left"]
     table = _table(names)
     for one in under:
         cells = [
-            promise(one.limit.epsilon, one.limit.delta),
+            written_budget(one.limit.epsilon, one.limit.delta),
             one.limit.stretch,
-            promise(one.epsilon, one.delta),
+            written_budget(one.epsilon, one.delta),
         ]
         if with_loss:
             cells.append("–" if one.composed is None else f"ε = {rounded(one.composed, up=True)}")
@@ -154,7 +156,7 @@ def _limit_table(under: list[Standing]) -> Table:
 
 
 def _release_table(paid: list[Spent]) -> Table:
-    from offaxis.cli.showing.ledger import moment, promise
+    from offaxis.cli.showing.ledger import moment, written_budget
     from offaxis.privacy.composition import basic
 
     table = _table(["release", "reports", "each", "added up", "last paid (UTC)"])
@@ -162,8 +164,8 @@ def _release_table(paid: list[Spent]) -> Table:
         table.add_row(
             f"{one_line(one.release)[:8]}…",
             f"{one.cost.reports:,}",
-            promise(one.cost.epsilon, one.cost.delta),
-            promise(*basic([one.cost])),
+            written_budget(one.cost.epsilon, one.cost.delta),
+            written_budget(*basic([one.cost])),
             moment(one.last)[:16],
         )
     return table

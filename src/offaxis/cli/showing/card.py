@@ -135,8 +135,8 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
 
 def _clipping(stretch: dict[str, float]) -> list[RenderableType]:
     rows = [
-        ("stretch in ℓ1", f"{stretch['l1']:.4g}   largest column sum of the map, ‖L⁻¹‖₁"),
-        ("stretch in ℓ2", f"{stretch['l2']:.4g}   largest singular value, ‖L⁻¹‖₂"),
+        ("stretch in ℓ1", f"{stretch['l1']:<8.4g}largest column sum of the map, ‖L⁻¹‖₁"),
+        ("stretch in ℓ2", f"{stretch['l2']:<8.4g}largest singular value, ‖L⁻¹‖₂"),
     ]
     return [fields(rows), Text(wording.why_clipped(**stretch))]
 

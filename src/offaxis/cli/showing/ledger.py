@@ -35,7 +35,7 @@ def rounded(value: Fraction, *, up: bool) -> str:
     return decimal(Fraction(short))
 
 
-def promise(epsilon: Fraction, delta: Fraction, *, up: bool = True) -> str:
+def written_budget(epsilon: Fraction, delta: Fraction, *, up: bool = True) -> str:
     """Write ε, and δ where there is one."""
     tail = f", δ = {rounded(delta, up=up)}" if delta else ""
     return f"ε = {rounded(epsilon, up=up)}{tail}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from offaxis.decoding import Aggregate
 
 LABELS_ARE_BARE: Final = (
-    "warning: labels are not protected by any promise; use labels that are public anyway"
+    "warning: labels are not protected by any guarantee; use labels that are public anyway"
 )
 _SHOWN: Final = 20
 _WIDEST: Final = 40

@@ -134,23 +134,9 @@ def error_curves(result: HouseholdResult, randomizer: str) -> str:
         shape: np.array(result.means(randomizer, shape)) for shape in SHAPES
     }
     with canvas(3.4, 2.5) as (figure, axes):
-        # The upper label stands where no curve passes: above its level, at the end.
-        levels = {
-            "always the mean": (result.constant, epsilons[-1], 1, "right", "bottom"),
-            "without privacy": (result.clean, epsilons[0], -2, "left", "top"),
-        }
-        for text, (level, place, away, side, edge) in levels.items():
+        # Their names stand in the page's legend: curves pass wherever there would be room.
+        for level in (result.constant, result.clean):
             axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
-            axes.annotate(
-                text,
-                (place, level),
-                xytext=(0, away),
-                textcoords="offset points",
-                ha=side,
-                va=edge,
-                fontsize=8,
-                color=MUTED,
-            )
         axes.plot(
             epsilons,
             [result.lines[epsilon] for epsilon in epsilons],

@@ -50,7 +50,7 @@ def _table(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
                 series_of(rows[label], "no guarantee", colour="plain", dashed=True),
                 series_of(rows[bounded], "valid"),
             ]
-            made.append(budget_panel(label.split(" ")[0], series, lines))
+            made.append(budget_panel(_kind(rows[bounded]), series, lines))
     shown = {bounded for label, bounded in COUNTERPARTS.items() if label in rows}
     done = {*COUNTERPARTS, *shown, *sum(PAIRS.values(), ())}
     for label, found in rows.items():
@@ -62,8 +62,14 @@ def _table(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
             continue
         name = "δ = 1e-5" if "delta" in label else ""
         series = [series_of(found, name, colour="plain")]
-        made.append(budget_panel(label.split(" ")[0], series, lines))
+        made.append(budget_panel(_kind(found), series, lines))
     return made, columns_for(len(made))
+
+
+def _kind(found: Sequence[Line]) -> str:
+    """Return what a row is in our words, without its setting."""
+    name = found[0].outcome.row.mechanism.title.split(",")[0]
+    return name[:1].upper() + name[1:]
 
 
 def _ablation(study: Study, lines: Sequence[Line]) -> tuple[list[Panel], int]:
