@@ -98,6 +98,7 @@ def test_what_cannot_be_released_is_named(
     bad: list[tuple[Any, dict[str, Any], str]] = [
         (table, {"vectors": "z"}, "no column 'z'; there are id, vector, diary"),
         (table, {"keep": ["age"]}, "no column 'age'"),
+        (table, {"keep": ["id", "vector"]}, "'vector' is private"),
         (table, {"vectors": ["id", "diary"]}, "must hold real numbers"),
         (table, {"vectors": "id"}, "must hold lists of numbers"),
         (table, {"keep": ["id"], "name": "id"}, "a name of its own"),

@@ -74,7 +74,10 @@ def privatize(
     if name in keep:
         raise InvalidInput(f"the column of reports needs a name of its own, got {name!r}")
     schema = _schema(data)
-    for column in (*([vectors] if isinstance(vectors, str) else vectors), *keep):
+    private = [vectors] if isinstance(vectors, str) else list(vectors)
+    if bare := [column for column in private if column in keep]:
+        raise InvalidInput(f"column {bare[0]!r} is private and must not go along; leave it out")
+    for column in (*private, *keep):
         if column not in schema.names:
             there = ", ".join(schema.names)
             raise InvalidInput(f"there is no column {column!r}; there are {there}")

@@ -8,15 +8,22 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from offaxis import Release
 from offaxis.errors import InvalidInput
-from offaxis.faces.sklearn import PrivateVectors, SimulatedScore, SimulatedVectors, free_settings
+from offaxis.faces.sklearn import (
+    PrivateVectors,
+    SimulatedScore,
+    SimulatedVectors,
+    free_settings,
+    released,
+)
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:600], Y[:600]
@@ -84,6 +91,21 @@ def test_a_simulation_hands_over_the_real_release(drawn: list[int]) -> None:
     real = [simulated.vectors_.transform(X[:5]) for _ in range(2)]
     assert (real[0] != real[1]).any(axis=1).all()
     assert drawn == [5, 5]
+
+
+def test_a_simulated_pipeline_becomes_a_real_one(drawn: list[int]) -> None:
+    private = SimulatedVectors(PrivateVectors(epsilon=20))
+    rehearsed = make_pipeline(StandardScaler(), private, RidgeClassifier()).fit(X, Y)
+    real = released(rehearsed)
+    assert drawn == []
+    assert real[-1] is rehearsed[-1]
+    assert real.predict(X[:9]).shape == (9,)
+    assert drawn == [9]
+    assert isinstance(rehearsed[1], SimulatedVectors), "the given one stays as it is"
+    with pytest.raises(InvalidInput, match="draws real reports already"):
+        released(real)
+    with pytest.raises(NotFittedError):
+        released(make_pipeline(clone(private), RidgeClassifier()))
 
 
 def test_simulated_and_real_vectors_score_alike() -> None:
@@ -154,7 +176,7 @@ def test_the_usual_grid_fits_everywhere() -> None:
 
 
 def test_the_score_simulates_what_stands_behind(drawn: list[int]) -> None:
-    head = FrozenEstimator(LogisticRegression(max_iter=2000).fit(X, Y))
+    head = FrozenEstimator(RidgeClassifier().fit(X, Y))
     private = PrivateVectors(epsilon=50, model=head)
     score = SimulatedScore("accuracy", seeds=3)
     runs = [cross_val_score(private, X, Y, scoring=score, cv=2) for _ in range(2)]

@@ -10,7 +10,7 @@ except ImportError as error:
     ) from error
 
 from offaxis.faces.sklearn.settings import free_settings
-from offaxis.faces.sklearn.simulated import SimulatedScore, SimulatedVectors
+from offaxis.faces.sklearn.simulated import SimulatedScore, SimulatedVectors, released
 from offaxis.faces.sklearn.vectors import PrivateVectors
 
-__all__ = ["PrivateVectors", "SimulatedScore", "SimulatedVectors", "free_settings"]
+__all__ = ["PrivateVectors", "SimulatedScore", "SimulatedVectors", "free_settings", "released"]

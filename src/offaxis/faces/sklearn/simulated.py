@@ -23,8 +23,8 @@ class SimulatedVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     """Public vectors as reports *would* leave them: seeded, fast, **and no release of anything**.
 
     For tuning and research on public vectors, where every fold would otherwise draw real reports:
-    harmless there, but slow and never twice the same. ``vectors_`` is the fitted
-    :class:`PrivateVectors` to use on private vectors afterwards.
+    harmless there, but slow and never twice the same. Never pass it private vectors:
+    :func:`released` puts the fitted :class:`PrivateVectors` in its place afterwards.
 
     Parameters
     ----------
@@ -47,17 +47,19 @@ class SimulatedVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     >>> from sklearn.linear_model import RidgeClassifier
     >>> from sklearn.model_selection import GridSearchCV
     >>> from sklearn.pipeline import make_pipeline
-    >>> from offaxis.faces.sklearn import PrivateVectors, SimulatedVectors, free_settings
+    >>> from offaxis.faces.sklearn import PrivateVectors, SimulatedVectors
+    >>> from offaxis.faces.sklearn import free_settings, released
     >>> X, y = load_iris(return_X_y=True)                                # public
     >>> pipe = make_pipeline(SimulatedVectors(PrivateVectors(epsilon=8)), RidgeClassifier())
     >>> grid = free_settings("simulatedvectors__vectors", percentile=[50, 90])
     >>> search = GridSearchCV(pipe, grid, cv=2).fit(X, y)
     >>> bool(search.best_score_ == GridSearchCV(pipe, grid, cv=2).fit(X, y).best_score_)
     True
-    >>> simulated, head = search.best_estimator_
-    >>> private = simulated.vectors_                                     # the real one, to go on
-    >>> head.predict(private.transform(X[:3])).shape, simulated.release_.gives_means
+    >>> private = released(search.best_estimator_)                       # draws real reports
+    >>> private.predict(X[:3]).shape, private[0] is search.best_estimator_[0].vectors_
     ((3,), True)
+    >>> print(search.best_estimator_[0].release_.guarantee)
+    ε = 8, pure
     """
 
     def __init__(self, vectors: Any = None, *, random_state: Any = 0) -> None:
@@ -101,6 +103,41 @@ class SimulatedVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         words = check_random_state(self.random_state).randint(1 << 30, size=4).tolist()
         rng = np.random.default_rng([*words, int.from_bytes(digest)])
         return self.release_.simulate(vectors, rng)
+
+
+def released(pipeline: Pipeline) -> Pipeline:
+    """Return a fitted pipeline with real reports in place of simulated ones.
+
+    Nothing is fitted again: every :class:`SimulatedVectors` gives way to its ``vectors_``. From
+    here on **every transform and every predict spends the budget**.
+
+    Raises
+    ------
+    InvalidInput
+        If nothing in the pipeline is simulated.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import RidgeClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from offaxis.faces.sklearn import PrivateVectors, SimulatedVectors, released
+    >>> X, y = load_iris(return_X_y=True)                                # public
+    >>> pipe = make_pipeline(SimulatedVectors(PrivateVectors(epsilon=8)), RidgeClassifier())
+    >>> released(pipe.fit(X, y)).predict(X[:2]).shape                    # two private reports
+    (2,)
+    """
+    steps = [(name, _real(step)) for name, step in pipeline.steps]
+    if all(mine is given for (_, mine), (_, given) in zip(steps, pipeline.steps, strict=True)):
+        raise InvalidInput("nothing in this pipeline is simulated: it draws real reports already")
+    return Pipeline(steps, memory=pipeline.memory, verbose=pipeline.verbose)
+
+
+def _real(step: Any) -> Any:
+    if not isinstance(step, SimulatedVectors):
+        return step
+    check_is_fitted(step, "vectors_")
+    return step.vectors_
 
 
 @dataclass(frozen=True)
