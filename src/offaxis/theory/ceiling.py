@@ -37,6 +37,14 @@ class AgreementCeiling:
     probability : float
     answers : int
         s: randomized response over the s likeliest answers reaches the ceiling.
+
+    Examples
+    --------
+    >>> from offaxis.theory import AgreementCeiling, agreement_ceiling
+    >>> agreement_ceiling([1, 1], epsilon=1)
+    AgreementCeiling(probability=0.731..., answers=2)
+    >>> AgreementCeiling(probability=0.75, answers=3).answers
+    3
     """
 
     probability: float
@@ -63,6 +71,13 @@ def agreement_ceiling(prior: Any, epsilon: Any) -> AgreementCeiling:
     ----------
     prior : (n,) array
         How likely each answer is; shares or counts.
+
+    Examples
+    --------
+    >>> from offaxis.theory import agreement_ceiling
+    >>> ceiling = agreement_ceiling([0.7, 0.2, 0.1], epsilon=2)
+    >>> round(ceiling.probability, 3), ceiling.answers  # the third answer is better left out
+    (0.793, 2)
     """
     shares = _shares(prior, "prior")
     # In units of e^ε, so that nothing overflows.
@@ -79,6 +94,12 @@ def reference_line(accuracy: Any, classes: int, epsilon: Any) -> float:
     a q + (1 − a)(1 − q)/(k − 1), q = e^ε/(e^ε + k − 1): the truth is told and the model is right,
     or both are wrong and chance brings the label back. **A line to compare with, not a bound**: a
     better model on the device, or a reader who corrects for what the model confuses, passes it.
+
+    Examples
+    --------
+    >>> from offaxis.theory import reference_line
+    >>> round(reference_line(accuracy=0.85, classes=10, epsilon=5), 3)
+    0.802
     """
     a = as_number(accuracy, "accuracy")
     if not 0 <= a <= 1:
@@ -109,6 +130,13 @@ def label_accuracy_bound(posteriors: Any, weights: Any, epsilon: Any) -> float:
         η_j(z), one row a vector z; the rows sum to one.
     weights : (n,) array
         How likely each vector is; shares or counts.
+
+    Examples
+    --------
+    >>> from offaxis.theory import label_accuracy_bound
+    >>> sure_and_unsure = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]
+    >>> round(label_accuracy_bound(sure_and_unsure, [1, 1, 2], epsilon=1), 3)
+    0.616
     """
     eta = as_array(posteriors, "posteriors")
     check_finite(eta, "posteriors")
@@ -151,6 +179,13 @@ def answer_prior(task: Any, public: Any) -> Vectors:
     task : model
         Anything :func:`offaxis.fit` takes as a model, with two outputs or more.
     public : array (n, m), or callable returning an iterator of batches
+
+    Examples
+    --------
+    >>> from offaxis.theory import answer_prior
+    >>> public = np.array([[2.0, 1.0], [0.0, 3.0], [1.0, 4.0], [0.0, 1.0]])
+    >>> answer_prior(np.eye(2), public)
+    array([0.25, 0.75])
     """
     model, counts = as_task_model(task), np.zeros(1)
     for batch in PublicVectors(public).batches(_ROWS):

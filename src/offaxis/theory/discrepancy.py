@@ -32,6 +32,17 @@ class Discrepancy:
         σ² ‖Ω − Ω̂‖_op Tr(BᵀB), for who knows only how far apart the Grams are.
     operator_norm : float
         ‖Ω − Ω̂‖_op.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.theory import Discrepancy, discrepancy, mean_gram
+    >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> release = offaxis.fit(task, public, epsilon=3)
+    >>> gram = mean_gram(task, public)
+    >>> discrepancy(release, gram, gram) == Discrepancy(exact=0.0, bound=0.0, operator_norm=0.0)
+    True
     """
 
     exact: float
@@ -59,6 +70,18 @@ def discrepancy(release: Release, public_gram: Any, private_gram: Any) -> Discre
     ----------
     public_gram, private_gram : (m, m) arrays
         Ω̂ and Ω, as :func:`~offaxis.theory.mean_gram` gives them.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.theory import discrepancy, mean_gram
+    >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> release = offaxis.fit(task, public, epsilon=3)
+    >>> gram = mean_gram(task, public)
+    >>> gap = discrepancy(release, gram, 1.1 * gram)  # people's model answers a little steeper
+    >>> 0 < gap.exact < gap.bound, round(gap.operator_norm, 2)
+    (True, 1.06)
     """
     noise = AdditiveNoise.of(release)
     dim = release.input_dim
@@ -76,5 +99,11 @@ def sampling_rate(dim: int, count: int) -> float:
 
     Holds for independent vectors of one law and a bounded Jacobian. A rate without its constant:
     four times the vectors halve it.
+
+    Examples
+    --------
+    >>> from offaxis.theory import sampling_rate
+    >>> sampling_rate(64, 1000) / sampling_rate(64, 4000)
+    2.0
     """
     return math.sqrt(math.log(dim) / count)

@@ -26,6 +26,14 @@ class Estimate:
     mean : float
     standard_error : float
         Of the mean, over the noise; the vectors are held fixed.
+
+    Examples
+    --------
+    >>> from offaxis.theory import Estimate
+    >>> values = np.array([[1.0, 10.0], [3.0, 12.0], [2.0, 11.0]])  # three draws of two vectors
+    >>> found = Estimate.of(values)
+    >>> found.mean, round(found.standard_error, 3)
+    (6.5, 0.408)
     """
 
     mean: float

@@ -37,6 +37,12 @@ def task_spectrum(gram: Any, covariance: Any) -> Vectors:
     ----------
     gram, covariance : (m, m) arrays
         Ω and C, as in :class:`offaxis.geometry.Geometry`; the identity as Ω is the plain metric.
+
+    Examples
+    --------
+    >>> from offaxis.theory import task_spectrum
+    >>> task_spectrum(np.diag([4.0, 1.0, 0.0]), np.diag([1.0, 1.0, 9.0]))
+    array([4., 1.])
     """
     omega, spread = as_array(gram, "gram"), as_array(covariance, "covariance")
     check_finite(omega, "gram")
@@ -57,6 +63,12 @@ def fidelity_ceiling(spectrum: Any, epsilon: Any) -> float:
 
     max Σ s_i λ_i / Σ λ_i under the two limits above: the largest λ first. It bounds
     1 − E‖ẑ − z‖²_Ω / E‖z − μ‖²_Ω for every reader ẑ, if vectors follow the law that λ is of.
+
+    Examples
+    --------
+    >>> from offaxis.theory import fidelity_ceiling
+    >>> [round(fidelity_ceiling([4.0, 1.0], epsilon), 3) for epsilon in (0.5, 2, 8)]
+    [0.049, 0.58, 0.999]
     """
     values = _checked(spectrum)
     each, together = _limits(epsilon)
@@ -75,6 +87,12 @@ def least_mean_error(spectrum: Any, epsilon: Any) -> float:
     under the two limits above, where s_i = min(tanh²(ε/2), κ √λ_i). Where no s_i meets the first
     limit this is ((Σ √λ_i)² / sinh²(ε/2) − Σ λ_i) / Σ λ_i, and (Σ √λ_i)² is what the optimal
     reshaping attains for noise in the ℓ2 ball (docs/optimal-reshaping.md).
+
+    Examples
+    --------
+    >>> from offaxis.theory import least_mean_error
+    >>> [round(least_mean_error([4.0, 1.0], epsilon), 3) for epsilon in (0.5, 2, 8)]
+    [27.207, 0.724, 0.001]
     """
     values = _checked(spectrum)
     values = values[values > 0]
@@ -89,6 +107,14 @@ def sphere_mean_error(dim: int, epsilon: Any) -> float:
     1/A² − 1, A the component of PrivUnit2 along its input: no unbiased report has a smaller largest
     error over the sphere (Asi, Feldman, Talwar 2022). For points spread evenly it is the truth
     where :func:`least_mean_error` is a bound; for vectors of another law, a line to compare with.
+
+    Examples
+    --------
+    >>> from offaxis.theory import least_mean_error, sphere_mean_error
+    >>> least_mean_error(np.ones(16), 4) < sphere_mean_error(16, 4)
+    True
+    >>> round(sphere_mean_error(16, 4), 2)
+    6.27
     """
     if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
         raise InvalidInput(f"dim must be an integer from 1 on, got dim={dim!r}")
@@ -102,6 +128,13 @@ def scalar_ceiling(answers: Any, epsilon: Any) -> float:
     up to 2,048 bins. That no channel passes it is **tested, not proved**
     (:mod:`offaxis.recipes.scalar_channel`); proved is ``fidelity_ceiling([1], epsilon)``, which is
     never lower.
+
+    Examples
+    --------
+    >>> from offaxis.theory import fidelity_ceiling, scalar_ceiling
+    >>> answers = np.random.default_rng(0).standard_normal(500)
+    >>> round(scalar_ceiling(answers, 2), 2), round(fidelity_ceiling([1.0], 2), 2)
+    (0.37, 0.58)
     """
     values = as_array(answers, "answers")
     check_finite(values, "answers")

@@ -41,6 +41,24 @@ class RemainderBound:
     highest_leaving : float
         An upper limit on P̄, which the bound uses: a share measured as zero proves nothing.
     first_order : FirstOrderRisk
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.geometry import Layers
+    >>> from offaxis.theory import RemainderBound, remainder_bound
+    >>> rng = np.random.default_rng(0)
+    >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
+    >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
+    >>> public = rng.standard_normal((100, 3))
+    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> bound = remainder_bound(release, task, public, draws=20)
+    >>> isinstance(bound, RemainderBound), bound.sharper_root <= bound.root
+    (True, True)
+    >>> bound.risk == 2 * bound.root * bound.first_order.total**0.5 + bound.root**2
+    True
+    >>> bound.sharper_risk <= bound.risk
+    True
     """
 
     lipschitz: float
@@ -84,6 +102,20 @@ def fourth_moments(release: Release, vectors: Any, weight: Vectors | None = None
     kurtosis κ between affine maps. With G = BᵀB,
 
         E‖d + Bξ‖⁴ = (‖d‖² + σ² Tr G)² + 4σ² ‖Bᵀd‖² + 2σ⁴ ‖G‖_F² + κσ⁴ Σ G_jj².
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.geometry import Layers
+    >>> from offaxis.theory import fourth_moments
+    >>> rng = np.random.default_rng(0)
+    >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
+    >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
+    >>> public = rng.standard_normal((100, 3))
+    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> moments = fourth_moments(release, public)
+    >>> moments.shape, bool((moments > 0).all())
+    ((100,), True)
     """
     noise = AdditiveNoise.of(release)
     Z, _ = as_batch(vectors, release.input_dim)
@@ -127,6 +159,21 @@ def remainder_bound(
     ------
     InvalidInput
         If the noise is not additive, a map is not affine, or the model is not piecewise affine.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.geometry import Layers
+    >>> from offaxis.theory import nonlinear_risk, remainder_bound
+    >>> rng = np.random.default_rng(0)
+    >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
+    >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
+    >>> public = rng.standard_normal((100, 3))
+    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> bound = remainder_bound(release, task, public, draws=50)
+    >>> gap = nonlinear_risk(release, task, public, draws=50).mean - bound.first_order.total
+    >>> abs(gap) < bound.sharper_risk, bound.leaving.mean < bound.highest_leaving
+    (True, True)
     """
     first_order = first_order_risk(release, model, vectors)
     layers = piecewise_affine(model)
