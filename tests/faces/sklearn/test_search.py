@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import RidgeClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -24,6 +24,7 @@ from offaxis.faces.sklearn import (
     free_settings,
     released,
 )
+from offaxis.faces.sklearn.settings import FREE
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:600], Y[:600]
@@ -54,6 +55,18 @@ def test_a_plain_grid_search_takes_the_free_settings() -> None:
     # Over 40 runs reshaping kept 0.710 ± 0.013 of the digits and plain noise 0.207 ± 0.017.
     assert search.best_params_["private__reshaping"] == "jacobian"
     assert search.best_estimator_["private"].release_.guarantee.epsilon == 50
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # the head's own
+def test_a_usual_head_is_searched_with() -> None:
+    private = PrivateVectors(epsilon=4)
+    steps = [("private", private), ("head", LogisticRegression())]
+    grid = free_settings("private", rank=["capped", "gap"], gauge=[1, 2])
+    search = GridSearchCV(Pipeline(steps), grid, cv=2, error_score="raise")
+    search.fit(*load_iris(return_X_y=True))
+    assert len(search.cv_results_["params"]) == 4
+    assert search.best_estimator_["private"].release_.guarantee.epsilon == 4
+    assert set(search.best_params_) <= {f"private__{name}" for name in FREE}
 
 
 def test_a_simulated_search_repeats_and_draws_no_report(drawn: list[int]) -> None:
