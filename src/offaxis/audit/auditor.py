@@ -93,6 +93,18 @@ def audit(
     ------
     InvalidInput
         If a parameter makes no sense, or the encoder is of a kind that cannot be inverted.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.audit import LEAST, audit
+    >>> public = np.random.default_rng(0).standard_normal((60, 3))
+    >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+    >>> result = audit(release, reports=LEAST, false_alarm=1e-6)  # very few, to be quick
+    >>> result.violated
+    False
+    >>> result.resolution < 5  # what so few could have shown at most
+    True
     """
     if reports is not None and reports < LEAST:
         raise InvalidInput(f"reports must be at least {LEAST}, got reports={reports!r}")

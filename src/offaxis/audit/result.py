@@ -46,6 +46,13 @@ class Finding:
         The probability with which this test alone raises a false alarm, at most.
     count : Count or None
         The event behind the bound or the p-value.
+
+    Examples
+    --------
+    >>> from offaxis.audit import Finding
+    >>> finding = Finding("length", "bytes", "hostile vectors", "nothing found", "always 36 bytes")
+    >>> finding.verdict, finding.reports, finding.epsilon
+    ('nothing found', 0, None)
     """
 
     test: str
@@ -88,6 +95,25 @@ class AuditResult:
         Of the auditor's own choices; reports have none.
     versions : dict
     seconds : float
+
+    Examples
+    --------
+    >>> from offaxis.audit import AuditResult, Finding
+    >>> from offaxis.privacy.guarantee import Guarantee
+    >>> words = ("worst-pair", "white box", "the worst in theory", "nothing found", "ε ≥ 0.912")
+    >>> finding = Finding(*words, reports=40_000, epsilon=0.912, resolution=6.7)
+    >>> result = AuditResult(  # as audit() returns it
+    ...     release="0af1", randomizer="laplace", guarantee=Guarantee(1), findings=(finding,),
+    ...     reports=40_000, false_alarm=1e-3, needed=80, curve=(),
+    ...     seed="7", versions={}, seconds=9.0,
+    ... )
+    >>> result.violated, result.by_verdict("violation"), result.strongest.test, result.resolution
+    (False, [], 'worst-pair', 6.7)
+    >>> print(result.sentence)
+    No violation found at ε = 1 with 40,000 reports; the strongest attack shows ε ≥ 0.91; a run of
+    this size could have shown up to ε = 6.70.
+    >>> result.facts()["epsilon_at_least"]
+    0.912
     """
 
     release: str

@@ -31,6 +31,16 @@ class ClippingBias:
         Share of the vectors that are clipped, or that are no codeword.
     count : int
         Number of vectors.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.evaluation import ClippingBias, clipping_bias
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", percentile=100)
+    >>> found = clipping_bias(release, public)  # a radius that holds everybody clips nobody
+    >>> isinstance(found, ClippingBias), found.share, found.count
+    (True, 0.0, 200)
     """
 
     bias: Vectors
@@ -59,6 +69,17 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
     ------
     BiasedDecoder
         If the release gives no means at all.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.evaluation import clipping_bias
+    >>> rng = np.random.default_rng(0)
+    >>> release = offaxis.fit(None, rng.standard_normal((500, 3)), epsilon=2, reshaping="none")
+    >>> others = 1.0 + rng.standard_normal((500, 3))  # they lie elsewhere
+    >>> found = clipping_bias(release, others)
+    >>> round(found.share, 2), found.bias.round(1)  # means would be too close to the public one
+    (0.34, array([-0.1, -0.1, -0.1]))
     """
     batch, _ = as_batch(vectors, release.input_dim)
     rows = max(1, _NUMBERS // max(release.decoder.input_dim, release.input_dim))

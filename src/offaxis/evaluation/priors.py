@@ -90,6 +90,16 @@ def wide_prior(
         Deviation of every coordinate.
     centre : number or (m,) array
         Of the ball or the normal law.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> prior = offaxis.wide_prior(3, low=0.0, high=[1.0, 1.0, 5.0])
+    >>> prior.words
+    'even in a box of half widths 0.5 to 2.5, not centred at zero, dimension 3'
+    >>> drawn = prior.draw(100)  # in place of public vectors, to fit to
+    >>> drawn.shape, bool((drawn >= 0).all())
+    ((100, 3), True)
     """
     if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
         raise InvalidInput(f"dim must be an integer from 1 on, got dim={dim!r}")

@@ -73,6 +73,19 @@ def recommend(
         Public; decides how the public vectors are cut, and the simulated noise.
     progress : callable, optional
         Called with the title of a candidate, how many are done, and how many there are.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
+    >>> found = offaxis.recommend(task, public, epsilon=2)
+    >>> found.release.guarantee.epsilon == 2, found.expected.score <= 1
+    (True, True)
+    >>> print(found.sentence)
+    the model's answer by randomized response keeps an expected ... % of the model's answers, ...
+    >>> found.cautions[0]
+    'only 60 public vectors: maps and codebooks are rough, and the estimate is uncertain (...)'
     """
     question = Question.of(model, public, goal, people, weights, prior, seed)
     return question.answer(exact_epsilon(epsilon), progress)
@@ -97,6 +110,15 @@ def recommend_range(
     epsilons : sequence of numbers
     model, public, goal, people, weights, prior, seed, progress
         As in :func:`recommend`.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation.recommend import recommend_range
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
+    >>> low, high = recommend_range(task, public, epsilons=[1, 4])
+    >>> low.epsilon, high.epsilon, low.ceiling < high.ceiling
+    (1.0, 4.0, True)
     """
     budgets = [exact_epsilon(epsilon) for epsilon in epsilons]
     if not budgets:

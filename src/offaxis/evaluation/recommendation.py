@@ -43,6 +43,19 @@ class Recommendation:
         The advice in plain words.
     cautions : tuple of str
         What makes it doubtful.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation.recommend import Recommendation, recommend
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
+    >>> found = recommend(task, public, epsilon=2)
+    >>> isinstance(found, Recommendation), found.goal, sorted(found.ceilings)
+    (True, 'answers', ['task'])
+    >>> len(found.tried) > 10, found.best_vector in found.tried  # the best that tells a vector
+    (True, True)
+    >>> set(found.frontier) <= set(found.tried)
+    True
     """
 
     release: Release

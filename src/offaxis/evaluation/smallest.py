@@ -91,6 +91,15 @@ def smallest_epsilon(
         The largest budget to try.
     model, public, goal, people, weights, prior, seed, progress
         As in :func:`offaxis.recommend`.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
+    >>> found = offaxis.smallest_epsilon(task, public, wanted=0.99, most=0.5)
+    >>> found.sentence
+    'No report of a budget up to 0.5 can reach 0.99.'
     """
     target, limit = as_number(wanted, "wanted"), exact_epsilon(most)
     question = Question.of(model, public, goal, people, weights, prior, seed)

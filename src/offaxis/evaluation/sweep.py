@@ -23,7 +23,19 @@ SHAPES: Final[tuple[Shape, ...]] = ("none", "jacobian")
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of a sweep; ``lambda_max`` is None where nothing is stretched."""
+    """One cell of a sweep; ``lambda_max`` is None where nothing is stretched.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation import Row, evaluate, sweep
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((3, 4)), rng.standard_normal((200, 4))
+    >>> (row,) = sweep(
+    ...     task, public, public, seeds=2, randomizers=["laplace"], epsilons=[4.0], shapes=["none"]
+    ... )
+    >>> isinstance(row, Row), row.randomizer, row.reshaping, row.epsilon, row.lambda_max
+    (True, 'laplace', 'none', 4.0, None)
+    """
 
     randomizer: str
     reshaping: str
@@ -95,6 +107,17 @@ def sweep(
     """Evaluate every cell of a grid of settings, as :func:`fit_cells` takes it.
 
     ``progress`` is called once a repetition.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation import sweep
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((3, 4)), rng.standard_normal((200, 4))
+    >>> rows = sweep(task, public, public, seeds=3, randomizers=["laplace"], epsilons=[2.0, 8.0])
+    >>> [(row.reshaping, row.epsilon) for row in rows]
+    [('none', 2.0), ('none', 8.0), ('jacobian', 2.0), ('jacobian', 8.0)]
+    >>> rows[1].evaluation.mean("output_rmse") < rows[0].evaluation.mean("output_rmse")
+    True
     """
     task = as_task_model(model)
     return [

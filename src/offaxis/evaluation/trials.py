@@ -36,7 +36,17 @@ _REACH: Final = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """One release that was tried, and what it is worth on the vectors it was compared on."""
+    """One release that was tried, and what it is worth on the vectors it was compared on.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation.recommend import Tried, recommend
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
+    >>> best, *others = recommend(task, public, epsilon=2).tried
+    >>> isinstance(best, Tried), all(best.utility.score >= each.utility.score for each in others)
+    (True, True)
+    """
 
     candidate: Candidate
     verdict: Verdict

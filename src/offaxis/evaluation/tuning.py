@@ -37,6 +37,12 @@ class Trial:
     """One candidate, and its score on the vectors that compare.
 
     ``error`` is the standard error of ``score`` over vectors.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation import Trial
+    >>> Trial(active=2, percentile=90.0, score=0.81, error=0.02).active
+    2
     """
 
     active: int
@@ -62,6 +68,17 @@ class Tuned:
         error over vectors.
     trials : tuple of Trial
         Everything that was tried, in order.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation import Tuned, tune
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((3, 4)), rng.standard_normal((200, 4))
+    >>> tuned = tune(task, public, epsilon=4, ranks=[1, 2], percentiles=[90.0], seeds=1)
+    >>> isinstance(tuned, Tuned), tuned.metric, len(tuned.trials)
+    (True, 'agreement', 2)
+    >>> tuned.release.encoder.output_dim == tuned.active
+    True
     """
 
     release: Release
@@ -111,6 +128,17 @@ def tune(
         Of the split and of the simulation; public.
     progress : callable, optional
         Called after every candidate with the number done and the number of all.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation import tune
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((3, 4)), rng.standard_normal((200, 4))
+    >>> tuned = tune(task, public, epsilon=4, randomizer="laplace", ranks=[1, 3], seeds=1)
+    >>> tuned.active in (1, 3), tuned.percentile in (50.0, 70.0, 90.0)
+    (True, True)
+    >>> 0 <= tuned.estimate <= 1 and tuned.error < 0.1
+    True
     """
     chosen = recipe(randomizer)
     if chosen.order is None:
