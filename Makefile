@@ -55,9 +55,9 @@ map: $(VENV)/test-ready
 bench: $(VENV)/test-ready
 	$(PIP) --editable '.[bench]'
 	$(BIN)/offaxis bench --guard benchmarks/guard.json
-	$(BIN)/python benchmarks/exact.py
-	$(BIN)/python benchmarks/published_setting.py
-	$(BIN)/python benchmarks/means.py
+	$(BIN)/python -m benchmarks.exact
+	$(BIN)/python -m benchmarks.published_setting
+	$(BIN)/python -m benchmarks.means
 
 # torch first and pinned, as for the tests.
 example-text: $(BIN)/python

@@ -1,6 +1,6 @@
 """The ablations, percentiles, caps and scaled decoders on the bundled features.
 
-    python benchmarks/ablations.py [--seeds 20] [--epsilon 7.5]
+    python -m benchmarks.ablations [--seeds 20] [--epsilon 7.5]
 
 The tables are those of docs/ablations.md. Settings as published: radius at the 90th percentile,
 lambda_max 1000, gauge 1, unless varied.

@@ -1,6 +1,6 @@
 """Exact releases: what they leak by their low bits, and what they keep.
 
-    python benchmarks/exact.py [--json FILE] [--quick]
+    python -m benchmarks.exact [--json FILE] [--quick]
 
 The low-bit attack on every randomizer beside its plain floating-point twin; PrivUnit's rank form;
 real reports against their simulation. How fast reports are, ``offaxis bench`` says.

@@ -1,6 +1,6 @@
 """Local gradients: what the permuted and the direct form tell the server, at the same budget.
 
-    python benchmarks/federated.py
+    python -m benchmarks.federated
 
 Gradients of a linear model with d weights at N samples a client: x · (residual), on synthetic data
 with unit features. Public ones come from 4,000 samples of the same law. Error: the mean over 200

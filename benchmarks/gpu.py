@@ -1,6 +1,6 @@
 """Simulation, decoding and Gram on a GPU, beside two cores of a CPU, in one run.
 
-    PYTHONPATH=src python benchmarks/gpu.py [--json gpu.json] [--quick]
+    PYTHONPATH=src python -m benchmarks.gpu [--json gpu.json] [--quick]
 
 Needs numpy, scipy, torch and the package's own light dependencies, no network. Every figure is the
 best of several runs. *ratio* is the GPU's throughput over that of two cores of the same machine,

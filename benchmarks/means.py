@@ -1,7 +1,7 @@
 """Means over people on the bundled features: how far off, in one round and in the long run.
 
-    python benchmarks/means.py [--epsilon 8] [--rounds 200]
-    python benchmarks/means.py --sphere 1024 [--epsilon 8]
+    python -m benchmarks.means [--epsilon 8] [--rounds 200]
+    python -m benchmarks.means --sphere 1024 [--epsilon 8]
 
 Every test vector is one person's, every class a group of about 500. One round draws real reports
 and aggregates them by class; the long run averages simulated rounds, until what is left is bias and

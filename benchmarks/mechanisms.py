@@ -1,6 +1,6 @@
 """Every mechanism, plain and reshaped: what it promises, what an audit sees, speed and accuracy.
 
-    python benchmarks/mechanisms.py [--seeds 5] [--epsilon 7.5] [--audit-epsilon 5] [--no-audit]
+    python -m benchmarks.mechanisms [--seeds 5] [--epsilon 7.5] [--audit-epsilon 5] [--no-audit]
 
 On the bundled features (dimension 64). *loss* is the worst case of the exact mechanism in closed
 form: the realised ε of a lattice, the certified δ of a Gaussian, ε itself elsewhere. *audit* is the

@@ -1,7 +1,7 @@
 """Put the figures of a run of ``offaxis bench`` into docs/benchmarks.md.
 
     offaxis bench --json > figures.json
-    python benchmarks/page.py figures.json
+    python -m benchmarks.page figures.json
 
 Only what lies between the marks of the page is replaced.
 """

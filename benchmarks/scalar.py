@@ -5,7 +5,7 @@ channel fitted to the others. Three figures a budget: what doubling the bins cha
 on the windows held out over the least error there, for both ways to hold out. Errors are exact
 sums over symbols, without simulation.
 
-    python benchmarks/scalar.py
+    python -m benchmarks.scalar
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Bulk work at scale: the same as on one machine, in memory that does not grow, and with losses.
 
-    python benchmarks/spark.py same
-    python benchmarks/spark.py memory --engine spark --count 10000000
-    python benchmarks/spark.py memory --engine local --count 10000000
-    python benchmarks/spark.py killed
+    python -m benchmarks.spark same
+    python -m benchmarks.spark memory --engine spark --count 10000000
+    python -m benchmarks.spark memory --engine local --count 10000000
+    python -m benchmarks.spark killed
 
 Needs the extras spark and bench.
 """

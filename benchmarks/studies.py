@@ -1,12 +1,12 @@
 """How fast studies are: the whole main table, and the ratio to evaluating one vector at a time.
 
-    python benchmarks/studies.py [FEATURES.npz] [--seeds 20] [--out FILE]
+    python -m benchmarks.studies [--seeds 20] [--out FILE]
 
-Features as in published_setting.py; without a file the bundled slice is used, each of its vectors
-several times so that there are 10,000 as in the paper. Fitting is part of the time. One vector at a
-time is what a plain loop does: encode, randomize, decode, ask the model, for each vector, seed and
-budget; it is timed on 300 vectors and one budget a mechanism. The scores of two seeds are computed
-again without fusing, by decoding every observation in float64, and must be equal.
+On the bundled slice, each of its vectors twice, so that there are 10,000 as in the paper. Fitting
+is part of the time. One vector at a time is what a plain loop does: encode, randomize, decode, ask
+the model, for each vector, seed and budget; it is timed on 300 vectors and one budget a mechanism.
+The scores of two seeds are computed again without fusing, by decoding every observation in float64,
+and must be equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import numpy as np
 from offaxis.bench.timing import publish
 from offaxis.data import load_cifar10_features
 from offaxis.evaluation import BUDGETS
-from offaxis.geometry import Layers
 from offaxis.studies import engine
 from offaxis.studies.catalogue import study
 from offaxis.studies.sources import PublicSide, Setting
@@ -30,20 +29,12 @@ VECTORS = 10_000
 ONE_BY_ONE = 300
 
 
-def source(features: str | None) -> Setting:
+def source() -> Setting:
     """Return the setting of the main table, on 10,000 vectors."""
-    if features:
-        file = np.load(features)
-        head = Layers(
-            [file[f"mlp_relu_w{i}"] for i in (1, 2, 3)], [file[f"mlp_relu_b{i}"] for i in (1, 2, 3)]
-        )
-        public, vectors, labels = (file[key] for key in ("z_train", "z_test_brightness5", "y_test"))
-    else:
-        data = load_cifar10_features()
-        head, public, vectors, labels = data.head, data.public, data.vectors, data.labels
-    place = np.arange(VECTORS) % len(vectors)
-    sample = vectors[place].astype(np.float64), labels[place].astype(np.int64)
-    return Setting("benchmark", PublicSide(head, public), lambda seed: sample)
+    data = load_cifar10_features()
+    place = np.arange(VECTORS) % len(data.vectors)
+    sample = data.vectors[place], data.labels[place]
+    return Setting("benchmark", PublicSide(data.head, data.public), lambda seed: sample)
 
 
 def one_by_one(setting: Setting, rows: list[engine.Row]) -> float:
@@ -63,12 +54,11 @@ def one_by_one(setting: Setting, rows: list[engine.Row]) -> float:
 def main() -> None:
     """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("features", nargs="?")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--out", help="also write the figures as JSON")
     arguments = parser.parse_args()
     rows = list(study("main-mlp").rows)
-    setting = source(arguments.features)
+    setting = source()
     with tempfile.TemporaryDirectory() as folder:
         clock, cpu = time.perf_counter(), time.process_time()
         outcomes = engine.run(
