@@ -240,6 +240,7 @@ def test_wrong_parts_are_named(release: Release, public: np.ndarray) -> None:
         ({"network": np.eye(6)}, "got ndarray"),
         ({"network": narrow, "example": torch.zeros(2, 4)}, "dimension 6, the network gives 5"),
         ({"network": narrow, "example": torch.zeros(2, 3)}, "torch cannot export"),
+        ({"network": narrow, "example": torch.zeros(2, 4), "names": ["a", "b"]}, "got 2 names"),
         ({"network": torch.nn.Flatten(0), "example": torch.zeros(2, 3)}, r"vectors \(n, m\)"),
         ({"network": Layers.linear(np.eye(5))}, "the network gives 5"),
     ]

@@ -193,6 +193,42 @@ def test_a_sentence_transformer_is_taken_as_it_is(
     assert isinstance(private.privatize("the cat"), bytes)
 
 
+class MeanOfTokens(torch.nn.Module):
+    """What FeatureExtractor does behind the tokenizer, as a network to export."""
+
+    def __init__(self, body: Any) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state
+        weights = mask[..., None].float()
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+
+
+def test_a_text_encoder_is_exported_for_texts_of_any_length(
+    tokenizer: Any, bert: Any, extractor: FeatureExtractor, release: offaxis.Release
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from offaxis.faces.onnx import to_onnx
+
+    tokens = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    model = to_onnx(
+        release,
+        MeanOfTokens(bert),
+        example=(tokens["input_ids"][:2], tokens["attention_mask"][:2]),
+        names=["input_ids", "attention_mask"],
+        free_axes=(0, 1),
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for texts in (TEXTS[:3], ["tea", "the cat sat on a mat while dogs sang"]):
+        tokens = tokenizer(texts, return_tensors="np", padding=True)
+        given = {name: tokens[name] for name in ("input_ids", "attention_mask")}
+        (encoded,) = session.run(None, given)
+        wanted = release.encoder.encode(extractor(texts).astype(np.float64))
+        np.testing.assert_allclose(encoded, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
 def test_wrong_parts_are_named(
     extractor: FeatureExtractor, tokenizer: Any, bert: Any, release: offaxis.Release
 ) -> None:

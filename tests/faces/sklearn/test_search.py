@@ -60,7 +60,7 @@ def test_a_plain_grid_search_takes_the_free_settings() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # the head's own
 def test_a_usual_head_is_searched_with() -> None:
     private = PrivateVectors(epsilon=4)
-    steps = [("private", private), ("head", LogisticRegression())]
+    steps = [("private", private), ("head", LogisticRegression(max_iter=20))]
     grid = free_settings("private", rank=["capped", "gap"], gauge=[1, 2])
     search = GridSearchCV(Pipeline(steps), grid, cv=2, error_score="raise")
     search.fit(*load_iris(return_X_y=True))

@@ -7,17 +7,17 @@ noise only, which leaks.
 
 from __future__ import annotations
 
-import io
-import warnings
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
 import onnx
-from onnx import ModelProto, compose, helper
+from onnx import ModelProto, helper
 
 from offaxis.arrays import to_numpy
 from offaxis.errors import InvalidInput
-from offaxis.faces.onnx.graph import OPSET, VECTORS, Graph, encoder_graph
+from offaxis.faces.onnx.graph import encoder_graph, model_of
+from offaxis.faces.onnx.network import behind, from_layers, from_torch
 from offaxis.formats.reports import frame
 from offaxis.geometry import Layers
 from offaxis.randomizers.domain import FiniteSet
@@ -27,8 +27,6 @@ from offaxis.version import __version__
 
 Precision = Literal["float32", "float64"]
 
-_IR: Final = 9
-_NETWORK_OUTPUT: Final = "offaxis.network"
 _SINGLE_RADII: Final = (2.0**-40, 2.0**40)
 NOT_PRIVATE: Final = (
     "This graph is the public encoder only and protects nobody. What it returns must pass "
@@ -41,6 +39,8 @@ def to_onnx(
     network: Any = None,
     *,
     example: Any = None,
+    names: Sequence[str] | None = None,
+    free_axes: Sequence[int] = (0,),
     dtype: Precision = "float32",
 ) -> ModelProto:
     """Return the public encoder of a release as an ONNX model; **no noise is in it**.
@@ -58,6 +58,11 @@ def to_onnx(
         the network takes.
     example : tensor or tuple of tensors
         An input of the torch network, with its batch axis first.
+    names : sequence of str, optional
+        Of the torch network's inputs in the graph: by default ``input``, or ``input_0`` and so on.
+    free_axes : sequence of int
+        Axes of the torch network's inputs that may be of any length, whatever the example has:
+        (0, 1) for batches of token sequences.
     dtype : {"float32", "float64"}
         Of the encoder, and of the input where no torch network stands in front. GELU is computed
         in float32 either way, as far as ONNX Runtime has it.
@@ -95,12 +100,12 @@ def to_onnx(
     if kind not in (np.float32, np.float64):
         raise InvalidInput(f"dtype must be 'float32' or 'float64', got {dtype!r}")
     _check_radius(release, kind)
-    model = _model(encoder_graph(release.encoder, kind))
+    model = model_of(encoder_graph(release.encoder, kind))
     if isinstance(network, Layers):
-        model = _behind(_from_layers(network, kind), model, release, network.biases[-1].size)
+        model = behind(from_layers(network, kind), model, release, network.biases[-1].size)
     elif network is not None:
-        before, width = _from_torch(network, example, kind)
-        model = _behind(before, model, release, width)
+        before, width = from_torch(network, example, names, free_axes, kind)
+        model = behind(before, model, release, width)
     elif example is not None:
         raise InvalidInput("example is an input of a torch network; leave it out without one")
     _describe(model, release)
@@ -150,94 +155,6 @@ def _check_radius(release: Release, kind: np.dtype[Any]) -> None:
     low, high = _SINGLE_RADII
     if kind.itemsize == 4 and not low <= radius <= high:
         raise InvalidInput(f"float32 is too narrow for radius={radius!r}; use dtype='float64'")
-
-
-def _model(graph: onnx.GraphProto) -> ModelProto:
-    opset = [helper.make_opsetid("", OPSET)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=_IR, producer_name="offaxis")
-
-
-def _from_layers(network: Layers, kind: np.dtype[Any]) -> ModelProto:
-    graph = Graph(kind)
-    out = graph.layers("input", network.weights, network.biases, network.activation)
-    graph.node("Identity", out, output=_NETWORK_OUTPUT)
-    into = helper.make_tensor_value_info("input", graph.kind, ["n", network.input_dim])
-    last = helper.make_tensor_value_info(
-        _NETWORK_OUTPUT, graph.kind, ["n", network.biases[-1].size]
-    )
-    made = helper.make_graph(graph.nodes, "network", [into], [last], graph.constants)
-    return _prefixed(_model(made))
-
-
-def _from_torch(network: Any, example: Any, kind: np.dtype[Any]) -> tuple[ModelProto, int]:
-    """Export a torch network by tracing; return it and the width of what it gives."""
-    import torch
-
-    if not isinstance(network, torch.nn.Module) or example is None:
-        raise InvalidInput(
-            "a network must be a torch module, given with an example of its input, or Layers; "
-            f"got {type(network).__name__} and example={type(example).__name__}"
-        )
-    inputs = example if isinstance(example, tuple) else (example,)
-    names = ["input"] if len(inputs) == 1 else [f"input_{i}" for i in range(len(inputs))]
-    training = [(part, part.training) for part in network.modules()]
-    network.eval()
-    file: Any = io.BytesIO()
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the tracing exporter needs onnx alone, and is old
-            given = network(*inputs)
-            if not isinstance(given, torch.Tensor) or given.ndim != 2:
-                raise InvalidInput("the network must return vectors (n, m), one row an input")
-            torch.onnx.export(
-                network,
-                inputs,
-                file,
-                dynamo=False,
-                opset_version=OPSET,
-                input_names=names,
-                output_names=[_NETWORK_OUTPUT],
-                dynamic_axes={name: {0: "n"} for name in (*names, _NETWORK_OUTPUT)},
-            )
-    except InvalidInput:
-        raise
-    except Exception as error:
-        # The network is the user's own code, and the exporter has many errors.
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InvalidInput(f"torch cannot export this network: {reason}") from error
-    finally:
-        for part, flag in training:
-            part.training = flag
-    model = _cast(onnx.load_from_string(file.getvalue()), kind)
-    return model, int(given.shape[1])
-
-
-def _cast(model: ModelProto, kind: np.dtype[Any]) -> ModelProto:
-    """Let the network's output be of the dtype that the release's graph takes."""
-    out = model.graph.output[0]
-    wanted = helper.np_dtype_to_tensor_dtype(kind)
-    if out.type.tensor_type.elem_type != wanted:
-        name = f"{_NETWORK_OUTPUT}.cast"
-        model.graph.node.append(helper.make_node("Cast", [out.name], [name], to=wanted))
-        out.name = name
-        out.type.tensor_type.elem_type = wanted
-    return model
-
-
-def _prefixed(model: ModelProto) -> ModelProto:
-    """Give what is inside other names than the release's graph has; callers see the same."""
-    return compose.add_prefix(
-        model, "network.", rename_inputs=False, rename_outputs=False, rename_edges=True
-    )
-
-
-def _behind(before: ModelProto, model: ModelProto, release: Release, width: int) -> ModelProto:
-    if width != release.input_dim:
-        raise InvalidInput(
-            f"the release takes vectors of dimension {release.input_dim}, the network gives {width}"
-        )
-    model.ir_version = before.ir_version
-    return compose.merge_models(before, model, io_map=[(before.graph.output[0].name, VECTORS)])
 
 
 def _describe(model: ModelProto, release: Release) -> None:

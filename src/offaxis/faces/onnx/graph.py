@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from offaxis.arrays import LARGEST_SINGLE
 from offaxis.encoding import AffineEncoder, ArgmaxEncoder, BoxEncoder, Encoder, ShiftEncoder
@@ -21,6 +21,7 @@ from offaxis.encoding.network import NetworkMap
 from offaxis.errors import InvalidInput
 
 OPSET: Final = 18
+_IR: Final = 9
 VECTORS: Final = "vectors"
 ENCODED: Final = "encoded"
 SYMBOLS: Final = "symbols"
@@ -134,6 +135,12 @@ class Graph:
         unit = self.node("Div", x, self.node("Max", peak, self.constant(1.0)))
         shrunk = self.node("Mul", unit, largest)
         return self.node("Where", self.node("Greater", peak, largest), shrunk, x)
+
+
+def model_of(graph: GraphProto) -> ModelProto:
+    """Return a graph as a model of a version that older runtimes read, too."""
+    opset = [helper.make_opsetid("", OPSET)]
+    return helper.make_model(graph, opset_imports=opset, ir_version=_IR, producer_name="offaxis")
 
 
 def encoder_graph(encoder: Encoder, dtype: np.dtype[Any]) -> GraphProto:
