@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from formulas import typeset
 from mkdocs.structure.files import File
 from notebooks import as_markdown
 
@@ -23,6 +24,9 @@ AT_ROOT = {
     "SECURITY.md": "security.md",
 }
 """Pages that stand at the root of the repository, where a forge looks for them."""
+
+_ROLE = r":(?:func|class|mod|meth|attr|data|exc|obj):"
+"""How docstrings point at other code."""
 
 _LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s]+)\)")
 
@@ -79,7 +83,7 @@ def _outside_code(markdown: str, change: Callable[[str], str]) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put our own drawings into the page itself, where its colours reach them."""
+    """Put our own drawings into the page, where its colours reach them; turn roles into links."""
 
     def inline(image: re.Match[str]) -> str:
         source = Path(config.docs_dir) / "pictures" / image[1]
@@ -87,4 +91,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         drawing = re.sub(r"<style>.*?</style>|<rect class=\"card\"[^>]*/>", "", drawing)
         return f'<span class="drawing">{drawing[drawing.index("<svg") :]}</span>'
 
-    return re.sub(r'<img [^>]*src="(?:\.\./)*pictures/([\w-]+\.svg)"[^>]*>', inline, html)
+    html = re.sub(r'<img [^>]*src="(?:\.\./)*pictures/([\w-]+\.svg)"[^>]*>', inline, html)
+    html = re.sub(rf"{_ROLE}<code>~?([\w.]+)</code>", _reference, html)
+    return typeset(re.sub(rf"{_ROLE}`~?(?:\w+\.)*(\w+)`", r"\1", html))
+
+
+def _reference(role: re.Match[str]) -> str:
+    """Turn what Sphinx calls a role into a link to the reference, where it is there."""
+    name = role[1].rpartition(".")[2]
+    return f'<autoref identifier="{role[1]}" optional><code>{name}</code></autoref>'

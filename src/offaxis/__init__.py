@@ -1,5 +1,7 @@
 """Release vector representations under local differential privacy, with the noise off-axis.
 
+Examples
+--------
 >>> import offaxis
 >>> rng = np.random.default_rng(0)
 >>> model, public = rng.standard_normal((2, 6)), rng.standard_normal((1000, 6))
