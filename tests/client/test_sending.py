@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.client.outbox import LONGEST_WAIT
+from offaxis.client.entry import LONGEST_WAIT
 from offaxis.client.sending import backoff
 from offaxis.client.transport import Answer
 

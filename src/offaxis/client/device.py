@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from offaxis.client.asking import ask_offers, ask_release, ask_round
-from offaxis.client.outbox import Entry, Outbox
+from offaxis.client.entry import Entry
+from offaxis.client.outbox import Outbox, reserve
 from offaxis.client.sending import deliver
 from offaxis.client.terms import Offer, Terms
 from offaxis.client.transport import PATIENCE, Transport
@@ -69,6 +70,37 @@ class Device:
         cannot be seen.
     patience : float
         Seconds for one exchange with the collector.
+
+    Examples
+    --------
+    >>> from offaxis.client import Device, Terms
+    >>> from offaxis.privacy.ledger import Limit
+    >>> from offaxis.formats.signing import new_key
+    >>> publisher = new_key().public_key().public_bytes_raw().hex()  # known to all devices
+    >>> device = Device("my.device", "http://localhost:1", publisher=publisher, limits=[Limit(8)])
+    >>> device.rounds()  # nobody listens there
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.Unreachable: the collector could not be asked: ...
+    >>> device.report("energy-7", lambda: [0.1, 0.2, 0.3])  # so nothing is made, nor paid for
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.Unreachable: the collector could not be asked: ...
+    >>> device.withdraw("energy-7")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidInput: round energy-7 was not answered; there is no report
+    >>> device.send(), device.status(), device.ledger.spent()
+    ([], [], (Fraction(0, 1), Fraction(0, 1)))
+    >>> device.close()
+
+    Set up once, and opened by its file ever after:
+
+    >>> terms = Terms("https://collect.example", epsilon="3", publisher=publisher)
+    >>> Device.create("stored.device", terms, Limit(8)).close()
+    >>> with Device.open("stored.device") as device:
+    ...     device.terms == terms
+    True
     """
 
     def __init__(
@@ -99,7 +131,7 @@ class Device:
         )
         transport = terms.transport(patience)
         if limits:
-            _reserve(state)
+            reserve(state)
         ledger = Ledger(state, *limits)
         if epsilon is None and ledger.limits:
             smallest = min(limit.epsilon for limit in ledger.limits)
@@ -119,7 +151,7 @@ class Device:
         """
         transport = terms.transport(PATIENCE)
         if limits:
-            _reserve(state)
+            reserve(state)
         try:
             ledger = Ledger.create(state, *limits)
         except InvalidInput:
@@ -267,11 +299,3 @@ class Device:
     def status(self) -> list[Entry]:
         """Return every round that was answered or begun, and what became of it."""
         return self._outbox.entries()
-
-
-def _reserve(state: str | Path) -> None:
-    """Make the file before SQLite does, readable by its owner only."""
-    try:
-        Path(state).touch(mode=0o600)
-    except OSError as error:
-        raise InvalidInput(f"cannot write {state}: {error.strerror or error}") from None

@@ -9,26 +9,19 @@ leaves both or neither, and it can be sent only after that. What is sent again i
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from pathlib import Path
+from typing import Any, Final
 
+from offaxis.client.entry import Entry, State, report_id
 from offaxis.errors import InvalidInput, RoundRefused
 from offaxis.formats.documents import Round
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Ledger
 from offaxis.sampling.entropy import fresh_key
 
-State = Literal["begun", "queued", "sent", "refused", "withdrawing", "withdrawn"]
-
-LONGEST_WAIT: Final = 6 * 3600.0
-"""Seconds between two tries. A time further ahead was written by a clock that was wrong."""
-
-_LABEL: Final = b"offaxis report v1\0"
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS answer (
     round TEXT PRIMARY KEY, study TEXT NOT NULL, number INTEGER NOT NULL, document BLOB NOT NULL,
@@ -43,43 +36,12 @@ _FIELDS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A round that was answered, or begun to be.
-
-    Attributes
-    ----------
-    round, study, number, release, group
-        From the round's document; the group is the device's.
-    id : bytes
-        Under which the collector knows the report, 32 bytes.
-    report : bytes
-        Empty while it is only begun.
-    state : State
-    attempts : int
-        Times its bytes were about to be sent.
-    next_try : float
-        Not to be sent before this time, in seconds.
-    problem : str
-        Why it was not taken, the last time.
-    """
-
-    round: str
-    study: str
-    number: int
-    release: str
-    group: str | None
-    id: bytes
-    report: bytes
-    state: State
-    attempts: int
-    next_try: float
-    problem: str
-
-
-def report_id(secret: bytes, round_name: str) -> bytes:
-    """Return HMAC-SHA-256(secret, "offaxis report v1" NUL round): one id a device and round."""
-    return hmac.digest(secret, _LABEL + round_name.encode(), hashlib.sha256)
+def reserve(state: str | Path) -> None:
+    """Make the file before SQLite does, readable by its owner only."""
+    try:
+        Path(state).touch(mode=0o600)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {state}: {error.strerror or error}") from None
 
 
 class Outbox:
@@ -285,10 +247,3 @@ def _entry(row: Any) -> Entry:
     fields = list(row)
     fields[6] = bytes(fields[6] or b"")
     return Entry(*fields)
-
-
-def is_due(entry: Entry) -> bool:
-    """Whether an entry waits to be sent or withdrawn, and its time has come."""
-    if entry.state not in ("queued", "withdrawing"):
-        return False
-    return not 0 < entry.next_try - time.time() <= LONGEST_WAIT

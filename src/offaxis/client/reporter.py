@@ -31,7 +31,27 @@ _PART: Final = 4096
 
 @dataclass(frozen=True)
 class Reporter:
-    """Makes reports of one release and pays for them from one ledger."""
+    """Makes reports of one release and pays for them from one ledger.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.client import Reporter
+    >>> from offaxis.privacy.ledger import Ledger, Limit
+    >>> public = np.random.default_rng(0).standard_normal((100, 3))
+    >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+    >>> reporter = Reporter(release, Ledger("my.ledger", Limit(4)))
+    >>> report = reporter.report([0.1, 0.2, 0.3])  # a new one each time, each paid for
+    >>> again = [reporter.same_report([0.1, 0.2, 0.3]) for _ in range(5)]  # kept, and paid for once
+    >>> len(set(again)), reporter.ledger.spent()
+    (1, (Fraction(2, 1), Fraction(0, 1)))
+    >>> [len(part) for part in reporter.reports(np.zeros((2, 3)))]
+    [2]
+    >>> reporter.report([0.1, 0.2, 0.3])
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.BudgetExceeded: ...
+    """
 
     release: Release
     ledger: Ledger

@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from offaxis.client.outbox import LONGEST_WAIT, Entry, Outbox, State, is_due
+from offaxis.client.entry import LONGEST_WAIT, Entry, State, is_due
+from offaxis.client.outbox import Outbox
 from offaxis.client.transport import Answer, Transport
 from offaxis.errors import Unreachable
 

@@ -28,7 +28,18 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Offer:
-    """A round that the device believes; ``state`` is only the collector's word."""
+    """A round that the device believes; ``state`` is only the collector's word.
+
+    Examples
+    --------
+    >>> from offaxis.client import Offer
+    >>> from offaxis.formats.documents import Round
+    >>> times = {"opens": "2026-11-01T00:00:00Z", "closes": "2026-12-01T00:00:00Z"}
+    >>> round_ = Round(name="energy-7", study="energy", number=7, release="0af1" * 16, **times)
+    >>> offer = Offer(round_, state="open")  # as Device.rounds() lists them
+    >>> offer.round.name, offer.state
+    ('energy-7', 'open')
+    """
 
     round: Round
     state: str
@@ -54,6 +65,40 @@ class Terms:
         By which the collector knows its devices.
     ca_file : str or None
         Certificates to trust instead of the system's.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from base64 import b64encode
+    >>> from offaxis.client import Terms
+    >>> from offaxis.formats.artifact import to_bytes
+    >>> from offaxis.formats.signing import new_key, sign_round
+    >>> key = new_key()
+    >>> publisher = key.public_key().public_bytes_raw().hex()
+    >>> terms = Terms("https://collect.example", epsilon="3", publisher=publisher)
+    >>> terms.most.epsilon, Terms.from_json(terms.to_json()) == terms
+    (Fraction(3, 1), True)
+
+    What a collector offers is believed if the publisher signed it:
+
+    >>> public = np.random.default_rng(0).standard_normal((100, 3))
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> from offaxis.formats.documents import Round
+    >>> times = {"opens": "2026-11-01T00:00:00Z", "closes": "2026-12-01T00:00:00Z"}
+    >>> round_ = Round(name="energy-7", study="energy", number=7, release=release.hash, **times)
+    >>> signature = b64encode(sign_round(key, round_)).decode()
+    >>> document = round_.model_dump(mode="json")
+    >>> entry = {"document": document, "signature": signature, "state": "open"}
+    >>> terms.offer(entry).round == round_
+    True
+    >>> terms.accept(to_bytes(release), release.hash).guarantee.epsilon  # computed again
+    Fraction(2, 1)
+    >>> terms.offer(entry | {"signature": signature[::-1]})
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidDocument: ...
+    >>> terms.transport(patience=30).lease  # seconds
+    60
     """
 
     url: str
