@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
@@ -237,8 +238,16 @@ def test_codebooks_and_optimal_shapes_are_settings_too() -> None:
     assert answers.release_.randomizer.domain.size == 10
 
 
+def test_a_rehearsal_with_frames_is_released_with_frames() -> None:
+    """The head knows its columns by name, and would warn of bare arrays."""
+    frame = pandas.DataFrame(X[:50], columns=[f"pixel{i}" for i in range(64)])
+    rehearsed = pipeline(SimulatedVectors(PrivateVectors(epsilon=4))).set_output(transform="pandas")
+    real = released(rehearsed.fit(frame, Y[:50]))
+    assert list(real["private"].transform(frame[:2]).columns) == list(frame.columns)
+    assert real.predict(frame).shape == (50,)
+
+
 def test_pandas_out_of_both(drawn: list[int]) -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X[:50], columns=[f"pixel{i}" for i in range(64)])
     for step in (PrivateVectors(epsilon=4), SimulatedVectors(PrivateVectors(epsilon=4))):
         out = step.set_output(transform="pandas").fit(frame, Y[:50]).transform(frame)

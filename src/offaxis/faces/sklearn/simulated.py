@@ -137,7 +137,9 @@ def _real(step: Any) -> Any:
     if not isinstance(step, SimulatedVectors):
         return step
     check_is_fitted(step, "vectors_")
-    return step.vectors_
+    # What stands behind was fitted to frames or arrays, as set_output had it.
+    kind = getattr(step, "_sklearn_output_config", {}).get("transform")
+    return step.vectors_.set_output(transform=kind)
 
 
 @dataclass(frozen=True)
