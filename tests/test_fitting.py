@@ -35,6 +35,8 @@ from offaxis.recipes import NAMES, recipe
         ({"lambda_max": 1}, "lambda_max"),
         ({"gauge": 0}, "gauge"),
         ({"rank": "full"}, "rank"),
+        ({"rank": 6, "reshaping": "optimal"}, "use reshaping='optimal' and active"),
+        ({"rank": "full", "reshaping": "none"}, "rank must be 'capped' or 'gap'"),
         ({"reshaping": "pca"}, "reshaping"),
         ({"active": 2}, "reshaping='optimal'"),
         ({"active": 2, "reshaping": "none"}, "reshaping='optimal'"),

@@ -103,7 +103,7 @@ def reshape(
     """
     rules = {"capped": water_filling, "gap": gap_rank}
     if rank not in rules:
-        raise InvalidInput(f"rank must be one of {', '.join(rules)}, got {rank!r}")
+        raise InvalidInput(f"rank must be 'capped' or 'gap', got rank={rank!r}")
     found = spectrum(geometry.gram, geometry.covariance)
     stretch = rules[rank](found.values, lambda_max=lambda_max, order=gauge)
     return Reshaping(found.basis, stretch, geometry.mean, found.values)

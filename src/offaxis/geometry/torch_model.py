@@ -31,6 +31,20 @@ _TRIAL_NUMBERS = 1 << 24
 """Forward mode pushes m directions of m numbers a vector: keep its trial within 64 MiB."""
 
 
+@contextmanager
+def evaluating(module: torch.nn.Module) -> Iterator[None]:
+    """Put a module into eval mode, without gradients, and give every part of it its mode back."""
+    training = [(part, part.training) for part in module.modules()]
+    with suppress(NotImplementedError):  # an exported program is frozen in its mode
+        module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, flag in training:
+            part.training = flag
+
+
 class TorchModel:
     """Adapter of a ``torch.nn.Module`` that maps (n, m) to (n, k).
 
@@ -68,18 +82,6 @@ class TorchModel:
             digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         return ModelIdentity("torch", type(self._module).__name__, digest.hexdigest())
 
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        training = [(part, part.training) for part in self._module.modules()]
-        with suppress(NotImplementedError):  # an exported program is frozen in its mode
-            self._module.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            for part, flag in training:
-                part.training = flag
-
     def _tensor(self, Z: Vectors) -> torch.Tensor:
         return torch.tensor(Z, dtype=self._dtype, device=self._device)
 
@@ -96,7 +98,7 @@ class TorchModel:
 
     def outputs(self, Z: Vectors) -> Vectors:
         """Return the module's outputs, (n, k)."""
-        with self._evaluating():
+        with evaluating(self._module):
             try:
                 out = self._call(self._tensor(Z))
             except (RuntimeError, AssertionError) as error:
@@ -163,7 +165,7 @@ class TorchModel:
 
     def jacobians(self, Z: Vectors) -> Vectors:
         """Return the Jacobian of the outputs at every vector, (n, k, m)."""
-        with self._evaluating():
+        with evaluating(self._module):
             stacked = self._differentiate(self._tensor(Z)).permute(1, 0, 2)
             result: Vectors = stacked.cpu().to(torch.float64).numpy()
         return result
@@ -175,7 +177,7 @@ class TorchModel:
 
     def gram_tensor(self, Z: Vectors, probes: Iterable[NDArray[Any]] | None = None) -> torch.Tensor:
         """Return Σ JᵀJ over the batch, or its sketch by probes, on the model's device."""
-        with self._evaluating():
+        with evaluating(self._module):
             z = self._tensor(Z)
             if probes is None:
                 return _gram_of(self._differentiate(z))
@@ -186,7 +188,7 @@ class TorchModel:
 
     def pull(self, Z: Vectors, G: Vectors) -> Vectors:
         """Return J_iᵀ g_i for every vector: one backward pass for the batch."""
-        with self._evaluating():
+        with evaluating(self._module):
             pulled = self._pull(self._tensor(Z), self._tensor(G))
             result: Vectors = pulled.cpu().to(torch.float64).numpy()
         return result

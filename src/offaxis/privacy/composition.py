@@ -20,6 +20,8 @@ from typing import Any, Final
 from offaxis.errors import InvalidInput, MissingExtra
 from offaxis.privacy.guarantee import Guarantee, decimal, exact, exact_delta, exact_epsilon
 
+__all__ = ["Cost", "Limit", "basic", "by_loss_distribution", "shuffled_epsilon"]
+
 GRID: Final = 1e-3
 """Width of the grid on which privacy losses are laid; coarser is pessimistic, never optimistic."""
 
@@ -35,6 +37,12 @@ class Cost:
     epsilon, delta : Fraction
         The promise of one report.
     reports : int
+
+    Examples
+    --------
+    >>> from offaxis.privacy.composition import Cost
+    >>> Cost(0.1, reports=3)
+    Cost(epsilon=Fraction(1, 10), delta=Fraction(0, 1), reports=3)
     """
 
     epsilon: Fraction
@@ -99,7 +107,14 @@ class Limit:
 
 
 def basic(costs: Iterable[Cost]) -> tuple[Fraction, Fraction]:
-    """Return Σε and Σδ over all reports, exactly."""
+    """Return Σε and Σδ over all reports, exactly.
+
+    Examples
+    --------
+    >>> from offaxis.privacy.composition import Cost, basic
+    >>> basic([Cost(0.1, reports=3), Cost(1, 1e-6)])
+    (Fraction(13, 10), Fraction(1, 1000000))
+    """
     epsilon = delta = Fraction(0)
     for cost in costs:
         epsilon += cost.reports * cost.epsilon
@@ -111,6 +126,12 @@ def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
     """Return an ε at which all reports together are (ε, δ), by composing their loss distributions.
 
     Never more than a rounding above the basic Σε where Σδ allows it, and for many reports less.
+
+    Examples
+    --------
+    >>> from offaxis.privacy.composition import Cost, by_loss_distribution
+    >>> round(by_loss_distribution([Cost(0.1, reports=100)], delta=1e-6), 1)  # their sum is 10
+    4.8
     """
     try:
         from dp_accounting.pld import common, privacy_loss_distribution
@@ -169,6 +190,14 @@ def shuffled_epsilon(epsilon: Any, reports: int, delta: Any) -> float | None:
     ε_c = log(1 + (e^ε − 1)/(e^ε + 1) · (8√(e^ε ln(4/δ))/√n + 8e^ε/n)), valid for
     ε <= ln(n / (16 ln(2/δ))) (Feldman, McMillan, Talwar 2021, Theorem 3.1). It says nothing about
     anybody who sees a report together with its sender: the local ε remains what is promised.
+
+    Examples
+    --------
+    >>> from offaxis.privacy.composition import shuffled_epsilon
+    >>> round(shuffled_epsilon(1, reports=100_000, delta=1e-6), 2)
+    0.07
+    >>> shuffled_epsilon(5, reports=1000, delta=1e-6) is None  # too few for the theorem
+    True
     """
     local, allowed = float(exact_epsilon(epsilon)), float(exact_delta(delta))
     if reports < 1:

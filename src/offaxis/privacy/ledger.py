@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from offaxis.errors import BudgetExceeded, InvalidInput
-from offaxis.privacy.composition import Cost, basic, within
-from offaxis.privacy.composition import Limit as Limit
+from offaxis.privacy.composition import Cost, Limit, basic, within
 from offaxis.privacy.guarantee import Guarantee
+
+__all__ = ["Ledger", "Limit"]
 
 VERSION: Final = 2
 _READABLE: Final = (1, VERSION)

@@ -93,6 +93,11 @@ class _Shaping:
                 f"reshaping must be 'optimal', 'jacobian', 'centre' or 'none', "
                 f"got {self.reshaping!r}"
             )
+        if self.rank not in get_args(Rank):
+            raise InvalidInput(
+                f"rank must be 'capped' or 'gap', got rank={self.rank!r}; for the number of "
+                f"directions that are sent use reshaping='optimal' and active"
+            )
         if self.active is not None and (self.reshaping != "optimal" or chosen.order is None):
             raise InvalidInput(
                 f"active={self.active!r} is for reshaping='optimal' and randomizers of numbers; "
