@@ -6,8 +6,7 @@ taken for what they do. Objects with ``encode``, as sentence-transformers has, n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
@@ -19,6 +18,8 @@ from offaxis.release import Release
 
 try:
     import torch
+
+    from offaxis.geometry.torch_model import evaluating
 except ImportError as error:
     raise MissingExtra(
         "offaxis.faces.transformers needs torch: pip install 'offaxis[transformers]'"
@@ -87,7 +88,7 @@ class FeatureExtractor:
         if not given:
             raise InvalidInput("there are no inputs to encode")
         starts = range(0, len(given), self.batch_size)
-        with _evaluating(self.model):
+        with evaluating(self.model):
             parts = [self._vectors(given[i : i + self.batch_size]) for i in starts]
         return np.concatenate(parts)
 
@@ -197,16 +198,3 @@ def _pooled(output: Any, mask: Any, pooling: Pooling) -> Any:
         )
     weights = mask[..., None].to(hidden.dtype)
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
-
-
-@contextmanager
-def _evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Put a model into eval mode without gradients, and give it back as it was."""
-    training = [(part, part.training) for part in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, flag in training:
-            part.training = flag

@@ -40,6 +40,8 @@ def from_torch(
     """Export a torch network by tracing; return it and the width of what it gives."""
     import torch
 
+    from offaxis.geometry.torch_model import evaluating
+
     if not isinstance(network, torch.nn.Module) or example is None:
         raise InvalidInput(
             "a network must be a torch module, given with an example of its input, or Layers; "
@@ -51,36 +53,42 @@ def from_torch(
     if len(called) != len(inputs):
         raise InvalidInput(f"the example has {len(inputs)} inputs, got {len(called)} names")
     free = {axis: f"axis_{axis}" if axis else "n" for axis in free_axes}
-    training = [(part, part.training) for part in network.modules()]
-    network.eval()
-    file: Any = io.BytesIO()
+    axes = dict.fromkeys(called, free) | {_OUTPUT: {0: "n"}}
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the tracing exporter needs onnx alone, and is old
+        with evaluating(network):
             given = network(*inputs)
             if not isinstance(given, torch.Tensor) or given.ndim != 2:
                 raise InvalidInput("the network must return vectors (n, m), one row an input")
-            torch.onnx.export(
-                network,
-                inputs,
-                file,
-                dynamo=False,
-                opset_version=OPSET,
-                input_names=called,
-                output_names=[_OUTPUT],
-                dynamic_axes=dict.fromkeys(called, free) | {_OUTPUT: {0: "n"}},
-            )
+            traced = _traced(network, inputs, called, axes)
     except InvalidInput:
         raise
     except Exception as error:
         # The network is the user's own code, and the exporter has many errors.
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InvalidInput(f"torch cannot export this network: {reason}") from error
-    finally:
-        for part, flag in training:
-            part.training = flag
-    model = _cast(onnx.load_from_string(file.getvalue()), kind)
-    return model, int(given.shape[1])
+    return _cast(traced, kind), int(given.shape[1])
+
+
+def _traced(
+    network: Any, inputs: tuple[Any, ...], names: list[str], axes: dict[str, dict[int, str]]
+) -> ModelProto:
+    import torch
+
+    file: Any = io.BytesIO()
+    with warnings.catch_warnings():
+        # The exporter by tracing says that it is old; it is the one that needs onnx alone.
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network,
+            inputs,
+            file,
+            dynamo=False,
+            opset_version=OPSET,
+            input_names=names,
+            output_names=[_OUTPUT],
+            dynamic_axes=axes,
+        )
+    return onnx.load_from_string(file.getvalue())
 
 
 def _cast(model: ModelProto, kind: np.dtype[Any]) -> ModelProto:
