@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import re
 from collections.abc import Callable
@@ -122,3 +123,34 @@ def test_the_readme_names_both_commands():
     for command in ("demo", "test"):
         assert f"make {command}" in readme
         assert re.search(rf"^{command}:", makefile, re.M)
+
+
+def _resolves(name: str) -> bool:
+    """Say whether a dotted name can be imported, as a module or as something in one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        for part in parts[count:]:
+            if not hasattr(found, part):
+                return False
+            found = getattr(found, part)
+        return True
+    return False
+
+
+NAMING = [page for page in PAGES if page.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("page", NAMING, ids=lambda page: page.name)
+def test_files_and_names_of_the_package_that_a_page_names_are_there(page):
+    text = page.read_text()
+    for file in re.findall(r"`((?:[\w-]+/)+[\w-]*(?:\.py)?)`", text):
+        if file.endswith(".py") or (ROOT / "src/offaxis" / file.split("/")[0]).is_dir():
+            roots = (ROOT, ROOT / "src/offaxis", page.parent)
+            assert any((root / file).exists() for root in roots), file
+    for name in re.findall(r"`(offaxis(?:\.\w+)+)\b", text):
+        # Flower lives in an environment of its own.
+        assert "flower" in name or _resolves(name), name
