@@ -31,6 +31,8 @@ from offaxis.studies.published import PublishedRow, published
 from offaxis.studies.sources import CORRUPTIONS
 from offaxis.studies.study import Study
 
+__all__ = ["study"]
+
 BRIGHTEST: Final = "cifar10-c brightness 5 relu"
 CLIPPING_BUDGETS: Final = (1.0, 3.0, 5.0, 7.5, 10.0)
 RECOVERY_BUDGETS: Final = (1.0, 3.0, 5.0, 7.5)
@@ -250,7 +252,15 @@ def studies() -> dict[str, Study]:
 
 
 def study(name: str) -> Study:
-    """Return a study by its name."""
+    """Return a study by its name.
+
+    Examples
+    --------
+    >>> from offaxis.studies.catalogue import study
+    >>> main = study("main-lr")
+    >>> main.title, main.cells
+    ("Next day's energy of London households", 192)
+    """
     found = studies()
     if name not in found:
         raise InvalidInput(

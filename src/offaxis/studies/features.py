@@ -25,6 +25,8 @@ from offaxis.errors import InvalidInput
 from offaxis.studies.models import load_card, load_model
 from offaxis.studies.models.split import PARTS, part_of
 
+__all__ = ["load_features"]
+
 NETWORKS: Final = {"cifar10": "resnet20", "cifar10-c": "resnet20", "mnist": "mnist-encoder"}
 """Data sets, and the network that makes vectors of their images."""
 
@@ -76,6 +78,16 @@ def load_features(
     ------
     InvalidInput
         If the choice is not offered, or the images have to be fetched with ``offaxis data get``.
+
+    Examples
+    --------
+    ``load_features("cifar10", part="train").vectors`` is (40000, 64) once the images are there.
+
+    >>> from pathlib import Path
+    >>> from offaxis.studies.features import load_features
+    >>> load_features("mnist", part="test", cache=Path("empty"))
+    Traceback (most recent call last):
+    offaxis.errors.InvalidInput: empty/mnist.safetensors is not there; run offaxis data get ...
     """
     if name not in NETWORKS:
         raise InvalidInput(f"no features of {name!r}; choose one of {', '.join(NETWORKS)}")

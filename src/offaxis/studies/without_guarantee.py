@@ -30,6 +30,8 @@ from offaxis.recipes.gathering import Shape, gather
 from offaxis.recipes.plan import scaled_frame
 from offaxis.vectors import Vectors, as_batch
 
+__all__ = ["classical_plan", "unbounded_coordinatewise"]
+
 LABEL: Final = "no guarantee"
 
 
@@ -101,6 +103,17 @@ def unbounded_coordinatewise(
     """Return coordinate-wise noise as published: scaled to percentiles, without clipping to them.
 
     Other arguments are those of :func:`offaxis.fit`.
+
+    Examples
+    --------
+    >>> from offaxis.studies.without_guarantee import unbounded_coordinatewise
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> made = unbounded_coordinatewise(np.eye(2, 3), public, epsilon=1)
+    >>> made.label
+    'no guarantee'
+    >>> made.guarantee
+    Traceback (most recent call last):
+    offaxis.errors.InvalidInput: coordinate-wise laplace without bounding has no guarantee: ...
     """
     chosen = recipe(f"coordinatewise-{noise}")
     given, _ = gather(
@@ -129,6 +142,13 @@ def classical_plan(
     """Return PLAN as published, with the classical Gaussian calibration.
 
     Other arguments are those of :func:`offaxis.fit`.
+
+    Examples
+    --------
+    >>> from offaxis.studies.without_guarantee import classical_plan
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> classical_plan(np.eye(2, 3), public, epsilon=10, delta=1e-5).why
+    'the classical calibration gives ε = 10.39, not 10'
     """
     given, _ = gather(
         model, public, recipe("plan"), epsilon=epsilon, delta=delta, reshaping=reshaping, **settings
