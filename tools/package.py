@@ -174,7 +174,7 @@ def main(out: Path) -> None:
         if faults:
             sys.exit("\n".join(faults))
         for package in (wheel, sdist):
-            python = install(package, Path(folder) / package.name)
+            python = install(package, Path(folder) / f"with{package.suffix}")
             print(f"{package.name}: {smoke(python)}")
         collects(install(wheel, Path(folder) / "collector", extras="[collector]"))
         print(f"{wheel.name}: its collector starts, migrates and serves its pages")
