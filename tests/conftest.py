@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -62,3 +63,22 @@ def head() -> Layers:
 @pytest.fixture(scope="session")
 def release(head: Layers, public: np.ndarray) -> offaxis.Release:
     return offaxis.fit(head, public, epsilon=3)
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """Spark on two threads; a task that fails is tried again, as on a cluster."""
+    pytest.importorskip("pyspark")
+    from offaxis.engines.spark import session
+
+    with warnings.catch_warnings():
+        # pyspark 3.5 still asks distutils for versions and leaves sockets to be collected.
+        warnings.simplefilter("ignore")
+        started = session(
+            "local[2,3]",
+            spark__driver__memory="1g",
+            spark__sql__shuffle__partitions="2",
+            spark__sql__execution__arrow__maxRecordsPerBatch="200",
+        )
+        yield started
+        started.stop()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import doctest
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -26,6 +27,9 @@ SOURCE = Path(offaxis.__file__).parent
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOT_INSTALLED = ("flwr", "atheris", "opendp")
 """What the test environment does without: modules that import one of these are skipped."""
+
+ELSEWHERE = ("offaxis.engines.spark",)
+"""What needs a server that is started once: these examples run in the tests of their room."""
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Callable = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -118,6 +122,12 @@ def check(test: doctest.DocTest) -> None:
         pytest.fail("".join(said), pytrace=False)
 
 
+def check_all(module: str, node: Documented) -> None:
+    """Run the examples of a class or function, and of its public methods."""
+    for one in (node, *methods(node)):
+        check(examples(module, one))
+
+
 def imported(module: str) -> ModuleType:
     try:
         return import_module(module)
@@ -128,19 +138,37 @@ def imported(module: str) -> ModuleType:
         raise
 
 
+def label(module: str, name: str) -> str:
+    """Return the name behind its package, such as ``geometry.measure``."""
+    package = module if path_of(module).name == "__init__.py" else module.rpartition(".")[0]
+    return f"{package.removeprefix('offaxis.')}.{name}"
+
+
+def needs(module: str) -> str:
+    """Return the fixture that examples of a module share, for what takes long to start."""
+    return "spark" if module.startswith("offaxis.engines.spark") else ""
+
+
 @pytest.mark.parametrize(
-    ("where", "name"), [pytest.param(*key, id=f"{room(key[0])}.{key[1]}") for key in PUBLIC]
+    ("where", "name", "shared"),
+    [pytest.param(*key, needs(key[0]), id=label(*key)) for key in PUBLIC],
 )
-def test_every_public_name_has_an_example_that_runs(where, name, tmp_path, monkeypatch):
+def test_every_public_name_has_an_example_that_runs(
+    where, name, shared, tmp_path, monkeypatch, request
+):
     imported(where)
+    if shared:
+        request.getfixturevalue(shared)
+        # What pyspark 3.5 leaves behind is no word about the example.
+        warnings.simplefilter("ignore")
     node = PUBLIC[where, name]
     own = examples(where, node)
     text = "".join(example.source + example.want for example in own.examples)
     shown = re.search(rf"\b{name}\b", text)
     assert shown, f"{where}.{name} shows no example of itself: add one under Examples"
-    monkeypatch.chdir(tmp_path)
-    for test in (own, *(examples(where, method) for method in methods(node))):
-        check(test)
+    if not where.startswith(ELSEWHERE):
+        monkeypatch.chdir(tmp_path)
+        check_all(where, node)
 
 
 @pytest.mark.parametrize("module", list(public_modules()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -38,25 +37,6 @@ def records(vectors, head, tmp_path_factory) -> Path:
     for part in range(3):
         pq.write_table(table.slice(part * 1000, 1000), folder / f"{part}.parquet")
     return folder
-
-
-@pytest.fixture(scope="session")
-def spark():
-    """Spark on two threads; a task that fails is tried again, as on a cluster."""
-    pytest.importorskip("pyspark")
-    from offaxis.engines.spark import session
-
-    with warnings.catch_warnings():
-        # pyspark 3.5 still asks distutils for versions and leaves sockets to be collected.
-        warnings.simplefilter("ignore")
-        started = session(
-            "local[2,3]",
-            spark__driver__memory="1g",
-            spark__sql__shuffle__partitions="2",
-            spark__sql__execution__arrow__maxRecordsPerBatch="200",
-        )
-        yield started
-        started.stop()
 
 
 @pytest.fixture
