@@ -25,6 +25,7 @@ from offaxis.randomizers.base import CHOOSE
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.lattice_form import LatticeForm
 from offaxis.randomizers.payload import Width, largest_magnitude
+from offaxis.vectors import as_integer
 
 _FINE: Final = 32
 """Steps a coordinate that the bound should leave on average: truncation then costs a percent."""
@@ -54,11 +55,12 @@ class PureLatticeForm(LatticeForm):
         super().__post_init__()
         if self.log2_scale == CHOOSE:
             object.__setattr__(self, "log2_scale", self._choose_log2_scale())
-        widest = self.widest_log2_scale(4)
-        if not 0 <= self.log2_scale <= widest or self.bound < 1:
+        scale = as_integer(self.log2_scale, "log2_scale", 0, self.widest_log2_scale(4))
+        object.__setattr__(self, "log2_scale", scale)
+        if self.bound < 1:
             raise InvalidInput(
-                f"log2_scale must lie in 0..{widest} and leave a bound of at least 1 at "
-                f"epsilon={decimal(self.epsilon)}, got log2_scale={self.log2_scale}"
+                f"log2_scale={scale} leaves the ball no lattice point but zero at "
+                f"epsilon={decimal(self.epsilon)}; use a larger log2_scale or epsilon"
             )
         if self.realised_epsilon > self.epsilon:
             raise InvalidInput(f"the lattice gives ε={self.realised_epsilon} > {self.epsilon}")
