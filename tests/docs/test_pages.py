@@ -20,7 +20,7 @@ from tests.docs.blocks import blocks, missing
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/reference/*.md")])
 WALKED = {"tutorial.md", "pipelines.md"}
-"""Pages with a test of their own: tests/docs/test_tutorial.py, tests/faces/test_pipelines_page.py."""
+"""Pages with a test of their own: test_tutorial.py here, tests/faces/test_pipelines_page.py."""
 
 
 def _small_task() -> dict[str, object]:

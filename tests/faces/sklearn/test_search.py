@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,7 @@ def test_the_score_simulates_what_stands_behind(drawn: list[int]) -> None:
     assert score(fitted, X, Y) == mean
     assert score(SimulatedVectors(private).fit(X, Y), X, Y) == mean
     assert SimulatedScore(seed=1, seeds=3)(fitted, X, Y) != mean
+    assert pickle.loads(pickle.dumps(score)) == score, "searches send it to other processes"
 
 
 def test_the_score_passes_what_stands_before() -> None:

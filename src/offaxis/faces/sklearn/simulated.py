@@ -31,8 +31,8 @@ class SimulatedVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     vectors : PrivateVectors
         With the promise and the settings; cloned and fitted by ``fit``.
     random_state : int, RandomState or None, default=0
-        With an integer the same vectors get the same noise, in any fold and any process, and
-        different vectors get independent noise.
+        With an integer the same X gets the same noise, for every setting and in any process, and
+        another X independent noise.
 
     Attributes
     ----------
