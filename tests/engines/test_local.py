@@ -15,6 +15,7 @@ from offaxis.engines import local
 from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
 from offaxis.engines.distinct import DistinctIds
+from offaxis.engines.local import records as records_of
 from offaxis.errors import InvalidInput
 from offaxis.sampling.record_entropy import JobKey
 from tests.checks import ALPHA
@@ -105,7 +106,7 @@ def test_a_failure_on_the_way_leaves_nothing_and_destroys_the_key(release, tmp_p
         keys.append(JobKey())
         return keys[-1]
 
-    monkeypatch.setattr(local, "JobKey", noticed)
+    monkeypatch.setattr(records_of, "JobKey", noticed)
     with pytest.raises(InvalidInput, match="finite"):
         local.privatize(tmp_path / "in.parquet", release, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
@@ -119,7 +120,7 @@ def test_what_was_written_is_looked_at_again(rows, release, tmp_path, monkeypatc
     def otherwise(*given, **named):
         return (batch.take(pa.array(rows)) for batch in privatize_batches(*given, **named))
 
-    monkeypatch.setattr(local, "privatize_batches", otherwise)
+    monkeypatch.setattr(records_of, "privatize_batches", otherwise)
     with pytest.raises(InvalidInput, match="nothing was released"):
         local.privatize(tmp_path / "in.parquet", release, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]

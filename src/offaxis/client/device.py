@@ -66,8 +66,7 @@ class Device:
     ca_file : str or Path, optional
         Certificates to trust instead of the system's.
     spread : float
-        First sends wait a random time of up to so many seconds, so that *when* a vector was made
-        cannot be seen.
+        First sends wait a random time of up to so many seconds: nobody sees when a vector was made.
     patience : float
         Seconds for one exchange with the collector.
 

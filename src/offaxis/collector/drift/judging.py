@@ -43,7 +43,28 @@ _WORDS: Final = {
 
 
 def drift_facts(release: Release, profile: Profile | None, observed: Moments) -> dict[str, Any]:
-    """Return whether to warn, how surprising the reports are, and one sentence."""
+    """Return whether to warn, how surprising the reports are, and one sentence.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.collector.drift import drift_facts, profile_of
+    >>> public = np.random.default_rng(0).standard_normal((100, 3))
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> profile = profile_of(release, public)
+    >>> from offaxis.decoding.aggregate import Moments
+    >>> rng = np.random.default_rng(1)
+    >>> def seen(vectors):  # simulated here; a collector has release.observe(reports)
+    ...     moments = Moments()
+    ...     observed = release.randomizer.simulate(release.encoder.encode(vectors), rng)
+    ...     moments.add(observed, np.ones(600))
+    ...     return moments
+    >>> alike = public[rng.integers(0, 100, 600)]
+    >>> drift_facts(release, profile, seen(alike))["sentence"]
+    'The reports fit the public vectors.'
+    >>> drift_facts(release, profile, seen(alike + [2.0, 0.0, 0.0]))["warning"]
+    True
+    """
     facts = {"reports": observed.count, "false_alarm_rate": FALSE_ALARM}
     if profile is None:
         return facts | _silent("This release has no profile of public reports to compare with.")
@@ -88,7 +109,21 @@ def _statistics(release: Release, observed: Moments) -> dict[str, NDArray[np.flo
 
 
 def p_value(expected: Expectation, seen: NDArray[np.float64], count: int) -> float:
-    """Return how often reports of the public vectors would be as far off as these."""
+    """Return how often reports of the public vectors would be as far off as these.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.collector.drift import p_value, profile_of
+    >>> public = np.random.default_rng(0).standard_normal((100, 3))
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> profile = profile_of(release, public)
+    >>> mean, spread = profile.expectations
+    >>> p_value(mean, mean.expected, count=1000)  # nothing is off
+    1.0
+    >>> p_value(mean, mean.expected + mean.scale**0.5, count=1000) < 1e-9  # by a deviation
+    True
+    """
     off = float(np.sum((seen - expected.expected) ** 2 / expected.scale))
     one, error = expected.report, expected.profile
     trace = one.trace / count + error.trace

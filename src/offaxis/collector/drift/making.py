@@ -25,6 +25,16 @@ def profile_of(release: Release, public: Any, seed: int = 0) -> Profile:
     """Return the profile of a release under public vectors (n, m), at least 50.
 
     Nothing private may be given: a profile is published, and protects nobody.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.collector.drift import profile_of
+    >>> public = np.random.default_rng(0).standard_normal((100, 3))
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> profile = profile_of(release, public)
+    >>> profile.public, profile.draws, [one.what for one in profile.expectations]
+    (100, 2000, ['mean', 'spread'])
     """
     vectors, _ = as_batch(public, release.input_dim)
     if len(vectors) < _FEWEST_PUBLIC:

@@ -65,6 +65,16 @@ class Profile:
     public, draws : int
         Vectors, and simulated reports of each; 0 where the exact law was used.
     expectations : tuple of Expectation
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.collector.drift import Profile, profile_of
+    >>> public = np.random.default_rng(0).standard_normal((100, 3))
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> profile = profile_of(release, public)
+    >>> Profile.from_json(profile.to_json(), release).release == release.hash
+    True
     """
 
     release: str

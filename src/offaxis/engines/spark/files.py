@@ -25,7 +25,22 @@ def located(spark: Any, path: str) -> str:
 
 
 def reader(spark: Any) -> Callable[[str], DataFrame]:
-    """Return a function that opens Parquet files or folders, or says that it cannot."""
+    """Return a function that opens Parquet files or folders, or says that it cannot.
+
+    Examples
+    --------
+    >>> from offaxis.engines import spark
+    >>> import pyarrow as pa
+    >>> from pyarrow import parquet
+    >>> parquet.write_table(pa.table({"id": [1, 2]}), "people.parquet")
+    >>> read = spark.reader(spark.session("local[2]"))
+    >>> read("people.parquet").columns
+    ['id']
+    >>> read("nowhere.parquet")
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.InvalidInput: cannot read nowhere.parquet: ...
+    """
     failed = pyspark().errors.AnalysisException
 
     def read(path: str) -> DataFrame:
@@ -38,7 +53,17 @@ def reader(spark: Any) -> Callable[[str], DataFrame]:
 
 
 def number_of(frame: DataFrame) -> int:
-    """Return how many rows there are."""
+    """Return how many rows there are.
+
+    Examples
+    --------
+    >>> from offaxis.engines import spark
+    >>> session = spark.session("local[2]")
+    >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
+    >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
+    >>> spark.number_of(frame)
+    40
+    """
     return int(frame.count())
 
 

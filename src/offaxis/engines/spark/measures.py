@@ -26,7 +26,21 @@ def group_means(
     weights: str | None = None,
     progress: Tasks | None = None,
 ) -> Aggregate:
-    """Estimate the mean of all, or of each group, with standard errors; see Release.aggregate."""
+    """Estimate the mean of all, or of each group, with standard errors; see Release.aggregate.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.engines import spark
+    >>> session = spark.session("local[2]")
+    >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> reports = enumerate(bytearray(report) for report in release.privatize(vectors))
+    >>> frame = session.createDataFrame(reports, "id int, report binary")
+    >>> found = spark.group_means(frame, release)
+    >>> found.estimate.shape, int(found.count)
+    ((3,), 40)
+    """
     _ = release.decoder_of_means
     spark = frame.sparkSession
     with shared(spark, release) as public:
@@ -56,6 +70,19 @@ def evaluate(
 
     Vectors are public ones: nothing here protects them. The noise repeats with the seed as long as
     the frame has the same partitions.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.engines import spark
+    >>> session = spark.session("local[2]")
+    >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
+    >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> task = np.random.default_rng(1).standard_normal((2, 3))
+    >>> (found,) = spark.evaluate(frame, [release], task, seeds=4)
+    >>> found.clean["agreement"], found.runs["agreement"].shape
+    (1.0, (4,))
     """
     spark, task_model = frame.sparkSession, as_task_model(model)
     context = pyspark().TaskContext
@@ -95,6 +122,18 @@ def sweep(
     """Evaluate a grid of settings, as :func:`offaxis.evaluation.sweep` does, in one pass.
 
     ``public`` may be :class:`SparkVectors`.
+
+    Examples
+    --------
+    >>> from offaxis.engines import spark
+    >>> session = spark.session("local[2]")
+    >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
+    >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
+    >>> task = np.random.default_rng(1).standard_normal((2, 3))
+    >>> grid = {"randomizers": ["laplace"], "epsilons": [2.0, 8.0], "shapes": ["none"]}
+    >>> rows = spark.sweep(frame, task, vectors, seeds=2, **grid)
+    >>> [(row.randomizer, row.epsilon) for row in rows]
+    [('laplace', 2.0), ('laplace', 8.0)]
     """
     cells = list(fit_cells(model, public, **grid))
     columns: dict[str, Any] = {"vectors": vectors, "targets": targets}

@@ -46,6 +46,18 @@ def privatize(
         The columns; every id must be there and different from the others.
     force : bool
         Replace a folder that is already there.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.engines import spark
+    >>> session = spark.session("local[2]")
+    >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
+    >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> facts = spark.privatize(frame, release, "reports")
+    >>> facts["reports"], facts["guarantee"]["epsilon"]
+    (40, '2')
     """
     spark, chosen = frame.sparkSession, select(frame, ids, vectors)
     check_steady(chosen)
@@ -112,7 +124,20 @@ def decode(
     force: bool = False,
     progress: Tasks | None = None,
 ) -> int:
-    """Decode reports into a folder of Parquet files, other columns kept; return how many."""
+    """Decode reports into a folder of Parquet files, other columns kept; return how many.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.engines import spark
+    >>> session = spark.session("local[2]")
+    >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> reports = enumerate(bytearray(report) for report in release.privatize(vectors))
+    >>> frame = session.createDataFrame(reports, "id int, report binary")
+    >>> spark.decode(frame, release, "decoded")
+    40
+    """
     spark = frame.sparkSession
     with (
         watched(spark, progress),

@@ -35,6 +35,13 @@ def session(master: str | None = None, **settings: str) -> Any:
         Such as ``local[4]`` or ``spark://host:7077``; all cores of this machine if not told.
     settings
         Further Spark settings, with __ for dots: ``spark__executor__memory="4g"``.
+
+    Examples
+    --------
+    >>> from offaxis.engines import spark
+    >>> started = spark.session("local[2]", spark__sql__shuffle__partitions="2")
+    >>> started.range(3).count()
+    3
     """
     builder = pyspark().sql.SparkSession.builder
     _find_java()
@@ -56,7 +63,15 @@ def session(master: str | None = None, **settings: str) -> Any:
 
 @contextmanager
 def opened(master: str | None = None) -> Iterator[Any]:
-    """Give a session that is stopped at the end, unless it ran before."""
+    """Give a session that is stopped at the end, unless it ran before.
+
+    Examples
+    --------
+    >>> from offaxis.engines import spark
+    >>> with spark.opened("local[2]") as session:
+    ...     session.range(3).count()
+    3
+    """
     before = pyspark().sql.SparkSession.getActiveSession()
     started = before or session(master)
     try:

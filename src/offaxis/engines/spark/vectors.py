@@ -23,6 +23,23 @@ class SparkVectors(PublicVectors):
 
     They have no order: sums are taken partition by partition and merged, and a release fitted to
     them names them by a hash of the multiset.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.engines import spark
+    >>> session = spark.session("local[2]")
+    >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
+    >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
+    >>> public = spark.SparkVectors(frame)
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> release.provenance.public.count
+    40
+    >>> sum(len(batch) for batch in public.batches(rows=16))  # in constant memory
+    40
+    >>> from offaxis.geometry.folding import PublicMoments
+    >>> public.fold(PublicMoments, rows=16).mean.shape, public.hashing.__name__
+    ((3,), 'MultisetHash')
     """
 
     def __init__(
