@@ -69,17 +69,11 @@ def privatize(
     Parquet file or folder get a report each, in a folder of ids and reports: the machines that do
     it see the vectors and must be trusted.
     """
-    from offaxis.card import guarantee_facts
     from offaxis.cli.files import check_output
     from offaxis.cli.reading.arrays import locate, read_array
     from offaxis.cli.reading.ledgers import open_ledger
     from offaxis.cli.reading.releases import load_release
-    from offaxis.cli.showing.ledger import (
-        rounded,
-        standing_facts,
-        standings,
-        written_budget,
-    )
+    from offaxis.cli.showing.ledger import standings
     from offaxis.client import Reporter
     from offaxis.errors import InvalidInput
 
@@ -95,7 +89,6 @@ def privatize(
             f"send the ones it holds, choose another --out, or use --force"
         )
     loaded = load_release(release, expect)
-    size = loaded.report_size
     batch = read_array(vectors)
     paid: list[Standing] | None = None
     if ledger is None:
@@ -104,24 +97,39 @@ def privatize(
         with open_ledger(ledger) as opened:
             count = _write(loaded, batch, out, Reporter(loaded, opened))
             paid = standings(opened)
+    _tell(loaded, count, out, ledger, paid, as_json=as_json)
+
+
+def _tell(
+    release: Release,
+    count: int,
+    out: Path,
+    ledger: Path | None,
+    paid: list[Standing] | None,
+    *,
+    as_json: bool,
+) -> None:
+    from offaxis.card import guarantee_facts
+    from offaxis.cli.showing.ledger import rounded, standing_facts, written_budget
+
     if as_json:
         facts = {
             "out": str(out),
-            "release": loaded.hash,
+            "release": release.hash,
             "reports": count,
-            "report_bytes": size,
-            "guarantee": guarantee_facts(loaded),
+            "report_bytes": release.report_size,
+            "guarantee": guarantee_facts(release),
         }
         if paid is not None:
             facts["ledger"] = {"path": str(ledger), "limits": [standing_facts(p) for p in paid]}
         print_json(facts)
         return
     typer.echo(
-        f"wrote {counted(count, 'report')} of {size:,} bytes to {out}\n"
-        f"each promises {loaded.guarantee}; a second run on the same vectors would spend it again"
+        f"wrote {counted(count, 'report')} of {release.report_size:,} bytes to {out}\n"
+        f"each promises {release.guarantee}; a second run on the same vectors would spend it again"
     )
     if paid is not None:
-        total = written_budget(count * loaded.guarantee.epsilon, count * loaded.guarantee.delta)
+        total = written_budget(count * release.guarantee.epsilon, count * release.guarantee.delta)
         left = (f"ε = {rounded(p.left, up=False)} {p.limit.stretch}" for p in paid)
         typer.echo(f"paid {total} from {ledger}; left: {' · '.join(left)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -84,28 +85,24 @@ def recommend(
     as_json: AsJson = False,
 ) -> None:
     """Try every admissible pure release on public vectors and recommend the best one."""
-    if (epsilon is None) == (wanted is None):
-        raise typer.BadParameter("is needed, or --wanted, but not both", param_hint="'--epsilon'")
-    if (public is None) == (prior is None):
-        raise typer.BadParameter("is needed, or --prior, but not both", param_hint="'--public'")
+    for option, given, other, instead in (
+        ("--epsilon", epsilon, "--wanted", wanted),
+        ("--public", public, "--prior", prior),
+    ):
+        if (given is None) == (instead is None):
+            raise typer.BadParameter(
+                f"is needed, or {other}, but not both", param_hint=f"'{option}'"
+            )
     budgets = [] if epsilon is None else _budgets(epsilon)
     if out is not None and len(budgets) > 1:
         raise typer.BadParameter("writes the release of one budget", param_hint="'--out'")
-    from offaxis.cli.files import check_output
-    from offaxis.cli.reading.arrays import locate, read_array
-    from offaxis.cli.showing.advice import facts, print_advice, print_range
+    from offaxis.cli.reading.arrays import read_array
     from offaxis.cli.showing.progress import moving
+    from offaxis.errors import InvalidInput
     from offaxis.evaluation.recommend import recommend_range
     from offaxis.evaluation.smallest import smallest_epsilon
 
-    sources = [Path(source.partition("=")[2] or source) for source in model]
-    sources += [locate(public)[0]] if public else []
-    for target in filter(None, (out, html)):
-        check_output(target, *sources)
-    if html is not None:
-        from offaxis.reporting.svg import require_report_extra
-
-        require_report_extra()
+    _check_outputs(model, public, out, html)
     tasks = _tasks(model)
     asked: dict[str, Any] = {"goal": goal, "people": people, "seed": seed}
     asked["weights"] = _weights(weight) if weight else None
@@ -120,8 +117,6 @@ def recommend(
         else:
             found = recommend_range(tasks, vectors, epsilons=budgets, progress=move, **asked)
     if smallest is not None and not found:
-        from offaxis.errors import InvalidInput
-
         raise InvalidInput(smallest.sentence)
     if out is not None:
         found[0].release.save(out)
@@ -129,6 +124,36 @@ def recommend(
         from offaxis.reporting.recommendation.page import write_recommendation
 
         write_recommendation(found, html)
+    _tell(found, smallest, out, html, as_json=as_json)
+
+
+def _check_outputs(
+    model: list[str], public: str | None, out: Path | None, html: Path | None
+) -> None:
+    """Refuse, before any work is done, what cannot be written."""
+    from offaxis.cli.files import check_output
+    from offaxis.cli.reading.arrays import locate
+
+    sources = [Path(source.partition("=")[2] or source) for source in model]
+    sources += [locate(public)[0]] if public else []
+    for target in filter(None, (out, html)):
+        check_output(target, *sources)
+    if html is not None:
+        from offaxis.reporting.svg import require_report_extra
+
+        require_report_extra()
+
+
+def _tell(
+    found: Sequence[Recommendation],
+    smallest: SmallestBudget | None,
+    out: Path | None,
+    html: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from offaxis.cli.showing.advice import facts, print_advice, print_range
+
     if as_json:
         print_json(facts(found, smallest, out))
         return

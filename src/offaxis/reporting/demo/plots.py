@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,18 +32,8 @@ def accuracy_curves(result: DemoResult, randomizer: str, title: str) -> str:
     rows, clean, chance, lines = result.rows, result.clean, result.chance, result.lines
     epsilons = sorted(result.epsilons)
     with canvas(4.0, 2.65) as (figure, axes):
-        for level, text, above in ((clean, "without privacy", True), (chance, "guessing", False)):
-            ends_at = [0, max(epsilons)]
-            axes.plot(ends_at, [100 * level] * 2, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
-            axes.annotate(
-                text,
-                (epsilons[0], 100 * level),
-                xytext=(0, 3 if above else -3),
-                textcoords="offset points",
-                va="bottom" if above else "top",
-                fontsize=8.5,
-                color=MUTED,
-            )
+        _level(axes, 100 * clean, "without privacy", epsilons, above=True)
+        _level(axes, 100 * chance, "guessing", epsilons, above=False)
         heights = [100 * lines[epsilon] for epsilon in epsilons]
         axes.plot(epsilons, heights, color=INK, linestyle=LINE_DASHES, linewidth=1.1)
         ends: dict[str, float] = {}
@@ -80,6 +71,21 @@ def accuracy_curves(result: DemoResult, randomizer: str, title: str) -> str:
             f"{heights[0]:.1f} % at ε = {epsilons[0]:g} and {heights[-1]:.1f} % at the end."
         )
         return inline(figure, f"curve-{randomizer}", label)
+
+
+def _level(axes: Any, height: float, text: str, epsilons: Sequence[float], *, above: bool) -> None:
+    """Draw a dotted level with its name at the left, above or below it."""
+    ends = [0, max(epsilons)]
+    axes.plot(ends, [height] * 2, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+    axes.annotate(
+        text,
+        (epsilons[0], height),
+        xytext=(0, 3 if above else -3),
+        textcoords="offset points",
+        va="bottom" if above else "top",
+        fontsize=8.5,
+        color=MUTED,
+    )
 
 
 def _apart(ends: dict[str, float], least: float = 7.5) -> dict[str, float]:
