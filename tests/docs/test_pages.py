@@ -80,6 +80,8 @@ def _runs(page: Path) -> bool:
     return page.name not in WALKED and any(not block.fragment for block in python)
 
 
+# What other libraries announce to their own developers is not about the page.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("page", [page for page in PAGES if _runs(page)], ids=lambda p: p.name)
 def test_the_python_of_a_page_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
