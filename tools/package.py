@@ -29,7 +29,7 @@ from packaging.metadata import Metadata
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
-PAGES = ("/readyz", "/dashboard", "/v1/openapi.json")
+PAGES = ("/readyz", "/dashboard", "/browser/client/index.js")
 IN_SDIST = ("src", "tests", "docs", "deploy", "benchmarks", "examples", "tools", "requirements")
 _INSTALL = ("-m", "pip", "--disable-pip-version-check", "--quiet", "--python")
 
