@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=8.0, help="of all rounds, masked")
     parser.add_argument("--delta", default="1e-5")
     parser.add_argument("--dropped", type=int, default=0, help="clients that fail in round 2")
-    parser.add_argument("--local", type=float, nargs="*", default=[8.0, 60.0], help="local ε")
+    parser.add_argument("--local", type=float, nargs="*", default=[8.0, 40.0], help="local ε")
     parser.add_argument("--repeat", type=int, default=1, help="masked runs; their mean is shown")
     parser.add_argument("--json", action="store_true")
     given = vars(parser.parse_args())

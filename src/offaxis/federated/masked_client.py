@@ -16,7 +16,14 @@ from offaxis.errors import BudgetExceeded, InvalidDocument, InvalidInput, RoundR
 from offaxis.federated import masks
 from offaxis.federated.guarantee import DistributedGuarantee
 from offaxis.federated.members import ClientKeys
-from offaxis.federated.messages import Consent, MaskedUpdate, Opening, Survivors, consent_text
+from offaxis.federated.messages import (
+    Consent,
+    MaskedUpdate,
+    Opening,
+    Survivors,
+    consent_text,
+    listed,
+)
 from offaxis.federated.roster import Roster
 from offaxis.formats.strict_json import canonical_json
 from offaxis.randomizers.domain import Ball
@@ -208,7 +215,7 @@ class MaskedClient:
         missing = [name for name in done.survivors if name not in given]
         if missing:
             raise RoundRefused(
-                f"no consent of {', '.join(missing)} in round {number}; nothing is revealed; "
+                f"no consent of {listed(missing)} in round {number}; nothing is revealed; "
                 f"start a new round"
             )
         text = consent_text(self.roster.hash, number, done.survivors)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidDocument, RoundRefused
 from offaxis.federated import masks
 from offaxis.federated.guarantee import DistributedGuarantee
-from offaxis.federated.messages import MaskedUpdate, Opening, Survivors
+from offaxis.federated.messages import MaskedUpdate, Opening, Survivors, listed
 from offaxis.federated.roster import Roster
 from offaxis.vectors import Vectors
 
@@ -138,7 +138,7 @@ class MaskedRound:
         """
         if not self._survivors or self.missing_openings():
             raise RoundRefused(
-                f"no opening of {', '.join(self.missing_openings()) or 'anybody'} in round "
+                f"no opening of {listed(self.missing_openings()) or 'anybody'} in round "
                 f"{self.round_number}; nothing is learnt of anybody; start a new round"
             )
         plan, bits = self.roster.plan, self.roster.ring_bits

@@ -73,6 +73,12 @@ class Opening:
     pair_seeds: Mapping[str, bytes] = field(repr=False)
 
 
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Name who is concerned, in a message: the first few, and how many more."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def consent_text(roster_hash: str, round_number: int, names: Sequence[str]) -> bytes:
     """Return what is signed: the roster, the round and the survivors in the roster's order."""
     digest = hashlib.sha256()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,7 @@ class MaskedClientSide:
 
     def _agree(self, message: Message, context: Context) -> Message:
         (document,) = fields_of(message, "document")
-        roster, kept = Roster.from_bytes(document), remembered(context)
+        roster, kept = _roster(document), remembered(context)
         if kept.get("document", document) != document:
             raise RoundRefused("this client belongs to another roster already")
         self._check(roster)
@@ -197,12 +198,18 @@ def _keys(context: Context) -> ClientKeys:
     return ClientKeys.from_bytes(data)
 
 
+@lru_cache(maxsize=4)
+def _roster(document: bytes) -> Roster:
+    """Read a roster; in a simulation all clients hold the same one."""
+    return Roster.from_bytes(document)
+
+
 def _client(context: Context, digest: str | None = None) -> MaskedClient:
     """Return the client as it was after its last answer."""
     kept = remembered(context)
     if "document" not in kept:
         raise RoundRefused("this client has agreed to no roster")
-    roster = Roster.from_bytes(kept["document"])
+    roster = _roster(kept["document"])
     if digest not in (None, roster.hash):
         raise RoundRefused("this round is for another roster")
     return MaskedClient(_name(context), _keys(context), roster, state=kept["progress"])

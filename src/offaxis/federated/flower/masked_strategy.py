@@ -27,7 +27,7 @@ from offaxis.federated.flower.records import (
 )
 from offaxis.federated.masked_server import MaskedRound
 from offaxis.federated.members import Member
-from offaxis.federated.messages import MaskedUpdate, Opening
+from offaxis.federated.messages import MaskedUpdate, Opening, listed
 from offaxis.federated.plan import MaskingPlan
 from offaxis.federated.roster import Roster
 
@@ -70,7 +70,7 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
         *,
         clients: int,
         step: float = 1.0,
-        seconds: float = 60.0,
+        seconds: float = 600.0,
         **plan: Any,
     ) -> None:
         self.clients, self.step, self.seconds, self._plan = clients, step, seconds, plan
@@ -149,7 +149,7 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
         missing = [name for name in names if name not in consents]
         if missing:
             raise RoundRefused(
-                f"no consent of {', '.join(missing)} in round {number}; nothing is learnt of "
+                f"no consent of {listed(missing)} in round {number}; nothing is learnt of "
                 f"anybody; start a new round"
             )
         signed = {"names": list(consents), "signatures": list(consents.values())}
