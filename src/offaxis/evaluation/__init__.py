@@ -1,5 +1,6 @@
 """What a release keeps of the task, measured on vectors whose answers are known."""
 
+from offaxis.evaluation.choosing import best_decoder, with_decoder
 from offaxis.evaluation.clipping import ClippingBias, clipping_bias
 from offaxis.evaluation.metrics import Evaluation, evaluate
 from offaxis.evaluation.sweep import BUDGETS, Row, sweep
@@ -12,8 +13,10 @@ __all__ = [
     "Row",
     "Trial",
     "Tuned",
+    "best_decoder",
     "clipping_bias",
     "evaluate",
     "sweep",
     "tune",
+    "with_decoder",
 ]

@@ -121,6 +121,17 @@ def best_decoder(
         As in :func:`risks`.
     seed : int
         Public; of the split and of the simulation.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.evaluation import best_decoder
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 3)), rng.standard_normal((200, 3))
+    >>> release = offaxis.fit(task, public, epsilon=1, randomizer="privunit2")
+    >>> best = best_decoder(release, task, public)
+    >>> best.decoder.kind, best.guarantee == release.guarantee  # the devices see no difference
+    ('posterior', True)
     """
     sample = evenly(public, max(1, _SAMPLE_NUMBERS // release.input_dim))
     split = Split(sample, seed, held_out=1, share=_HELD_OUT)
@@ -139,6 +150,17 @@ def with_decoder(release: Release, decoder: Decoder) -> Release:
     """Return the release with another decoder, which its provenance names.
 
     Means are decoded as before: by the mean decoder, or by the old decoder if it was unbiased.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.decoding import shrink
+    >>> from offaxis.evaluation import with_decoder
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+    >>> shrunk = with_decoder(release, shrink(release, public))
+    >>> shrunk.decoder.kind, shrunk.gives_means  # means are decoded as before
+    ('shrinkage', True)
     """
     kept = release.decoder_of_means if release.gives_means else release.mean_decoder
     origin = release.provenance

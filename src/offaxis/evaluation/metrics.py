@@ -13,7 +13,7 @@ from offaxis.errors import InvalidInput
 from offaxis.evaluation.tally import Scores, Tally
 from offaxis.geometry import TaskModel, as_task_model
 from offaxis.release import Release
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors, as_batch, as_integer
 
 
 class Simulated(Protocol):
@@ -144,8 +144,7 @@ def evaluate(
     >>> real.mean("agreement") > 1 / 3
     True
     """
-    if seeds < 1:
-        raise InvalidInput(f"seeds must be at least 1, got {seeds}")
+    seeds = as_integer(seeds, "seeds", 1)
     task: TaskModel = as_task_model(model)
     batch, _ = as_batch(vectors, release.input_dim)
     clean = task.outputs(batch)

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from offaxis.errors import InvalidInput
-from offaxis.vectors import Vectors, as_array, as_number, check_finite
+from offaxis.vectors import Vectors, as_array, as_integer, as_number, check_finite
 
 DRAWN: Final = 6000
 """Vectors drawn from a prior where none are said."""
@@ -101,8 +101,7 @@ def wide_prior(
     >>> drawn.shape, bool((drawn >= 0).all())
     ((100, 3), True)
     """
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise InvalidInput(f"dim must be an integer from 1 on, got dim={dim!r}")
+    dim = as_integer(dim, "dim", 1)
     box = low is not None and high is not None
     if box + (radius is not None) + (scale is not None) != 1 or (
         not box and (low, high) != (None,) * 2

@@ -24,7 +24,7 @@ from offaxis.evaluation.trials import Compared, Progress, Trials, Tried
 from offaxis.evaluation.utility import Goal, Utility
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.release import Release
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_integer
 
 __all__ = ["Recommendation", "Tried", "recommend", "recommend_range"]
 
@@ -166,8 +166,7 @@ class Question:
         """Check what was asked, cut the public vectors and measure the tasks on them."""
         if goal not in get_args(Goal):
             raise InvalidInput(f"goal must be 'answers', 'fidelity' or 'mean', got {goal!r}")
-        if isinstance(people, bool) or not isinstance(people, int | np.integer) or people < 1:
-            raise InvalidInput(f"people must be an integer from 1 on, got people={people!r}")
+        people = as_integer(people, "people", 1)
         tasks = Tasks.of(model, weights)
         vectors, others = _collected(public, prior, seed)
         statement = "" if prior is None else f"{SYNTHETIC}: {prior.words}; no public vectors"
@@ -177,8 +176,8 @@ class Question:
         return cls(
             whole := PublicSide.of(tasks, vectors, goal, statement),
             PublicSide.of(tasks, np.concatenate([side.vectors, second]), goal, statement),
-            Trials(side, second, third, goal, int(people), seed),
-            Ceilings(whole, goal, int(people)),
+            Trials(side, second, third, goal, people, seed),
+            Ceilings(whole, goal, people),
             goal,
             prior is not None,
         )

@@ -24,7 +24,7 @@ from offaxis.geometry import Geometry, PublicVectors, TaskModel, as_task_model, 
 from offaxis.privacy.guarantee import Unit
 from offaxis.recipes import recipe
 from offaxis.release import Release
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_integer
 
 TuningMetric = Literal["agreement", "output_rmse"]
 
@@ -145,8 +145,7 @@ def tune(
         raise InvalidInput(f"{randomizer!r} sends a symbol, so it has no directions to choose")
     if isinstance(model, Geometry):
         raise InvalidInput("tuning simulates the model: pass the model itself, not its geometry")
-    if isinstance(seeds, bool) or not isinstance(seeds, int) or seeds < 1:
-        raise InvalidInput(f"seeds must be an integer of at least 1, got seeds={seeds!r}")
+    seeds = as_integer(seeds, "seeds", 1)
     task, source = as_task_model(model), PublicVectors(public)
     split = Split(source, seed)
     first, compare, judge = split.fitted, split.part(1), split.part(2)

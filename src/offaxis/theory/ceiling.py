@@ -22,7 +22,7 @@ from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors, as_task_model
 from offaxis.privacy.guarantee import exact_epsilon
-from offaxis.vectors import Vectors, as_array, as_number, check_finite
+from offaxis.vectors import Vectors, as_array, as_integer, as_number, check_finite
 
 _ROWS: Final = 8192
 _MOST_POSTERIORS: Final = 100_000
@@ -104,9 +104,7 @@ def reference_line(accuracy: Any, classes: int, epsilon: Any) -> float:
     a = as_number(accuracy, "accuracy")
     if not 0 <= a <= 1:
         raise InvalidInput(f"accuracy must lie between 0 and 1, got accuracy={accuracy!r}")
-    if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < 2:
-        raise InvalidInput(f"classes must be an integer from 2 on, got classes={classes!r}")
-    others = int(classes) - 1
+    others = as_integer(classes, "classes", 2) - 1
     far = math.exp(-float(exact_epsilon(epsilon)))
     q = 1 / (1 + others * far)
     return a * q + (1 - a) * far * q

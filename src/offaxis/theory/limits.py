@@ -24,7 +24,7 @@ from offaxis.geometry import spectrum as diagonalise
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.randomizers.privunit_calibration import sphere_cap
 from offaxis.recipes.scalar_channel import refined_channel
-from offaxis.vectors import Vectors, as_array, check_finite
+from offaxis.vectors import Vectors, as_array, as_integer, check_finite
 
 _ENOUGH: Final = 600.0
 """From here on both limits are, in floating point, those of no privacy; e^ε still has room."""
@@ -116,9 +116,8 @@ def sphere_mean_error(dim: int, epsilon: Any) -> float:
     >>> round(sphere_mean_error(16, 4), 2)
     6.27
     """
-    if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or dim < 1:
-        raise InvalidInput(f"dim must be an integer from 1 on, got dim={dim!r}")
-    return 1 / sphere_cap(float(exact_epsilon(epsilon)), int(dim)).mean ** 2 - 1
+    cap = sphere_cap(float(exact_epsilon(epsilon)), as_integer(dim, "dim", 1))
+    return 1 / cap.mean**2 - 1
 
 
 def scalar_ceiling(answers: Any, epsilon: Any) -> float:
