@@ -88,6 +88,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     def inline(image: re.Match[str]) -> str:
         source = Path(config.docs_dir) / "pictures" / image[1]
         drawing = source.read_text(encoding="utf-8")
+        if "--ink" not in drawing:  # it has colours of its own
+            return image[0]
         drawing = re.sub(r"<style>.*?</style>|<rect class=\"card\"[^>]*/>", "", drawing)
         return f'<span class="drawing">{drawing[drawing.index("<svg") :]}</span>'
 
