@@ -25,7 +25,8 @@ def test_means_of_reports_are_off_by_it(name):
     delta = 1e-5 if name == "gaussian" else None
     release = plain(name, delta=delta, reshaping="none")
     found = clipping_bias(release, PUBLIC)
-    Z = np.tile(PUBLIC, (15, 1))
+    # Directions are dear to draw, and a few show the bias far beyond doubt.
+    Z = np.tile(PUBLIC, (5 if name.startswith("privunit") else 15, 1))
     decoded = release.decode(release.privatize(Z))
     assert mean_p_value(decoded, PUBLIC.mean(axis=0) + found.bias) > ALPHA
     assert mean_p_value(decoded, PUBLIC.mean(axis=0)) < ALPHA**4

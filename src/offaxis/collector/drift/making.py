@@ -38,7 +38,9 @@ def profile_of(release: Release, public: Any, seed: int = 0) -> Profile:
     """
     vectors, _ = as_batch(public, release.input_dim)
     if len(vectors) < _FEWEST_PUBLIC:
-        raise InvalidInput(f"a profile needs at least {_FEWEST_PUBLIC} public vectors")
+        raise InvalidInput(
+            f"a profile needs at least {_FEWEST_PUBLIC} public vectors, got {len(vectors)}"
+        )
     rng = np.random.default_rng(seed)
     if len(vectors) > _MOST_PUBLIC:
         vectors = vectors[rng.choice(len(vectors), _MOST_PUBLIC, replace=False)]
