@@ -28,9 +28,6 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOT_INSTALLED = ("flwr", "atheris", "opendp")
 """What the test environment does without: modules that import one of these are skipped."""
 
-ELSEWHERE = ("offaxis.engines.spark",)
-"""What needs a server that is started once: these examples run in the tests of their room."""
-
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Callable = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -122,12 +119,6 @@ def check(test: doctest.DocTest) -> None:
         pytest.fail("".join(said), pytrace=False)
 
 
-def check_all(module: str, node: Documented) -> None:
-    """Run the examples of a class or function, and of its public methods."""
-    for one in (node, *methods(node)):
-        check(examples(module, one))
-
-
 def imported(module: str) -> ModuleType:
     try:
         return import_module(module)
@@ -166,9 +157,9 @@ def test_every_public_name_has_an_example_that_runs(
     text = "".join(example.source + example.want for example in own.examples)
     shown = re.search(rf"\b{name}\b", text)
     assert shown, f"{where}.{name} shows no example of itself: add one under Examples"
-    if not where.startswith(ELSEWHERE):
-        monkeypatch.chdir(tmp_path)
-        check_all(where, node)
+    monkeypatch.chdir(tmp_path)
+    for one in (node, *methods(node)):
+        check(examples(where, one))
 
 
 @pytest.mark.parametrize("module", list(public_modules()))
