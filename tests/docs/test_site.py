@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +24,18 @@ PACKAGE = ROOT / "src/offaxis"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    shared = tmp_path_factory.getbasetemp().parent if run else tmp_path_factory.mktemp("alone")
+    folder = shared / f"site-{run or 0}"
+    # Workers that share out this file build it once, whoever comes first.
+    with (shared / f"lock-{run or 0}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _build(folder)
+    return folder
+
+
+def _build(folder: Path) -> None:
     done = subprocess.run(
         [Path(sys.executable).with_name("mkdocs"), "build", "--strict", "--site-dir", folder],
         capture_output=True,
@@ -31,8 +44,9 @@ def site(tmp_path_factory) -> Path:
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "OPENBLAS_NUM_THREADS": "1"},
         timeout=600,
     )
+    if done.returncode:
+        shutil.rmtree(folder, ignore_errors=True)
     assert done.returncode == 0, done.stderr
-    return folder
 
 
 @pytest.fixture(scope="module")
