@@ -107,6 +107,19 @@ class LocalStrategy(Strategy):  # type: ignore[misc]
     >>> strategy = LocalStrategy(DirectGradient.fit(public, samples=1, epsilon=2), step=0.5)
     >>> strategy.step
     0.5
+
+    ``strategy.start(grid, initial_arrays=arrays, num_rounds=5)`` calls these in every round:
+
+    >>> from types import SimpleNamespace
+    >>> from flwr.app import Array, ArrayRecord, ConfigRecord
+    >>> strategy.summary()
+    >>> arrays, grid = ArrayRecord({"w": Array(np.zeros(4))}), SimpleNamespace(get_node_ids=list)
+    >>> strategy.configure_train(1, arrays, ConfigRecord(), grid)  # a message a node; none here
+    []
+    >>> strategy.aggregate_train(1, []), strategy.aggregate_evaluate(1, [])  # nobody answered
+    ((None, None), None)
+    >>> strategy.configure_evaluate(1, arrays, ConfigRecord(), grid)
+    []
     """
 
     def __init__(self, recipe: LocalGradients, step: float = 1.0) -> None:
