@@ -17,7 +17,7 @@ SOURCE = ROOT / "src/offaxis"
 TOUCHES_RANDOMNESS = {
     "sampling/entropy.py": "every report",
     "files.py": "names of drafts",
-    "engines/local.py": "names of drafts",
+    "engines/local/files.py": "names of drafts",
     "engines/spark/files.py": "names of drafts",
     "engines/spark/watch.py": "names of jobs",
     "collector/auth.py": "tokens",
