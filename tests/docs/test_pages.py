@@ -77,7 +77,7 @@ SETTINGS: dict[str, Callable[[], dict[str, object]]] = {
 
 def _runs(page: Path) -> bool:
     python = [block for block in blocks(page.read_text()) if block.kind == "python"]
-    return page.name not in ELSEWHERE and any(not block.fragment for block in python)
+    return page.name not in WALKED and any(not block.fragment for block in python)
 
 
 # What other libraries announce to their own developers is not about the page.
