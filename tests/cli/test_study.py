@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,9 +55,13 @@ def test_run_writes_tables_figures_and_a_page(desk: Path, run: Run) -> None:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_compare_shows_ours_the_papers_and_the_difference(desk: Path, run: Run) -> None:
+def test_compare_shows_ours_the_papers_and_the_difference_and_needs_no_page(
+    desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     told = run("study", "compare", "cifar10-mlp-relu", "--seeds", "1")
     assert told.exit_code == 0, told.output
+    assert "no page: pip install 'offaxis[report]'" in told.stderr
     for words in ("ours", "paper", "diff", "CW+PA w/o bounding  no guarantee", " .548 "):
         assert words in told.stdout
     facts = json.loads(run("study", "compare", "cifar10-mlp-relu", "--seeds", "1", "--json").stdout)

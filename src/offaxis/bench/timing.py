@@ -57,11 +57,16 @@ def conditions() -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "processor": platform.machine(),
-        "cores": os.cpu_count(),
+        "cores": _cores(),
         "dtype": "float64",
         # Windows keeps no such average.
         "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }
+
+
+def _cores() -> int | None:
+    """Return how many cores this process may use; a machine may have more."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def publish(name: str, figures: list[dict[str, Any]], out: str | None) -> None:

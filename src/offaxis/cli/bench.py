@@ -35,7 +35,10 @@ def bench(
         bool, typer.Option("--quick", help="Seconds instead of minutes; rough figures.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="More turns, wider ranges, ten million vectors.")
+        bool,
+        typer.Option(
+            "--full", help="More turns, wider ranges, ten million vectors: about six minutes."
+        ),
     ] = False,
     guard: Annotated[
         Path | None,
