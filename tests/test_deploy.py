@@ -24,7 +24,6 @@ from offaxis.client.transport import Transport
 from tests.collector.conftest import (  # noqa: F401
     for_means,
     new_database,
-    postgres,
     some_reports,
 )
 from tests.collector.running import free_port, new_id, running

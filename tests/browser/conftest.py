@@ -19,6 +19,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 import offaxis
+from tests import once
 from tests.browser.devices import Tab, open_tab
 from tests.collector.running import Running, running
 
@@ -92,8 +93,9 @@ def _chromium() -> str:
 # One for all files of this folder, and closed behind it: while it is open its thread has a running
 # event loop, which tests of other rooms may not want.
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A real headless Chromium."""
+    once.starts("browser", tmp_path_factory)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
             executable_path=_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]

