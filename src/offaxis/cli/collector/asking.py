@@ -46,13 +46,16 @@ def ask(
 ) -> Answer:
     """Ask the collector; anything but success is an error that says what it said."""
     from offaxis.client.transport import Transport
-    from offaxis.errors import InvalidInput
+    from offaxis.errors import InvalidInput, Unreachable
 
     url, secret, ca_file = where
     transport = Transport(url, token=secret, ca_file=ca_file)
-    answer = transport.ask(
-        method, path, body=body, headers=headers, largest=_LARGEST, patience=_SLOW
-    )
+    try:
+        answer = transport.ask(
+            method, path, body=body, headers=headers, largest=_LARGEST, patience=_SLOW
+        )
+    except Unreachable as error:
+        raise Unreachable(f"{error}; is it at {url}? Set --collector or start it") from None
     if not 200 <= answer.status < 300:
         raise InvalidInput(f"the collector refused: {answer.words}")
     return answer

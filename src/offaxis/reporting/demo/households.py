@@ -26,17 +26,18 @@ from offaxis.reporting.svg import (
     inline,
 )
 from offaxis.studies import engine
+from offaxis.studies.catalogue import PAIRS
 from offaxis.studies.lines import line_scores
 from offaxis.studies.mechanisms import CLEAN, MECHANISMS
 from offaxis.studies.sources import open_source
 from offaxis.vectors import Vectors
 
 LABELS: Final = {
-    "laplace": ("Laplace (l1)", "Laplace+PA"),
-    "privunit2": ("PrivUnit2", "PrivUnit2+PA"),
-    "privunitg-sphere": ("PrivUnitG", "PrivUnitG+PA"),
+    "laplace": PAIRS["Laplace"],
+    "privunit2": PAIRS["PrivUnit2"],
+    "privunitg-sphere": PAIRS["PrivUnitG"],
 }
-"""Randomizer → the paper's plain and reshaped row."""
+"""Randomizer → the studies' plain and reshaped row."""
 
 SHAPES: Final = ("none", "jacobian")
 
