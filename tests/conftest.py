@@ -29,6 +29,8 @@ settings.load_profile("offaxis")
 DIM = 6
 
 
+# First: pytest-xdist reads the groups in a hook of the same name, and writes them into the ids.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Send all tests that need the same server to one worker, and keep files together."""
     for item in items:

@@ -20,11 +20,8 @@ def group(item: pytest.Item) -> str:
     """Return the name that keeps a test with all that need the same server, or with its file."""
     callspec = getattr(item, "callspec", None)
     # Fixtures that are asked for while a test runs are named by one of its parameters.
-    named = (
-        [value for value in callspec.params.values() if isinstance(value, str)] if callspec else []
-    )
-    asked = (*getattr(item, "fixturenames", ()), *named)
-    wanted = [GROUPS[name] for name in asked if name in GROUPS]
+    asked = [*getattr(item, "fixturenames", ()), *(callspec.params.values() if callspec else ())]
+    wanted = [GROUPS[name] for name in asked if isinstance(name, str) and name in GROUPS]
     return wanted[0] if wanted else str(item.path)
 
 
