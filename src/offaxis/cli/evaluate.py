@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from offaxis.evaluation import Evaluation
-    from offaxis.evaluation.limits import Limit
+    from offaxis.evaluation.limits import Yardstick
     from offaxis.release import Release
 
 MEANINGS = {
@@ -113,7 +113,7 @@ def evaluate(
 def _tell(
     loaded: Release,
     result: Evaluation,
-    allowed: Mapping[str, Limit],
+    allowed: Mapping[str, Yardstick],
     rows: Any,
     count: int,
     seeds: int,
@@ -141,7 +141,7 @@ def _tell(
             print_theory(rows, seeds, console)
 
 
-def _metrics(result: Evaluation, allowed: Mapping[str, Limit]) -> dict[str, Any]:
+def _metrics(result: Evaluation, allowed: Mapping[str, Yardstick]) -> dict[str, Any]:
     return {
         name: {
             "without_privacy": result.clean[name],
@@ -154,7 +154,7 @@ def _metrics(result: Evaluation, allowed: Mapping[str, Limit]) -> dict[str, Any]
     }
 
 
-def limit_facts(limit: Limit | None) -> dict[str, Any] | None:
+def limit_facts(limit: Yardstick | None) -> dict[str, Any] | None:
     """Describe what ε allows, for ``--json``."""
     from offaxis.evaluation.limits import MEANINGS
 
@@ -163,7 +163,7 @@ def limit_facts(limit: Limit | None) -> dict[str, Any] | None:
     return {"kind": limit.kind, "value": limit.value, "meaning": MEANINGS[limit.kind]}
 
 
-def print_limits(allowed: Mapping[str, Limit], console: Console) -> None:
+def print_limits(allowed: Mapping[str, Yardstick], console: Console) -> None:
     """Say under a table what the signs before its limits mean."""
     from rich.text import Text
 
@@ -174,7 +174,7 @@ def print_limits(allowed: Mapping[str, Limit], console: Console) -> None:
         console.print(Text(f"\n{_SIGNS[kind]}  {MEANINGS[kind]}.", style="dim"))
 
 
-def _table(result: Evaluation, allowed: Mapping[str, Limit]) -> Table:
+def _table(result: Evaluation, allowed: Mapping[str, Yardstick]) -> Table:
     from rich.text import Text
 
     table = bare_table()
@@ -194,7 +194,7 @@ def _table(result: Evaluation, allowed: Mapping[str, Limit]) -> Table:
     return table
 
 
-def written_limit(name: str, limit: Limit | None) -> str:
+def written_limit(name: str, limit: Yardstick | None) -> str:
     """Write what ε allows with its sign: ≤ and ≥ for bounds, ~ for a line."""
     return "" if limit is None else f"{_SIGNS[limit.kind]} {_score(name, limit.value)}"
 

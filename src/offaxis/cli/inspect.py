@@ -11,7 +11,7 @@ from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import print_json, screen
 
 if TYPE_CHECKING:
-    from offaxis.evaluation.limits import Limit
+    from offaxis.evaluation.limits import Yardstick
     from offaxis.release import Release
     from offaxis.theory.table import Row
 
@@ -97,7 +97,7 @@ def _check_options(model: str | None, vectors: str | None, public: str | None) -
 
 def _theory(
     release: Release, model: str, vectors: str, public: str | None, *, draws: int, seed: int
-) -> tuple[dict[str, Limit], list[Row]]:
+) -> tuple[dict[str, Yardstick], list[Row]]:
     """Return what ε allows for the model's answers, and what theory says of the release."""
     from offaxis.cli.reading.arrays import read_array
     from offaxis.cli.reading.models import load_model

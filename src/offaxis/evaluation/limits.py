@@ -35,7 +35,7 @@ _MOST_ATOMS: Final = 1000
 
 
 @dataclass(frozen=True)
-class Limit:
+class Yardstick:
     """A number beside a measure, and what it is: at most, at least, or a line that bounds nothing.
 
     Its meaning in words is ``MEANINGS[kind]``.
@@ -47,7 +47,7 @@ class Limit:
 
 def limits(
     task: TaskModel, vectors: Vectors, labels: Any, guarantee: Guarantee
-) -> dict[str, Limit]:
+) -> dict[str, Yardstick]:
     """Return what ε allows, by measure; a measure without a known limit is missing.
 
     agreement : the ceiling over all reports (several outputs)
@@ -64,17 +64,17 @@ def limits(
     """
     epsilon, clean = guarantee.epsilon, task.outputs(vectors)
     classes = max(clean.shape[1], 2)
-    found: dict[str, Limit] = {}
+    found: dict[str, Yardstick] = {}
     if labels is not None and np.asarray(labels).dtype.kind in "iu":
         right = scores(clean, clean, np.asarray(labels))["accuracy"]
-        found["accuracy"] = Limit("line", reference_line(right, classes, epsilon))
+        found["accuracy"] = Yardstick("line", reference_line(right, classes, epsilon))
     if not guarantee.pure:
         return found
     if clean.shape[1] > 1:
         ceiling = agreement_ceiling(answer_prior(task, vectors), epsilon)
-        found["agreement"] = Limit("at most", ceiling.probability)
+        found["agreement"] = Yardstick("at most", ceiling.probability)
     elif epsilon <= LARGEST_EPSILON:
-        found["output_rmse"] = Limit("at least", _least_error(clean[:, 0], epsilon))
+        found["output_rmse"] = Yardstick("at least", _least_error(clean[:, 0], epsilon))
     return found
 
 
