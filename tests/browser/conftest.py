@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import playwright
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -22,6 +21,7 @@ import offaxis
 from tests import once
 from tests.browser.devices import Tab, open_tab
 from tests.collector.running import Running, running
+from tests.programs import install, program
 
 FOLDER = Path(__file__).parent / "node"
 ROOT = Path(__file__).parents[2]
@@ -29,16 +29,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """The path of Node 20 or newer; installed where a machine has none and allows it."""
-    if shutil.which("node") is None and hasattr(os, "geteuid") and os.geteuid() == 0:
-        subprocess.run(["apt-get", "install", "-y", "-qq", "nodejs"], check=False)
-    found = shutil.which("node")
-    if found is None:
-        pytest.fail("these tests need Node 20 or newer on the PATH: install nodejs")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
-    if int(version.stdout.strip().lstrip("v").split(".")[0]) < 20:
-        pytest.fail(f"these tests need Node 20 or newer, found {version.stdout.strip()}")
-    return found
+    """The path of Node, which playwright brings along."""
+    path = str(Path(playwright.__file__).parent / "driver" / "node")
+    if subprocess.run([path, "--version"], capture_output=True).returncode != 0:
+        install("libatomic1")  # the one library that a bare Debian lacks for it
+    subprocess.run([path, "--version"], check=True, capture_output=True)
+    return path
 
 
 class Bridge:
@@ -81,24 +77,16 @@ def client(node: str) -> Iterator[Bridge]:
     bridge.close()
 
 
-def _chromium() -> str:
-    if shutil.which("chromium") is None and hasattr(os, "geteuid") and os.geteuid() == 0:
-        subprocess.run(["apt-get", "install", "-y", "-qq", "chromium"], check=False)
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        pytest.fail("these tests need Chromium on the PATH: install chromium")
-    return found
-
-
 # One for all files of this folder, and closed behind it: while it is open its thread has a running
 # event loop, which tests of other rooms may not want.
 @pytest.fixture(scope="package")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A real headless Chromium."""
     once.starts("browser", tmp_path_factory)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+    path = program("chromium")
+    with sync_playwright() as started:
+        chromium = started.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
         yield chromium
         chromium.close()

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.programs import program
+
 ROOT = Path(__file__).parents[2]
 
 
 def walk(script: str, folder: Path, timeout: float = 120) -> str:
     """Run a script in the folder, with this environment's commands."""
+    program("curl")
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = "trap 'kill ${COLLECTOR:-} 2>/dev/null || :' EXIT\n" + script
     done = subprocess.run(
