@@ -34,10 +34,9 @@ demo: $(VENV)/demo-ready
 serve-demo: $(VENV)/serve-ready
 	@$(BIN)/offaxis serve-demo
 
-# Python 3.11 may fail with "AST constructor recursion depth mismatch" when two threads parse at once, and
-# formatting a traceback parses: so tracebacks are plain, and no plugin of schemathesis looks at them.
+# Real browsers, servers and killed processes on a shared machine: a test that fails is run once more, and named.
 test: lint
-	PYTHONNODEBUGRANGES=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --tb=native -p no:schemathesis
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --reruns 1 -rR --tb=short -p no:schemathesis
 
 lint: $(VENV)/test-ready
 	$(BIN)/ruff check $(CODE)

@@ -14,7 +14,9 @@ from hypothesis import HealthCheck, settings
 
 import offaxis
 from offaxis.geometry import Layers
-from tests import once
+from tests import once, parsing
+
+parsing.one_at_a_time()
 
 settings.register_profile(
     "offaxis",

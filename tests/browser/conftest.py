@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import playwright
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import offaxis
 from tests import once
@@ -25,6 +25,8 @@ from tests.programs import install, program
 
 FOLDER = Path(__file__).parent / "node"
 ROOT = Path(__file__).parents[2]
+PATIENCE = 180_000
+"""Milliseconds that a page may take: machines are shared, and only what fails waits so long."""
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +67,7 @@ class Bridge:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)
         self._process.stdout.close()
 
 
@@ -84,6 +86,7 @@ def browser(node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
     """A real headless Chromium."""
     once.starts("browser", tmp_path_factory)
     path = program("chromium")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as started:
         chromium = started.chromium.launch(
             executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"]
@@ -99,6 +102,7 @@ def context_of(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
 
     def make(**options: Any) -> BrowserContext:
         opened.append(browser.new_context(**options))
+        opened[-1].set_default_timeout(PATIENCE)
         return opened[-1]
 
     yield make

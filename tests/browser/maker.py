@@ -63,7 +63,7 @@ class Maker:
     def close(self) -> None:
         """End the processes."""
         for process in self._running:
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,20 +86,20 @@ def test_the_id_is_pythons_and_the_secret_cannot_be_read(collector, plain, tab):
 
 def test_offline_it_waits_and_online_it_is_sent(collector, plain, context_of):
     context = context_of()
-    tab = open_tab(context, collector, spread=0)
+    tab = open_tab(context, collector, spread=0, patience=10)
     name = new_round(collector, plain)
     kept = tab.report(name, VECTOR)
     context.set_offline(True)
+    tab.page.wait_for_function("() => !navigator.onLine")
     assert tab.send() == []
     tab.ask("device.keepSending({ every: 1 });")
     assert tab.status()[0]["attempts"] == 0
     context.set_offline(False)
-    tab.page.wait_for_function(
-        "(options) => told(options, (device) => device.status())"
-        ".then(({ ok }) => ok[0].state === 'sent')",
-        arg=tab.options,
-        timeout=90_000,  # the first try may come too early, and then wait
-    )
+    # The browser may say so before it is true: then the first tries fail, and waiting grows.
+    end = time.monotonic() + 300
+    while (found := tab.status()[0])["state"] != "sent":
+        assert time.monotonic() < end, found
+        tab.page.wait_for_timeout(200)
     assert [report.hex() for _, report in stored(collector, name)] == [kept["report"]]
 
 

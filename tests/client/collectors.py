@@ -113,9 +113,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def serve(self) -> None:
         collector: Collector = self.server.collector  # type: ignore[attr-defined]
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        announced = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(announced)
         headers = {name.lower(): value for name, value in self.headers.items()}
         collector.seen.append(Request(self.command, self.path, headers, body))
+        if len(body) < announced:
+            return  # who sent it is gone
         with suppress(OSError):
             for (method, start), script in list(collector.scripts.items()):
                 if method == self.command and self.path.startswith(start):

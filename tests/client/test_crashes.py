@@ -61,9 +61,11 @@ def paid(state: Path) -> int:
 def check(collector: Collector, state: Path) -> int:
     """Check what has left so far against what was paid so far; return how much left."""
     bodies = [upload.body for upload in collector.uploads()]
-    assert len(set(bodies)) <= 1, "two different reports for one round"
+    # Who is killed amid an exchange may have sent the beginning of a report, or headers alone.
+    longest = max(bodies, key=len, default=b"")
+    assert all(longest.startswith(body) for body in bodies), "two different reports for one round"
     assert len({upload.path for upload in collector.uploads()}) <= 1, "two ids for one round"
-    assert len(set(bodies)) <= paid(state) <= 1
+    assert (len(bodies) > 0) <= paid(state) <= 1
     return len(bodies)
 
 

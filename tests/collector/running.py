@@ -58,7 +58,7 @@ def free_port() -> int:
 
 
 def ask(port, method, path, body=None, token=None, **headers) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=180)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if token is not None:
         sent["Authorization"] = f"Bearer {token}"

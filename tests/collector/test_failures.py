@@ -148,6 +148,6 @@ def test_a_body_that_does_not_come_is_not_waited_for(new_database, for_means):
             f"PUT /v1/rounds/slow/reports/{'0' * 64} HTTP/1.1\r\nHost: x\r\n"
             f"Authorization: Bearer {server.tokens['device']}\r\nContent-Length: 20\r\n\r\nhalf"
         )
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as link:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=180) as link:
             link.sendall(head.encode())
             assert b" 408 " in link.recv(4096).split(b"\r\n")[0]

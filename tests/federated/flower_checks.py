@@ -65,7 +65,7 @@ def run(strategy, app, rounds: int = 2) -> dict:
 
         grid.send_and_receive = watched
         arrays = ArrayRecord({"w": Array(np.zeros(3))})
-        result = strategy.start(grid, initial_arrays=arrays, num_rounds=rounds, timeout=30)
+        result = strategy.start(grid, initial_arrays=arrays, num_rounds=rounds, timeout=180)
         out["model"] = result.arrays["w"].numpy().tolist() if result.arrays else None
         out["metrics"] = [dict(one) for one in result.train_metrics_clientapp.values()]
 
@@ -76,7 +76,7 @@ def run(strategy, app, rounds: int = 2) -> dict:
 
 
 def strategy(**changed) -> MaskedStrategy:
-    return MaskedStrategy(clients=NODES, clip=5.0, seconds=20, **PLAN | changed)
+    return MaskedStrategy(clients=NODES, clip=5.0, seconds=120, **PLAN | changed)
 
 
 class Shy(MaskedClientSide):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 180.0
 _PAUSE: Final = 0.02
 _TAKEN: Final = (200, 201)
 _LATER: Final = (429, 503)

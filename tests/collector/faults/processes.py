@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from tests.collector.running import free_port
 
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 
 
 class Process(Protocol):

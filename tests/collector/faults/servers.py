@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-_PATIENCE = 60.0
+_PATIENCE = 180.0
 _MINE = "datname = current_database() AND pid <> pg_backend_pid()"
 
 
