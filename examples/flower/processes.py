@@ -31,13 +31,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def commands(clients: int, ports: list[int]) -> list[list[str]]:
-    """Return how the SuperLink and the SuperNodes are started."""
+def commands(clients: int, ports: list[int], home: Path) -> list[list[str]]:
+    """Return how the SuperLink and the SuperNodes are started, each node with a file of its own."""
     link, *nodes = ports
     started = [["flower-superlink", "--insecure", "--host", "127.0.0.1", "--port", str(link)]]
     for place, port in zip(range(clients), nodes, strict=True):
         node = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{link}"]
-        node += ["--port", str(port), "--node-config", f"partition-id={place}"]
+        config = f'partition-id={place} offaxis-file="{home / f"{place}.client"}"'
+        node += ["--port", str(port), "--node-config", config]
         started.append(node)
     return started
 
@@ -66,7 +67,7 @@ def run(clients: int, rounds: int, seconds: float) -> str:
         log = (home / "log.txt").open("w")
         running = []
         try:
-            for command in commands(clients, ports):
+            for command in commands(clients, ports, home):
                 started = subprocess.Popen(
                     [BIN / command[0], *command[1:]], env=environment, stdout=log, stderr=log
                 )
@@ -87,6 +88,7 @@ def run(clients: int, rounds: int, seconds: float) -> str:
                 one.terminate()
             for one in running:
                 one.wait(timeout=60)
+            log.close()
 
 
 def check(end: float, home: Path) -> None:

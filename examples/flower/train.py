@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 from examples.flower.runtime import simulate
-from examples.flower.task import TEST, Digits, public_updates, start
-from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
+from examples.flower.task import PRIVATE, PUBLIC, TEST, Digits, public_updates, start
+from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg, Strategy
@@ -37,6 +39,10 @@ NEXT_TO_NOTHING = 10_000
 GRADIENT_STEP = 8.0
 
 
+Answer = Callable[[Digits, np.ndarray], np.ndarray]
+"""What a client makes of its digits and the model."""
+
+
 @dataclass
 class Setting:
     """How many clients, rounds and drop-outs, and at which promise."""
@@ -50,7 +56,7 @@ class Setting:
     @property
     def each(self) -> int:
         """Digits on a client."""
-        return 1200 // self.clients
+        return (PRIVATE.stop - PRIVATE.start) // self.clients
 
 
 @dataclass
@@ -64,23 +70,29 @@ class Outcome:
     survivors: tuple[int, ...] = ()
 
 
+def own_file(folder: str) -> Callable[[Context], Path]:
+    """Return where a node keeps what it must not forget; here for one run."""
+    return lambda context: Path(folder) / str(context.node_id)
+
+
 def clipped(update: np.ndarray) -> np.ndarray:
     """Clip in floating point, for the unmasked run; masked clients clip on the lattice."""
     return update * min(1.0, CLIP / max(np.linalg.norm(update), 1e-300))
 
 
-def client_app(
-    digits: Digits, setting: Setting, answer: Callable[[Digits, np.ndarray], np.ndarray], mods: list
-) -> ClientApp:
-    """Return clients that train on their own digits; the first few fail in round 2."""
+def client_app(digits: Digits, setting: Setting, answer: Answer, mods: list) -> ClientApp:
+    """Return clients that train on their own digits; the first few are gone in round 2."""
     app = ClientApp()
 
-    @app.train(mods=mods)
+    def gone(message: Message, context, call_next) -> Message:
+        number = message.content["config"]["server-round"]
+        if number == 2 and context.node_config["partition-id"] < setting.dropped:
+            return Message(Error(0, "this client has gone"), reply_to=message)
+        return call_next(message, context)
+
+    @app.train(mods=[gone, *mods])
     def train(message: Message, context) -> Message:
         place = context.node_config["partition-id"]
-        number = message.content["config"]["server-round"]
-        if number == 2 and place < setting.dropped:
-            return Message(Error(0, "this client has gone"), reply_to=message)
         weights = message.content["arrays"]["weights"].numpy()
         made = answer(digits.client(place, setting.clients), weights)
         name = "weights" if made.shape == weights.shape else "gradients"
@@ -124,11 +136,13 @@ def masked(digits: Digits, setting: Setting, epsilon: float, name: str) -> Outco
         "threshold": setting.clients - max(1, setting.clients // 10),
         "colluders": setting.clients // 20,
     }
-    side = MaskedClientSide(DistributedGuarantee(**plan), clip=CLIP)
-    app = client_app(digits, setting, lambda own, w: own.trained(w), mods=[side])
-    side.register(app)
-    strategy = MaskedStrategy(clients=setting.clients, clip=CLIP, **plan)
-    return run(name, str(DistributedGuarantee(**plan)), strategy, app, setting)
+    promise = DistributedGuarantee(**plan)
+    with tempfile.TemporaryDirectory() as folder:
+        side = MaskedClientSide(promise, file=own_file(folder), clip=CLIP)
+        app = client_app(digits, setting, lambda own, w: own.trained(w), mods=[side])
+        side.register(app)
+        strategy = MaskedStrategy(clients=setting.clients, clip=CLIP, **plan)
+        return run(name, str(promise), strategy, app, setting)
 
 
 def direct(digits: Digits, setting: Setting, epsilon: float) -> Outcome:
@@ -136,24 +150,30 @@ def direct(digits: Digits, setting: Setting, epsilon: float) -> Outcome:
     updates = public_updates(digits, setting.each)
     share = Fraction(str(epsilon)) / setting.rounds
     recipe = DirectGradient.fit(updates, samples=1, epsilon=share)
-    side = LocalClientSide(recipe, setting.rounds)
-    app = client_app(digits, setting, lambda own, w: own.trained(w), mods=[side])
-    promise = f"{side.guarantee}, local"
-    return run("local, direct", promise, LocalStrategy(recipe), app, setting)
+    strategy = LocalStrategy(recipe)
+    return local("local, direct", digits, setting, strategy, lambda own, w: own.trained(w))
 
 
 def permuted(digits: Digits, setting: Setting, epsilon: float) -> Outcome:
     """Every client releases each coordinate's per-sample gradients, at ε/(170·rounds) each."""
     share = Fraction(str(epsilon)) / setting.rounds
-    gradients = digits.part(slice(0, 297)).gradients(start())
+    gradients = digits.part(PUBLIC).gradients(start())
     recipe = PermutedGradients.fit(gradients, samples=setting.each, epsilon=share)
-    side = LocalClientSide(recipe, setting.rounds)
-    app = client_app(digits, setting, lambda own, w: own.gradients(w), mods=[side])
-    promise = f"{side.guarantee}, local"
-    return run("local, permuted", promise, LocalStrategy(recipe, -GRADIENT_STEP), app, setting)
+    strategy = LocalStrategy(recipe, -GRADIENT_STEP)
+    return local("local, permuted", digits, setting, strategy, lambda own, w: own.gradients(w))
 
 
-def outcomes(setting: Setting, local: list[float], repeat: int) -> list[Outcome]:
+def local(
+    name: str, digits: Digits, setting: Setting, strategy: LocalStrategy, answer: Answer
+) -> Outcome:
+    """Train with local releases."""
+    with tempfile.TemporaryDirectory() as folder:
+        side = LocalClientSide(strategy.recipe, setting.rounds, ledger=own_file(folder))
+        app = client_app(digits, setting, answer, mods=[side])
+        return run(name, f"{side.guarantee}, local", strategy, app, setting)
+
+
+def outcomes(setting: Setting, locally: list[float], repeat: int) -> list[Outcome]:
     """Run all rows."""
     digits = Digits.load()
     runs = [masked(digits, setting, setting.epsilon, "masked") for _ in range(repeat)]
@@ -164,7 +184,7 @@ def outcomes(setting: Setting, local: list[float], repeat: int) -> list[Outcome]
         masked(digits, setting, NEXT_TO_NOTHING, "masked, next to no noise"),
         replace(runs[0], name=name, accuracy=float(np.mean(accuracies))),
     ]
-    for epsilon in local:
+    for epsilon in locally:
         found += [direct(digits, setting, epsilon), permuted(digits, setting, epsilon)]
     return found
 
@@ -172,17 +192,19 @@ def outcomes(setting: Setting, local: list[float], repeat: int) -> list[Outcome]
 def main() -> None:
     """Read the options, run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clients", type=int, default=150)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--epsilon", type=float, default=8.0, help="of all rounds, masked")
-    parser.add_argument("--delta", default="1e-5")
+    parser.add_argument("--clients", type=int, default=Setting.clients)
+    parser.add_argument("--rounds", type=int, default=Setting.rounds)
+    parser.add_argument(
+        "--epsilon", type=float, default=Setting.epsilon, help="of all rounds, masked"
+    )
+    parser.add_argument("--delta", default=Setting.delta)
     parser.add_argument("--dropped", type=int, default=0, help="clients that fail in round 2")
     parser.add_argument("--local", type=float, nargs="*", default=[8.0, 40.0], help="local ε")
     parser.add_argument("--repeat", type=int, default=1, help="masked runs; their mean is shown")
     parser.add_argument("--json", action="store_true")
     given = vars(parser.parse_args())
-    local, as_json, repeat = given.pop("local"), given.pop("json"), given.pop("repeat")
-    found = outcomes(Setting(**given), local, repeat)
+    locally, as_json, repeat = given.pop("local"), given.pop("json"), given.pop("repeat")
+    found = outcomes(Setting(**given), locally, repeat)
     if as_json:
         print(json.dumps([asdict(outcome) for outcome in found]))
         return

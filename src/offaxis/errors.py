@@ -1,5 +1,10 @@
 """Every error a user can meet. Messages name the value that was wrong and say the fix."""
 
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
 __all__ = [
     "BiasedDecoder",
     "BudgetExceeded",
@@ -26,7 +31,7 @@ class OffaxisError(Exception):
     ...     offaxis.load("nowhere.release")
     ... except offaxis.OffaxisError as error:
     ...     print(type(error).__name__, error)
-    InvalidRelease cannot read nowhere.release: No such file or directory
+    InvalidRelease there is no release file nowhere.release; make one with: offaxis fit
     """
 
 
@@ -82,7 +87,7 @@ class InvalidRelease(OffaxisError, ValueError):
     >>> offaxis.load("my.release")
     Traceback (most recent call last):
         ...
-    offaxis.errors.InvalidRelease: the file is not a release: its header would have ...
+    offaxis.errors.InvalidRelease: my.release: the file is not a release: its header would have ...
     """
 
 
@@ -189,3 +194,21 @@ class MissingExtra(OffaxisError, ImportError):
     >>> issubclass(MissingExtra, ImportError)  # so whoever catches that catches this
     True
     """
+
+
+def installing(extra: str) -> str:
+    """Say how an optional dependency is installed, the same in all messages.
+
+    offaxis is on no package index yet; whatever is there under its name is somebody else's.
+    """
+    return f"pip install '.[{extra}]' in a checkout of offaxis"
+
+
+def unknown_name(what: str, name: object, known: Collection[str], listed: str = "") -> str:
+    """Say that there is nothing of this name, and which name is nearest or where all are listed."""
+    near = get_close_matches(str(name), known, n=1)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        hint = f"{listed} lists them" if listed else f"choose one of {', '.join(known)}"
+    return f"there is no {what} {repr(name)[:60]}; {hint}"

@@ -13,14 +13,18 @@ from examples.flower.environment import ROOT, prepare
 
 
 @pytest.fixture(scope="session")
-def flower():
+def flower_python():
+    return prepare()
+
+
+@pytest.fixture(scope="session")
+def flower(flower_python):
     """Return a function that runs a module where Flower is and reads the JSON it prints."""
-    python = prepare()
 
     def run(module: str, *options: str) -> Any:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
-            [python, "-m", module, *options],
+            [flower_python, "-m", module, *options],
             cwd=ROOT,
             env=environment,
             capture_output=True,
@@ -43,8 +47,20 @@ def test_examples_in_docstrings_run_where_flower_is(checks):
     assert all(tried > 2 for _, tried in checks["doctests"])
 
 
-def test_flower_sends_no_statistics(checks):
-    assert checks["telemetry"] == "0"
+def test_flower_sends_no_statistics(flower_python):
+    """In a process that has not heard of the variable, whatever else this run sets."""
+    without = {name: value for name, value in os.environ.items() if not name.startswith("FLWR")}
+    for module in ("offaxis.federated.flower", "examples.flower.app.digits_app"):
+        program = f"import {module}, flwr.supercore.telemetry as t; print(t.FLWR_TELEMETRY_ENABLED)"
+        done = subprocess.run(
+            [flower_python, "-c", program],
+            cwd=ROOT,
+            env=without,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == ["0"], module
 
 
 def test_the_model_moves_by_the_mean_of_updates_that_nobody_sees(checks):
@@ -68,6 +84,51 @@ def test_nothing_but_the_protocol_leaves_a_client(checks):
     assert [tuple(one) for one in checks["local"]["held"]] == [("offaxis", "bundle")]
 
 
+@pytest.mark.parametrize(("case", "rounds"), [("troubled", 2), ("huge model", 1)])
+def test_a_client_whose_training_fails_answers_like_any_other(checks, case, rounds):
+    """An exception, an error, an infinity or an overflow: no refusal tells which data it had."""
+    found = checks[case]
+    assert found["errors"] == []
+    assert found["held"] == checks["masked"]["held"]
+    assert found["metrics"] == [{"refused": 0, "survivors": 3}] * rounds
+
+
+def test_failures_count_as_zero(checks):
+    assert np.allclose(checks["troubled"]["model"], 0.1, atol=0.3)  # five deviations, as above
+    found = checks["local troubled"]
+    assert (found["errors"], found["metrics"]) == ([], [{"clients": 3}])
+    assert [tuple(one) for one in found["held"]] == [("offaxis", "bundle")]
+
+
+@pytest.mark.parametrize("case", ["shy", "hasty", "no model", "local", "local again"])
+def test_a_refusal_says_nothing(checks, case):
+    assert checks[case]["errors"] == ["this client takes no part in this step"]
+
+
+@pytest.mark.parametrize("case", ["rude", "keyless"])
+def test_a_client_that_sends_nonsense_is_left_out(checks, case):
+    assert checks[case]["metrics"] == [{"refused": 0, "survivors": 2}]
+
+
+def test_what_a_server_asks_too_early_or_cannot_mean_does_no_harm(checks):
+    assert checks["hasty"]["metrics"] == [{"refused": 0, "survivors": 3}] * 2
+
+
+def test_a_second_run_does_not_bring_a_budget_back(checks):
+    first, second = checks["two runs"]
+    assert first["metrics"] == [{"refused": 0, "survivors": 3}] * 2
+    assert second["metrics"] == [{"refused": 1}] * 2
+    assert ["offaxis", "roster"] in second["held"], "it is the roster they agreed to before"
+    assert checks["local"]["metrics"] == [{"clients": 3}]
+    assert (checks["local again"]["metrics"], checks["local again"]["held"]) == ([], [])
+
+
+def test_a_roster_can_be_compared_before_it_is_used(checks):
+    refused, accepted = checks["compared"]
+    assert "0 clients agree to the roster" in refused
+    assert accepted == "accepted"
+
+
 def test_a_client_that_vanishes_after_step_one_closes_the_round_and_the_next_one_opens(checks):
     shy = checks["shy"]
     assert [one["refused"] for one in shy["metrics"]] == [1, 0]
@@ -77,13 +138,8 @@ def test_a_client_that_vanishes_after_step_one_closes_the_round_and_the_next_one
     assert np.allclose(shy["model"], [0.2, 0.4, 0.6], atol=0.3), "the model moved once"
 
 
-def test_clients_refuse_a_roster_that_promises_less_or_is_another(checks):
-    for case in ("stricter epsilon", "other roster"):
-        assert "0 clients agree to the roster" in checks[case]
-
-
-def test_a_local_client_stops_when_its_budget_is_spent(checks):
-    assert checks["local"]["metrics"] == [{"clients": 3}]
+def test_clients_refuse_a_roster_that_promises_less(checks):
+    assert "0 clients agree to the roster" in checks["stricter epsilon"]
 
 
 def test_training_on_digits_with_a_drop_out(flower):

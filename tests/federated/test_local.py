@@ -12,6 +12,7 @@ from offaxis.federated import DirectGradient, LocalClient, LocalServer, Permuted
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.uniform import choose_columns
 from tests.checks import ALPHA, counts_p_value, mean_p_value
+from tests.federated.rounds import at_once
 
 SAMPLES, DIM = 8, 3
 PUBLIC = np.random.default_rng(0).normal([0.4, -0.2, 0.0], [1, 0.5, 2], (800, DIM))
@@ -84,11 +85,44 @@ def test_a_client_stops_when_its_budget_is_spent_and_a_lost_bundle_is_spent():
         client.report(PUBLIC[:SAMPLES])
 
 
+@pytest.mark.parametrize("wrong", [{"rounds": 2.5}, {"rounds": np.inf}, {"sent": -5}])
+def test_a_client_counts_in_whole_numbers(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        LocalClient(DirectGradient.fit(PUBLIC, samples=SAMPLES, epsilon=1), **wrong)
+
+
+def test_threads_do_not_share_the_last_bundle():
+    recipe = DirectGradient.fit(PUBLIC, samples=SAMPLES, epsilon=1)
+    clients = [LocalClient(recipe, rounds=1) for _ in range(100)]
+
+    def report(client: LocalClient) -> int:
+        try:
+            return len(client.report(PUBLIC[:SAMPLES]))
+        except BudgetExceeded:
+            return 0
+
+    for client in clients:
+        assert sum(at_once(lambda client=client: report(client))) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1.7e308, 1e307, 5e-324])
+def test_no_numbers_make_a_client_silent(form, value):
+    """What a server sees of an overflow is a report like any other, not a refusal."""
+    recipe = form.fit(PUBLIC, samples=SAMPLES, epsilon=1)
+    for rows in (np.full((SAMPLES, DIM), value), np.where(np.eye(SAMPLES, DIM), value, 0.1)):
+        assert len(recipe.report(rows)) == recipe.reports
+
+
+def test_a_gradient_that_is_not_finite_counts_as_zero():
+    recipe = DirectGradient.fit(PUBLIC, samples=2, epsilon=90, randomizer="laplace")
+    decoded = [recipe.decode(recipe.report([[0.4, 0.2, 0.2], [9.0, np.nan, 9.0]]))] * 50
+    assert np.allclose(np.mean(decoded, axis=0), [0.2, 0.1, 0.1], atol=1)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_refusals(form):
     recipe = form.fit(PUBLIC, samples=SAMPLES, epsilon=1)
-    with pytest.raises(InvalidInput, match="finite"):
-        recipe.report(np.full((SAMPLES, DIM), np.nan))
     with pytest.raises(InvalidReport, match="a bundle has"):
         recipe.decode([])
     with pytest.raises(InvalidInput, match="two groups"):

@@ -119,7 +119,7 @@ def test_the_shuffle_bound_is_known_only_for_small_budgets():
 
 
 def test_a_negative_number_of_reports_is_refused():
-    with pytest.raises(InvalidInput, match="negative"):
+    with pytest.raises(InvalidInput, match="whole number of at least 0"):
         Cost(Fraction(1), reports=-1)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from offaxis.federated import DistributedGuarantee
+from offaxis.federated.flower import MaskedClientSide, MaskedStrategy
+
+# isort: split
+# After offaxis.federated.flower, so that Flower sends no statistics.
 from examples.flower.task import TEST, Digits, start
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-
-import offaxis.federated.flower  # noqa: F401  # first, so that Flower sends no statistics
-from offaxis.federated import DistributedGuarantee
-from offaxis.federated.flower import MaskedClientSide, MaskedStrategy
 
 CLIP = 1.0
 
@@ -29,7 +30,10 @@ def plan(context: Context) -> dict:
     }
 
 
-side = MaskedClientSide(DistributedGuarantee(1000, "1e-5", rounds=100, threshold=2, colluders=0))
+side = MaskedClientSide(
+    DistributedGuarantee(1000, "1e-5", rounds=100, threshold=2, colluders=0),
+    file=lambda context: str(context.node_config["offaxis-file"]),
+)
 client = ClientApp()
 side.register(client)
 
@@ -37,7 +41,8 @@ side.register(client)
 @client.train(mods=[side])
 def train(message: Message, context: Context) -> Message:
     """Train on this node's digits."""
-    own = Digits.load().client(int(context.node_config["partition-id"]), 100)
+    clients = int(context.run_config["clients"])
+    own = Digits.load().client(int(context.node_config["partition-id"]), clients)
     weights = message.content["arrays"]["weights"].numpy()
     arrays = ArrayRecord({"weights": Array(own.trained(weights))})
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
@@ -54,11 +59,13 @@ def main(grid: Grid, context: Context) -> None:
         clients=int(context.run_config["clients"]), clip=CLIP, seconds=300, **given
     )
     arrays = ArrayRecord({"weights": Array(start())})
-    result = strategy.start(grid, initial_arrays=arrays, num_rounds=given["rounds"], timeout=300)
+    trained = strategy.start(grid, initial_arrays=arrays, num_rounds=given["rounds"], timeout=300)
     found = {
-        "accuracy": Digits.load().part(TEST).accuracy(result.arrays["weights"].numpy()),
-        "metrics": [dict(one) for one in result.train_metrics_clientapp.values()],
+        "accuracy": Digits.load().part(TEST).accuracy(trained.arrays["weights"].numpy()),
+        "metrics": [dict(one) for one in trained.train_metrics_clientapp.values()],
         "refused": strategy.refused,
         "promise": str(strategy.roster.plan.guarantee),
     }
-    Path(str(context.run_config["result"])).write_text(json.dumps(found))
+    result = Path(str(context.run_config["result"]))
+    result.with_suffix(".part").write_text(json.dumps(found))
+    result.with_suffix(".part").rename(result)  # whoever sees it sees all of it

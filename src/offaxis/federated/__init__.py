@@ -1,6 +1,7 @@
 """Learning from clients whose updates stay unseen: local releases of gradients, and masked sums."""
 
 from offaxis.federated.accounting import certified_delta, largest_rho, sum_divergence
+from offaxis.federated.client_file import ClientFile
 from offaxis.federated.gradients import DirectGradient, PermutedGradients
 from offaxis.federated.guarantee import DistributedGuarantee
 from offaxis.federated.local import LocalClient, LocalServer
@@ -12,6 +13,7 @@ from offaxis.federated.plan import MaskingPlan
 from offaxis.federated.roster import Roster
 
 __all__ = [
+    "ClientFile",
     "ClientKeys",
     "Consent",
     "DirectGradient",

@@ -19,6 +19,7 @@ import numpy as np
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.federated.public_gradients import columns, coordinate_scales, group_means
+from offaxis.federated.updates import usable_rows
 from offaxis.fitting import fit
 from offaxis.privacy.assumptions import ALWAYS
 from offaxis.privacy.composition import Cost, basic
@@ -26,7 +27,7 @@ from offaxis.privacy.guarantee import Guarantee, exact, exact_epsilon
 from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.uniform import choose_columns
-from offaxis.vectors import Vectors, as_batch
+from offaxis.vectors import Vectors
 
 _WHOLE_CLIENT = "all samples of a client are protected together: its whole bundle is one promise"
 
@@ -108,7 +109,8 @@ class DirectGradient:
     def report(self, gradients: Any) -> tuple[bytes, ...]:
         """Turn a client's gradients (samples, d) into its bundle."""
         rows = checked_rows(gradients, self.samples, self.dim)
-        report = self.release.privatize(rows.mean(axis=0))
+        # Divided first, so that no sum of finite numbers overflows.
+        report = self.release.privatize(_bounded((rows / self.samples).sum(axis=0)))
         assert isinstance(report, bytes)
         return (report,)
 
@@ -196,7 +198,7 @@ class PermutedGradients:
         order = choose_columns(self.samples, self.samples, self.dim, Entropy())
         with np.errstate(all="ignore"):
             permuted = np.take_along_axis(rows.T / self.scales[:, None], order, axis=1)
-        reports = self.release.privatize(permuted)
+        reports = self.release.privatize(_bounded(permuted))
         assert isinstance(reports, list)
         return tuple(reports)
 
@@ -213,14 +215,19 @@ LocalGradients = DirectGradient | PermutedGradients
 
 
 def checked_rows(gradients: Any, samples: int, dim: int) -> Vectors:
-    """Return a client's gradients (samples, d), or say what is wrong with them."""
-    rows, _ = as_batch(gradients, dim, "gradients")
+    """Return a client's gradients (samples, d); those that are not finite are zero."""
+    rows = usable_rows(gradients, dim, "gradients")
     if len(rows) != samples:
         raise InvalidInput(
             f"a client gives exactly {samples} per-sample gradients, got {len(rows)}; take a "
             f"batch of that size, chosen without looking at the gradients"
         )
     return rows
+
+
+def _bounded(vectors: Vectors) -> Vectors:
+    """Return the largest number where a computation has overflowed: it is clipped all the same."""
+    return np.nan_to_num(vectors)
 
 
 def _bundle(bundle: Iterable[bytes], reports: int) -> list[bytes]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from offaxis.decoding import Aggregate, aggregate
 from offaxis.errors import BudgetExceeded
 from offaxis.federated.gradients import LocalGradients, checked_rows, total
 from offaxis.privacy.guarantee import Guarantee
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_integer
 
 
 @dataclass(eq=False)
 class LocalClient:
     """A client that sends a bundle a round and stops when its budget is spent.
+
+    It forgets what it has sent when the program ends; a :class:`~offaxis.privacy.Ledger` does not.
 
     Parameters
     ----------
@@ -40,6 +43,12 @@ class LocalClient:
     recipe: LocalGradients
     rounds: int = 1
     sent: int = 0
+    _lock: Any = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        as_integer(self.rounds, "rounds", 1)
+        as_integer(self.sent, "sent", 0)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -54,10 +63,13 @@ class LocalClient:
         BudgetExceeded
             If all rounds are spent.
         """
-        if self.sent >= self.rounds:
-            raise BudgetExceeded(f"{self.sent} of {self.rounds} bundles were sent; nothing is left")
         rows = checked_rows(gradients, self.recipe.samples, self.recipe.dim)
-        self.sent += 1  # before anything is drawn: a bundle that is lost on the way is spent, too
+        with self._lock:
+            if self.sent >= self.rounds:
+                raise BudgetExceeded(
+                    f"{self.sent} of {self.rounds} bundles were sent; nothing is left"
+                )
+            self.sent += 1  # before anything is drawn: what is lost on the way is spent, too
         return self.recipe.report(rows)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature
@@ -25,14 +27,18 @@ from offaxis.federated.messages import (
     listed,
 )
 from offaxis.federated.roster import Roster
+from offaxis.federated.updates import usable_rows
 from offaxis.formats.strict_json import canonical_json
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.lattice import onto_lattice
 from offaxis.sampling.discrete_gaussian import DiscreteGaussian
 from offaxis.sampling.entropy import Entropy, fresh_key
-from offaxis.vectors import as_batch
+from offaxis.vectors import as_array
 
-LARGEST_ROUND = 2**53
+_LARGEST_NUMBER: Final = 2**53
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,26 @@ class _Progress:
     survivors: tuple[str, ...] = ()
 
 
+def _one_at_a_time(
+    step: Callable[Concatenate[MaskedClient, P], R],
+) -> Callable[Concatenate[MaskedClient, P], R]:
+    """Let threads take steps of a client one after the other: two at once could sign two sets."""
+
+    @wraps(step)
+    def alone(self: MaskedClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            return step(self, *args, **kwargs)
+
+    return alone
+
+
 class MaskedClient:
     """One client. Round numbers ascend, each is used once, and one set a round is consented to.
 
     Steps of a round: :meth:`mask`, :meth:`consent`, :meth:`open`. A step out of order, a second
-    answer or a set without this client is refused, and nothing leaves. After :meth:`state` is
-    written to disk *before* an answer is sent, a client that restarts goes on where it was. A
-    client that goes back to an older state could consent twice: never copy one.
+    answer or a set without this client is refused, and nothing leaves. :meth:`state` must be on
+    the disk *before* an answer is sent; :class:`~offaxis.federated.ClientFile` sees to that. A
+    client that goes back to an older state could consent twice: it cannot be copied or pickled.
 
     Parameters
     ----------
@@ -94,11 +113,16 @@ class MaskedClient:
     ) -> None:
         self.name, self.roster, self._keys = name, roster, keys
         self._place = roster.place(name)
-        listed = roster.members[self._place]
-        if keys.member(name, listed.weight) != listed:
+        own = roster.members[self._place]
+        if keys.member(name, own.weight) != own:
             raise InvalidInput(f"the roster has other keys for {name}; take part with its own")
         self._progress = _Progress(roster.hash) if state is None else _read(state, roster)
         self._secrets: dict[int, bytes] = {}
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> str:
+        """Refuse to be copied or sent elsewhere: each copy would sign a set of its own."""
+        raise InvalidInput("a MaskedClient cannot be copied or pickled; keep its state() instead")
 
     @property
     def guarantee(self) -> DistributedGuarantee:
@@ -114,8 +138,11 @@ class MaskedClient:
         """Return all that must outlive this object; secret while a round is under way."""
         return canonical_json(asdict(self._progress)).encode()
 
+    @_one_at_a_time
     def mask(self, round_number: int, update: Any) -> MaskedUpdate:
         """Step 1: clip, weigh, lay on the lattice, add the share of noise and all masks.
+
+        An update that is not finite counts as zero, so that nobody learns of it.
 
         Raises
         ------
@@ -124,12 +151,12 @@ class MaskedClient:
         BudgetExceeded
             If all rounds of the promise are spent.
         InvalidInput
-            If the update is not finite or of another dimension.
+            If the update is of another dimension.
         """
         plan, bits, done = self.roster.plan, self.roster.ring_bits, self._progress
         if isinstance(round_number, bool) or not isinstance(round_number, int):
             raise InvalidInput(f"a round has a whole number, got {round_number!r}")
-        if not done.round_number < round_number <= LARGEST_ROUND:
+        if not done.round_number < round_number <= _LARGEST_NUMBER:
             raise RoundRefused(
                 f"{self.name} has used round {done.round_number}; round numbers ascend and are "
                 f"used once, got {round_number}; start a round with a new number"
@@ -139,14 +166,15 @@ class MaskedClient:
                 f"{self.name} has opened {done.opened} of {plan.rounds} rounds; nothing more is "
                 f"promised"
             )
-        vector, single = as_batch(update, plan.dim, "update")
-        if not single:
-            raise InvalidInput(f"an update is one vector, got shape {vector.shape}")
+        given = as_array(update, "update")
+        if given.ndim != 1:
+            raise InvalidInput(f"an update is one vector, got shape {given.shape}")
+        vector = usable_rows(given, plan.dim, "update")
         # Drawn before the update is clipped, and without looking at it.
         noise, seed = self._noise(Entropy()), fresh_key()
         with np.errstate(all="ignore"):
             ball = Ball(plan.dim, plan.clip, 2)
-            steps = onto_lattice(vector.copy(), ball, self.roster.bounds[self._place])[0]
+            steps = onto_lattice(vector, ball, self.roster.bounds[self._place])[0]
         masked = masks.to_ring(steps + noise, bits) + masks.expand(seed, plan.dim, bits)
         for place in range(len(self.roster.members)):
             if place != self._place:
@@ -173,6 +201,7 @@ class MaskedClient:
         names = (self.roster.names[low], self.roster.names[high])
         return masks.pair_seed(self._secrets[place], self.roster.hash, round_number, names)
 
+    @_one_at_a_time
     def consent(self, survivors: Survivors) -> Consent:
         """Step 2: sign the set of survivors, once a round.
 
@@ -197,6 +226,7 @@ class MaskedClient:
         )
         return Consent(done.round_number, self.name, self._keys.signing.sign(text))
 
+    @_one_at_a_time
     def open(self, consents: Iterable[Consent]) -> Opening:
         """Step 3: after *every* survivor's signature of the same set, reveal this round's seeds.
 

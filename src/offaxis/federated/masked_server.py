@@ -136,10 +136,15 @@ class MaskedRound:
         RoundRefused
             If a survivor has not opened: then nothing can be learnt, of anybody.
         """
-        if not self._survivors or self.missing_openings():
+        if not self._survivors:
             raise RoundRefused(
-                f"no opening of {listed(self.missing_openings()) or 'anybody'} in round "
-                f"{self.round_number}; nothing is learnt of anybody; start a new round"
+                f"round {self.round_number} has no survivors yet; call survivors(), let them "
+                f"consent, and add their openings first"
+            )
+        if self.missing_openings():
+            raise RoundRefused(
+                f"no opening of {listed(self.missing_openings())} in round {self.round_number}; "
+                f"nothing is learnt of anybody; add it, or start a new round"
             )
         plan, bits = self.roster.plan, self.roster.ring_bits
         total = np.zeros(plan.dim, dtype=np.uint64)

@@ -57,8 +57,8 @@ class ClientKeys:
     >>> from offaxis.federated import ClientKeys
     >>> keys = ClientKeys.generate()
     >>> again = ClientKeys.from_bytes(keys.to_bytes())  # 64 bytes, to be kept secret
-    >>> again.member("a") == keys.member("a")
-    True
+    >>> again.member("a") == keys.member("a"), again.fingerprint == keys.fingerprint
+    (True, True)
     """
 
     def __init__(self, exchange: X25519PrivateKey, signing: Ed25519PrivateKey) -> None:
@@ -86,6 +86,11 @@ class ClientKeys:
         exchange = self.exchange.public_key().public_bytes_raw().hex()
         signing = self.signing.public_key().public_bytes_raw().hex()
         return Member(name, exchange, signing, exact(weight, "weight"))
+
+    @property
+    def fingerprint(self) -> str:
+        """A name made of the public key: the same wherever these keys are."""
+        return self.signing.public_key().public_bytes_raw()[:8].hex()
 
     def __repr__(self) -> str:
         """Show nothing of the keys."""

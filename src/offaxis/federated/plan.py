@@ -74,7 +74,7 @@ class MaskingPlan:
     def __post_init__(self) -> None:
         """Refuse what cannot be promised."""
         object.__setattr__(self, "dim", check_dim(self.dim))
-        object.__setattr__(self, "clip", check_radius(as_number(self.clip, "clip")))
+        object.__setattr__(self, "clip", check_radius(as_number(self.clip, "clip"), "clip"))
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         object.__setattr__(self, "delta", exact_delta(self.delta))
         _whole(self.rounds, "rounds", 1, MOST_ROUNDS)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.privacy.guarantee import Guarantee, decimal, exact, exact_delta, exact_epsilon
 
 __all__ = ["Cost", "Limit", "basic", "by_loss_distribution", "shuffled_epsilon"]
@@ -54,8 +54,8 @@ class Cost:
         promised = Guarantee(self.epsilon, self.delta)
         object.__setattr__(self, "epsilon", promised.epsilon)
         object.__setattr__(self, "delta", promised.delta)
-        if self.reports < 0:
-            raise InvalidInput(f"reports must not be negative, got {self.reports}")
+        if not isinstance(self.reports, int) or self.reports < 0:
+            raise InvalidInput(f"reports must be a whole number of at least 0, got {self.reports}")
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,7 @@ def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
         from dp_accounting.pld import common, privacy_loss_distribution
     except ImportError:
         raise MissingExtra(
-            "totals by privacy loss distributions need dp-accounting: "
-            "pip install 'offaxis[accounting]'"
+            f"totals by privacy loss distributions need dp-accounting: {installing('accounting')}"
         ) from None
     target = _below(exact_delta(delta))
     total = privacy_loss_distribution.identity(value_discretization_interval=GRID)

@@ -6,7 +6,7 @@ import dataclasses
 from fractions import Fraction
 from typing import Any
 
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, unknown_name
 from offaxis.randomizers.base import CHOOSE, Randomizer, check_delta
 from offaxis.randomizers.duchi import Duchi
 from offaxis.randomizers.gaussian import Gaussian
@@ -77,7 +77,7 @@ NAMES = tuple(_NAMED)
 
 def _named(name: str) -> tuple[type[Any], dict[str, str]]:
     if name not in _NAMED:
-        raise InvalidInput(f"randomizer must be one of {', '.join(NAMES)}, got {name!r}")
+        raise InvalidInput(unknown_name("randomizer", name, NAMES))
     return _NAMED[name]
 
 

@@ -25,11 +25,11 @@ LARGEST_DIM = 1 << 20
 """The most coordinates a release may have, here and in its file."""
 
 
-def check_radius(radius: float) -> float:
+def check_radius(radius: float, name: str = "radius") -> float:
     """Return the radius as a float, or say what is wrong with it."""
     low, high = RADIUS_RANGE
     if not low <= radius <= high:
-        raise InvalidInput(f"radius must lie between {low} and {high}, got radius={radius!r}")
+        raise InvalidInput(f"{name} must lie between {low} and {high}, got {name}={radius!r}")
     return float(radius)
 
 

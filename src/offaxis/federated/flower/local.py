@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from logging import INFO
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
 
-from offaxis.errors import InvalidDocument, OffaxisError
+from offaxis.errors import InvalidDocument
 from offaxis.federated.flower.records import (
     answer,
     answered,
     as_vector,
     fields_of,
     from_vector,
+    learnt,
     log,
-    only_arrays,
+    model_of,
     refusal,
-    remembered,
 )
+from offaxis.federated.flower.training_only import TrainingOnly
 from offaxis.federated.gradients import LocalGradients
 from offaxis.federated.local import LocalClient, LocalServer
+from offaxis.privacy.guarantee import Guarantee
+from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.vectors import Vectors
 
 
@@ -33,22 +36,28 @@ class LocalClientSide:
 
     The training function replies either with trained arrays of the names it was sent (their
     difference is the update, for a recipe of one sample), or with an ArrayRecord of one array
-    ``gradients`` (samples, d). Nothing else of the reply leaves. How many bundles were sent is
-    kept in the context that Flower stores for the node.
+    ``gradients`` (samples, d). Nothing else of the reply leaves, no errors either: a client whose
+    training fails releases zeros. A bundle is paid for before the client trains.
 
     Parameters
     ----------
     recipe : DirectGradient or PermutedGradients
     rounds : int
         How many bundles this client sends, ever; its promise is that of all together.
+    ledger : callable
+        Where this node keeps its :class:`~offaxis.privacy.Ledger`, from its context: a path that
+        the node's operator chooses, with limits of its own if they like. What Flower itself keeps
+        ends with the run.
 
     Examples
     --------
+    >>> from offaxis.federated.flower import LocalClientSide  # first: it turns telemetry off
     >>> from flwr.clientapp import ClientApp
     >>> from offaxis.federated import DirectGradient
-    >>> from offaxis.federated.flower import LocalClientSide
     >>> public = np.random.default_rng(0).normal(0, 1, (50, 4))  # updates on public data
-    >>> side = LocalClientSide(DirectGradient.fit(public, samples=1, epsilon=2), rounds=5)
+    >>> recipe = DirectGradient.fit(public, samples=1, epsilon=2)
+    >>> where = lambda context: context.node_config["offaxis-ledger"]
+    >>> side = LocalClientSide(recipe, rounds=5, ledger=where)
     >>> print(side.guarantee)
     ε = 10, pure
     >>> app = ClientApp()
@@ -57,43 +66,42 @@ class LocalClientSide:
     ...     ...  # reply with trained arrays, as always
     """
 
-    def __init__(self, recipe: LocalGradients, rounds: int) -> None:
-        self.recipe, self.rounds = recipe, rounds
-
-    @property
-    def guarantee(self) -> Any:
+    def __init__(
+        self, recipe: LocalGradients, rounds: int, *, ledger: Callable[[Context], str | Path]
+    ) -> None:
+        self.recipe, self._path = recipe, ledger
+        self.guarantee: Guarantee = LocalClient(recipe, rounds).guarantee
         """What all bundles of a client promise together."""
-        return LocalClient(self.recipe, self.rounds).guarantee
 
     def __call__(
         self, message: Message, context: Context, call_next: Callable[..., Message]
     ) -> Message:
-        """Train, and send a bundle instead of the arrays."""
-        trained = call_next(message, context)
-        if trained.has_error():
-            return trained
-        kept = remembered(context)
+        """Pay, train, and send a bundle instead of the arrays."""
         try:
-            rows = self._rows(message, trained)
-            client = LocalClient(self.recipe, self.rounds, int(kept.get("sent", 0)))
-            bundle = client.report(rows)
-        except OffaxisError as error:
+            model = model_of(message)
+            limit = Limit(self.guarantee.epsilon, self.guarantee.delta)
+            with closing(Ledger(self._path(context), limit)) as ledger:
+                release = self.recipe.release
+                ledger.spend(release.guarantee, release.hash, self.recipe.reports)
+        except Exception as error:
             return refusal(message, error)
-        kept["sent"] = client.sent
-        return answer(message, bundle=list(bundle))
-
-    def _rows(self, message: Message, trained: Message) -> Vectors:
-        before, after = only_arrays(message.content), only_arrays(trained.content)
-        if list(after) == ["gradients"]:
-            rows: Vectors = np.asarray(after["gradients"].numpy(), dtype=np.float64)
-            return rows
-        if list(after) != list(before):
-            raise InvalidDocument("reply with the arrays' own names, or with 'gradients'")
-        with np.errstate(all="ignore"):
-            return (as_vector(after) - as_vector(before))[None]
+        shape = (self.recipe.samples, self.recipe.dim)
+        rows = learnt(
+            lambda: call_next(message, context), lambda arrays: _rows(model, arrays), shape
+        )
+        return answer(message, bundle=list(self.recipe.report(rows)))
 
 
-class LocalStrategy(Strategy):  # type: ignore[misc]
+def _rows(before: ArrayRecord, after: ArrayRecord) -> Vectors:
+    if list(after) == ["gradients"]:
+        rows: Vectors = np.asarray(after["gradients"].numpy(), dtype=np.float64)
+        return rows
+    if list(after) != list(before):
+        raise InvalidDocument("reply with the arrays' own names, or with 'gradients'")
+    return (as_vector(after) - as_vector(before))[None]
+
+
+class LocalStrategy(TrainingOnly):
     """Moves the model by ``step`` times the average of all clients' decoded bundles.
 
     For gradients the step is negative. Clients are not evaluated, because their metrics would be
@@ -101,8 +109,8 @@ class LocalStrategy(Strategy):  # type: ignore[misc]
 
     Examples
     --------
+    >>> from offaxis.federated.flower import LocalStrategy  # first: it turns telemetry off
     >>> from offaxis.federated import DirectGradient
-    >>> from offaxis.federated.flower import LocalStrategy
     >>> public = np.random.default_rng(0).normal(0, 1, (50, 4))
     >>> strategy = LocalStrategy(DirectGradient.fit(public, samples=1, epsilon=2), step=0.5)
     >>> strategy.step
@@ -150,15 +158,3 @@ class LocalStrategy(Strategy):  # type: ignore[misc]
         average = LocalServer(self.recipe).average(bundles).estimate
         moved = as_vector(self._arrays) + self.step * average
         return from_vector(moved, self._arrays), MetricRecord({"clients": len(bundles)})
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Ask nobody: metrics of clients would not be protected."""
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Return nothing."""
-        return None

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from logging import INFO
-from typing import Any
+from typing import Any, TypeVar
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
 
 from offaxis.errors import OffaxisError, RoundRefused
 from offaxis.federated.flower.records import (
     AGREE,
-    CONSENT,
     ENROL,
     KEY,
     OPEN,
+    SIGN,
     answered,
     as_vector,
     fields_of,
@@ -25,18 +24,22 @@ from offaxis.federated.flower.records import (
     log,
     question,
 )
-from offaxis.federated.masked_server import MaskedRound
+from offaxis.federated.flower.training_only import TrainingOnly
+from offaxis.federated.masked_server import MaskedRound, MaskedSum
 from offaxis.federated.members import Member
 from offaxis.federated.messages import MaskedUpdate, Opening, listed
 from offaxis.federated.plan import MaskingPlan
 from offaxis.federated.roster import Roster
 
+R = TypeVar("R")
 
-class MaskedStrategy(Strategy):  # type: ignore[misc]
+
+class MaskedStrategy(TrainingOnly):
     """Weighted federated averaging of updates that nobody sees.
 
     Before the first round every node enrols with its keys and public weight, and is sent the
-    roster. In each round survivors are announced, signed and opened; the model moves by
+    roster. Keys stay with the nodes, so the same nodes make the same roster in a later run. In
+    each round survivors are announced, signed and opened; the model moves by
     ``step`` times the weighted mean of the clipped updates. A round that cannot be opened
     leaves the model as it is and is told in ``refused``; the next one starts afresh. Clients are
     not evaluated, because their metrics would be unprotected; evaluate on public data
@@ -50,6 +53,8 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
         As in :class:`~offaxis.federated.MaskingPlan`; the dimension is the model's.
     step : float
         Size of the server's step.
+    first_round : int
+        The number of the first round: above all that this roster has used in earlier runs.
     seconds : float
         How long to wait for answers in each of the small steps.
 
@@ -70,10 +75,12 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
         *,
         clients: int,
         step: float = 1.0,
+        first_round: int = 1,
         seconds: float = 600.0,
         **plan: Any,
     ) -> None:
         self.clients, self.step, self.seconds, self._plan = clients, step, seconds, plan
+        self.first_round = first_round
         self.roster: Roster | None = None
         self.refused: list[str] = []
         self._nodes: dict[str, int] = {}
@@ -88,8 +95,9 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
         """Enrol the nodes if it is the first round, and ask all of the roster to train."""
         self._grid, self._arrays = grid, arrays
         roster = self.roster = self.roster or self._enrolled(as_vector(arrays).size)
-        self._round = MaskedRound(roster, server_round)
-        own = ConfigRecord({"round": server_round, "roster": roster.hash})
+        number = self.first_round + server_round - 1
+        self._round = MaskedRound(roster, number)
+        own = ConfigRecord({"round": number, "roster": roster.hash})
         config["server-round"] = server_round
         record = RecordDict({"arrays": arrays, "config": config, KEY: own})
         return [
@@ -97,8 +105,10 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
         ]
 
     def _ask(self, kind: str, whom: Iterable[str], **entries: Any) -> list[Message]:
-        questions = [question(self._nodes[name], kind, **entries) for name in whom]
-        return answered(self._grid.send_and_receive(questions, timeout=self.seconds))
+        return self._answers(question(self._nodes[name], kind, **entries) for name in whom)
+
+    def _answers(self, questions: Iterable[Message]) -> list[Message]:
+        return answered(self._grid.send_and_receive(list(questions), timeout=self.seconds))
 
     def _enrolled(self, dim: int) -> Roster:
         """Wait for the nodes, collect keys, and send the roster to all of them."""
@@ -110,20 +120,21 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
                     f"start them first"
                 )
             time.sleep(0.1)
-        self._nodes = {str(node): node for node in nodes}
-        replies = self._ask(ENROL, self._nodes)
-        known = ("name", "exchange", "signing", "weight")
-        members = [Member(*fields_of(reply, *known)) for reply in replies]
+        enrolled = {
+            member: reply.metadata.src_node_id
+            for reply in self._answers(question(node, ENROL) for node in nodes)
+            if (member := _read(reply, Member, "name", "exchange", "signing", "weight"))
+        }
         plan = MaskingPlan(dim=dim, **self._plan)
-        roster = Roster(plan, sorted(members, key=lambda member: member.name))
-        self._nodes = {name: self._nodes[name] for name in roster.names}
+        roster = Roster(plan, sorted(enrolled, key=lambda member: member.name))
+        self._nodes = {member.name: enrolled[member] for member in roster.members}
         agreed = self._ask(AGREE, roster.names, document=roster.to_bytes())
         if len(agreed) < plan.threshold:
             raise RoundRefused(
-                f"{len(agreed)} clients agree to the roster, and a sum needs {plan.threshold}; "
-                f"their logs say why"
+                f"{len(agreed)} clients agree to the roster {roster.hash}, and a sum needs "
+                f"{plan.threshold}; their logs say why"
             )
-        log.log(INFO, "roster %s of %d clients, %s", roster.hash, len(members), plan.guarantee)
+        log.log(INFO, "roster %s of %d clients, %s", roster.hash, len(enrolled), plan.guarantee)
         return roster
 
     def aggregate_train(
@@ -131,7 +142,7 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Announce the survivors, collect their consents and openings, and take a step."""
         try:
-            opened = self._opened(server_round, replies)
+            opened = self._opened(replies)
         except OffaxisError as error:
             self.refused.append(str(error))
             log.warning("round %d: %s", server_round, error)
@@ -140,11 +151,14 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
         metrics = MetricRecord({"refused": 0, "survivors": len(opened.survivors)})
         return from_vector(moved, self._arrays), metrics
 
-    def _opened(self, number: int, replies: Iterable[Message]) -> Any:
+    def _opened(self, replies: Iterable[Message]) -> MaskedSum:
+        number = self._round.round_number
         for reply in answered(replies):
-            self._round.add(MaskedUpdate(number, *fields_of(reply, "name", "payload")))
+            _read(
+                reply, lambda *sent: self._round.add(MaskedUpdate(number, *sent)), "name", "payload"
+            )
         names = self._round.survivors().names
-        asked = self._ask(CONSENT, names, round=number, names=list(names))
+        asked = self._ask(SIGN, names, round=number, names=list(names))
         consents = dict(fields_of(reply, "name", "signature") for reply in asked)
         missing = [name for name in names if name not in consents]
         if missing:
@@ -156,18 +170,15 @@ class MaskedStrategy(Strategy):  # type: ignore[misc]
         for reply in self._ask(OPEN, names, round=number, **signed):
             name, seed = fields_of(reply, "name", "self_seed")
             dropped, seeds = fields_of(reply, "dropped", "pair_seeds")
-            pairs = dict(zip(dropped, seeds, strict=True))
+            pairs = dict(zip(dropped, seeds, strict=False))  # what is missing is told below
             self._round.add_opening(Opening(number, name, seed, pairs))
         return self._round.result()
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Ask nobody: metrics of clients would not be protected."""
-        return []
 
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Return nothing."""
+def _read(reply: Message, make: Callable[..., R], *names: str) -> R | None:
+    """Make something of a reply's entries; a client that sends nonsense is left out."""
+    try:
+        return make(*fields_of(reply, *names))
+    except (OffaxisError, TypeError, ValueError) as error:
+        log.warning("node %d is left out: %s", reply.metadata.src_node_id, error)
         return None

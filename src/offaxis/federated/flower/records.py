@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 from offaxis.errors import InvalidDocument
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, check_finite
 
 KEY: Final = "offaxis"
 ENROL: Final = "query.offaxis_enrol"
 AGREE: Final = "query.offaxis_agree"
-CONSENT: Final = "query.offaxis_consent"
+SIGN: Final = "query.offaxis_sign"
 OPEN: Final = "query.offaxis_open"
 _REFUSED: Final = 0
 """Flower's code for an error of no known kind."""
@@ -38,6 +38,36 @@ def from_vector(vector: Vectors, like: ArrayRecord) -> ArrayRecord:
         filled[name] = Array(part)
         start += old.size
     return ArrayRecord(filled)
+
+
+def model_of(message: Message) -> ArrayRecord:
+    """Return the model that a server sends; refuse one that holds a NaN or an infinity."""
+    arrays = only_arrays(message.content)
+    check_finite(as_vector(arrays), "the model's arrays")
+    return arrays
+
+
+def learnt(
+    train: Callable[[], Message], read: Callable[[ArrayRecord], Vectors], shape: tuple[int, ...]
+) -> Vectors:
+    """Return what a training function's reply tells, read from its arrays; zero however it fails.
+
+    Its errors stay in this client's log. A client must answer all the same: whether training fails
+    can depend on its data, and a server can choose a model with which it does.
+    """
+    try:
+        reply = train()
+        if not reply.has_error():
+            with np.errstate(all="ignore"):
+                found = read(only_arrays(reply.content))
+            if found.shape == shape:
+                return found
+            log.warning("training gave %s, wanted was %s; zero is sent", found.shape, shape)
+        else:
+            log.warning("training failed, and zero is sent: %s", reply.error)
+    except (Exception, SystemExit):
+        log.warning("training failed, and zero is sent", exc_info=True)
+    return np.zeros(shape)
 
 
 def only_arrays(content: RecordDict) -> ArrayRecord:
@@ -80,11 +110,3 @@ def question(node: int, kind: str, **entries: Any) -> Message:
 def answered(replies: Iterable[Message]) -> list[Message]:
     """Return replies that are no errors."""
     return [reply for reply in replies if not reply.has_error()]
-
-
-def remembered(context: Context) -> ConfigRecord:
-    """Return what this client keeps between messages, in the context that Flower stores for it."""
-    if KEY not in context.state:
-        context.state[KEY] = ConfigRecord()
-    kept: ConfigRecord = context.state[KEY]
-    return kept
