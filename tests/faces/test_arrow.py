@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 import offaxis
@@ -26,6 +28,30 @@ class Foreign:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.table.__arrow_c_stream__(requested_schema)
+
+
+class Once(Foreign):
+    """A source that can be read once, or that runs a query whenever it is asked."""
+
+    runs = 0
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        self.runs += 1
+        rows = self.table if self.runs == 1 else self.table.slice(0, 0)
+        return rows.__arrow_c_stream__(requested_schema)
+
+
+def test_a_foreign_source_is_read_once(table: pa.Table, release: offaxis.Release) -> None:
+    source = Once(table)
+    reports = privatize(source, release, keep=["id"])
+    assert (source.runs, reports.num_rows) == (1, 10)
+    source = Once(reports)
+    assert decode(source, release).num_rows == 10
+    assert source.runs == 1
+    source = Once(table)
+    with pytest.raises(InvalidInput, match="a name of its own"):
+        privatize(source, release, keep=["report"])
+    assert source.runs == 0
 
 
 def test_only_what_is_named_goes_along(table: pa.Table, release: offaxis.Release) -> None:
@@ -82,6 +108,63 @@ def test_columns_of_numbers_are_vectors_too(public: np.ndarray, release: offaxis
     wide = pa.table({name: public[:5, i] for i, name in enumerate("abcdef")} | {"g": [1] * 5})
     found = privatize(wide, release, vectors=list("abcdef"), keep=["g"])
     assert found.column_names == ["g", "report"]
+
+
+def rows_of(table: pa.Table, kind: pa.DataType) -> pa.Table:
+    """Return rows of a kind whose neighbours in memory are not among them."""
+    texts = pa.array([f"a text too long to stand in a view of it {i}" for i in range(40)])
+    if pa.types.is_list(kind):
+        made = pa.array([[text] for text in texts.to_pylist()])
+    elif pa.types.is_run_end_encoded(kind):
+        made = pa.compute.run_end_encode(texts)
+    else:
+        made = texts.cast(kind)
+    assert made.type == kind
+    return table.append_column("text", made.slice(3, 10))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_binary(),
+        pa.string_view(),
+        pa.binary_view(),
+        pa.list_(pa.string()),
+        pa.run_end_encoded(pa.int32(), pa.string()),
+    ],
+    ids=str,
+)
+def test_columns_that_go_along_bring_no_other_rows(
+    kind: pa.DataType, table: pa.Table, release: offaxis.Release
+) -> None:
+    """A slice has the memory of the whole, and pickle writes all of it."""
+    given = rows_of(table, kind)
+    assert b"view of it 37" in pickle.dumps(given), "what the search would find"
+    found = privatize(given, release, keep=["text"])
+    assert found["text"].to_pylist() == given["text"].to_pylist()
+    assert found["text"].type == kind
+    written = pickle.dumps(found)
+    assert b"view of it 7" in written
+    assert b"view of it 37" not in written
+    stream = privatize(given.to_reader(), release, keep=["text"])
+    assert b"view of it 37" not in pickle.dumps(stream.read_all())
+
+
+def test_columns_that_go_along_bring_no_vectors(
+    public: np.ndarray, release: offaxis.Release
+) -> None:
+    """Labels and vectors cut out of one array of numbers, as one file maps them into memory."""
+    whole = pa.array(np.concatenate([public[:9].ravel(), np.arange(9.0)]))
+    vectors = pa.FixedSizeListArray.from_arrays(whole.slice(0, 54), 6)
+    people = pa.table({"vector": vectors, "label": whole.slice(54)})
+    assert public[4].tobytes() in pickle.dumps(people.select(["label"]))
+    for found in (
+        privatize(people, release, keep=["label"]),
+        privatize(people.to_batches()[0], release, keep=["label"]),
+    ):
+        assert found["label"].to_pylist() == list(range(9))
+        assert not any(row.tobytes() in pickle.dumps(found) for row in public[:9])
 
 
 def test_no_rows_give_no_reports(table: pa.Table, release: offaxis.Release) -> None:

@@ -26,7 +26,7 @@ def test_a_face_without_its_library_names_the_extra(
     importlib.import_module(face)
     monkeypatch.delitem(sys.modules, face)
     monkeypatch.setitem(sys.modules, LIBRARIES[name], None)
-    with pytest.raises(MissingExtra, match=rf"pip install 'offaxis\[{name}\]'"):
+    with pytest.raises(MissingExtra, match=rf"pip install '\.\[{name}\]'"):
         importlib.import_module(face)
 
 
@@ -34,7 +34,7 @@ def test_logging_without_mlflow_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     from offaxis.faces.mlflow import log_release
 
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[mlflow\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[mlflow\]'"):
         log_release(None)
 
 

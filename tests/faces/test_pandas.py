@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas
 import pytest
@@ -29,6 +31,19 @@ def test_a_column_of_reports_has_the_frame_s_index(
     np.testing.assert_array_equal(decoded.to_numpy(), release.decode(reports.to_list()))
     assert list(decoded.columns) == NAMES
     assert decoded.index.equals(frame.index)
+
+
+def test_reports_keep_no_memory_of_the_rows(public: np.ndarray, release: offaxis.Release) -> None:
+    """An index cut out of the same array as the rows would hold the whole of it."""
+    data = np.array(public[:9])
+    frame = pandas.DataFrame(data, columns=NAMES, index=pandas.Index(data[:, 5], name="key"))
+    assert np.shares_memory(frame.index.to_numpy(), data)
+    vectors = pandas.Series(list(data), index=frame.index)
+    for reports in (frame.offaxis.privatize(release), vectors.offaxis.privatize(release)):
+        assert reports.index.equals(frame.index)
+        assert reports.index.name == "key"
+        assert not np.shares_memory(reports.index.to_numpy(), data)
+        assert not any(row.tobytes() in pickle.dumps(reports) for row in data)
 
 
 def test_looking_at_a_column_draws_nothing(

@@ -19,7 +19,8 @@ from offaxis.vectors import Vectors
 LARGEST_ENTRY = 1e100
 """No public map has larger entries, so that encoding a finite vector cannot overflow."""
 
-_LARGEST_INPUT = 2.0**500
+LARGEST_INPUT = 2.0**500
+"""Rows with larger entries are shrunk to it."""
 
 
 class Encoder(Protocol):
@@ -65,16 +66,16 @@ def tame(Z: A) -> A:
     if _is_tame(Z):
         return Z
     peak = xp.max(xp.abs(Z), axis=1, keepdims=True)
-    shrunk: A = Z / xp.clip(peak, min=1.0) * _LARGEST_INPUT
-    tamed: A = xp.where(peak > _LARGEST_INPUT, shrunk, Z)
+    shrunk: A = Z / xp.clip(peak, min=1.0) * LARGEST_INPUT
+    tamed: A = xp.where(peak > LARGEST_INPUT, shrunk, Z)
     return tamed
 
 
 def _is_tame(Z: Any) -> bool:
     if not has_device(Z):
-        return bool(max(Z.max(), -Z.min()) <= _LARGEST_INPUT)
+        return bool(max(Z.max(), -Z.min()) <= LARGEST_INPUT)
     # Nothing in single precision is as large; on a device one pass costs less than two.
-    return Z.dtype.itemsize < 8 or float(namespace(Z).linalg.vector_norm(Z)) <= _LARGEST_INPUT
+    return Z.dtype.itemsize < 8 or float(namespace(Z).linalg.vector_norm(Z)) <= LARGEST_INPUT
 
 
 def _frozen(array: Any) -> Vectors:

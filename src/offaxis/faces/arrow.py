@@ -14,13 +14,13 @@ from typing import Any
 
 from offaxis.engines.arrow import REPORT, VECTOR, decode_batches
 from offaxis.engines.columns import column_of, vectors_of
-from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
 
 try:
     import pyarrow as pa
 except ImportError as error:
-    raise MissingExtra("offaxis.faces.arrow needs pyarrow: pip install 'offaxis[arrow]'") from error
+    raise MissingExtra(f"offaxis.faces.arrow needs pyarrow: {installing('arrow')}") from error
 
 __all__ = ["decode", "privatize"]
 
@@ -36,7 +36,7 @@ def privatize(
     """Return the reports of a column of vectors, beside the columns to keep.
 
     **Every call spends the budget again.** A table is released at once; a stream of batches as it
-    is read, which can be done only once.
+    is read, which can be done only once. Another library's data is read once and becomes a table.
 
     Parameters
     ----------
@@ -45,7 +45,9 @@ def privatize(
     vectors : str or sequence of str
         A column of lists, or columns of numbers in the order of the vector's entries.
     keep : sequence of str
-        Columns that go along. **They are not protected**; all others stay behind.
+        Columns that go along. **They are not protected**; all others stay behind. They are copied,
+        as a slice has the memory of the whole. The dictionary of a column that has one goes along
+        whole, with values that none of the rows has.
     name : str
         Of the column of reports.
 
@@ -73,7 +75,8 @@ def privatize(
     """
     if name in keep:
         raise InvalidInput(f"the column of reports needs a name of its own, got {name!r}")
-    schema = _schema(data)
+    data = _arrow(data)
+    schema = data.schema
     private = [vectors] if isinstance(vectors, str) else list(vectors)
     if bare := [column for column in private if column in keep]:
         raise InvalidInput(f"column {bare[0]!r} is private and must not go along; leave it out")
@@ -85,11 +88,9 @@ def privatize(
 
     def released(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            reports = _reports(batch, release, vectors)
-            columns = [batch.column(column) for column in keep]
-            yield pa.RecordBatch.from_arrays(
-                [*columns, pa.array(reports, pa.binary())], schema=made
-            )
+            columns = _owned(batch, keep)
+            reports = pa.array(_reports(batch, release, vectors), pa.binary())
+            yield pa.RecordBatch.from_arrays([*columns, reports], schema=made)
 
     return _mapped(data, made, released)
 
@@ -123,7 +124,8 @@ def decode(data: Any, release: Release, *, reports: str = REPORT) -> Any:
     >>> decode(reports, release)["vector"].type
     FixedSizeListType(fixed_size_list<item: double>[2])
     """
-    schema = _schema(data)
+    data = _arrow(data)
+    schema = data.schema
     column_of(schema.empty_table(), reports)
     at = schema.get_field_index(reports)
     made = schema.set(at, pa.field(VECTOR, pa.list_(pa.float64(), release.decoder.output_dim)))
@@ -135,11 +137,12 @@ def decode(data: Any, release: Release, *, reports: str = REPORT) -> Any:
     return _mapped(data, made, decoded)
 
 
-def _schema(data: Any) -> Any:
-    if hasattr(data, "schema") and isinstance(data.schema, pa.Schema):
-        return data.schema
+def _arrow(data: Any) -> Any:
+    """Return Arrow's own kinds as they are, and other libraries' data as a table, read once."""
+    if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return data
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.table(data).schema
+        return pa.table(data)
     raise InvalidInput(
         f"data must be an Arrow table, batch or reader, or a table of a library that speaks Arrow, "
         f"got {type(data).__name__}"
@@ -153,12 +156,36 @@ def _mapped(data: Any, schema: Any, change: Any) -> Any:
     if isinstance(data, pa.RecordBatch):
         empty = pa.RecordBatch.from_pylist([], schema=schema)
         return next(change(_some([data])), empty)
-    table = data if isinstance(data, pa.Table) else pa.table(data)
-    return pa.Table.from_batches(list(change(_some(table.to_batches()))), schema=schema)
+    return pa.Table.from_batches(list(change(_some(data.to_batches()))), schema=schema)
 
 
 def _some(batches: Any) -> Iterator[Any]:
     return (batch for batch in batches if batch.num_rows)
+
+
+def _owned(batch: Any, names: Sequence[str]) -> list[Any]:
+    """Return columns in memory of their own.
+
+    Pickle writes the memory of a column whole, though it be a slice of it: other rows, or vectors
+    it was cut out of one array with. Arrow's own format leaves out what is not of the slice.
+    """
+    if not names:
+        return []
+    columns = [_compact(batch.column(name)) for name in names]
+    kept = pa.RecordBatch.from_arrays(columns, names=list(names))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, kept.schema) as writer:
+        writer.write_batch(kept)
+    with pa.ipc.open_stream(sink.getvalue()) as reader:
+        copied: list[Any] = reader.read_next_batch().columns
+    return copied
+
+
+def _compact(column: Any) -> Any:
+    """Return a column of views with its own texts alone; the format writes all they lie among."""
+    if column.type in (pa.string_view(), pa.binary_view()):
+        return pa.array(column.to_pylist(), column.type)
+    return column
 
 
 def _reports(batch: Any, release: Release, vectors: str | Sequence[str]) -> list[bytes]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from offaxis.audit.result import AuditResult
 from offaxis.card import guarantee_facts
-from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.evaluation.metrics import Evaluation
 from offaxis.evaluation.recommendation import Recommendation
 from offaxis.release import Release
@@ -251,7 +251,5 @@ def _mlflow() -> Any:
     try:
         import mlflow
     except ImportError:
-        raise MissingExtra(
-            "offaxis.faces.mlflow logs to MLflow: pip install 'offaxis[mlflow]'"
-        ) from None
+        raise MissingExtra(f"offaxis.faces.mlflow logs to MLflow: {installing('mlflow')}") from None
     return mlflow

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
 
 try:
     import pandas
 except ImportError as error:
-    raise MissingExtra(
-        "offaxis.faces.pandas needs pandas: pip install 'offaxis[pandas]'"
-    ) from error
+    raise MissingExtra(f"offaxis.faces.pandas needs pandas: {installing('pandas')}") from error
 
 __all__ = ["PrivateFrame", "PrivateSeries"]
 
@@ -137,7 +135,8 @@ def _check_names(columns: Sequence[Any] | None, width: int) -> None:
 
 
 def _reports(rows: Any, release: Release, name: str) -> pandas.Series[Any]:
-    index = rows.index
+    # A copy: an index cut out of the same array as the rows would keep the whole of it.
+    index = rows.index.copy(deep=True)
     if rows.ndim == 1 and getattr(rows.dtype, "kind", "O") in "fiu":
         raise InvalidInput("a column of numbers is one vector; pass a column of lists, or columns")
     reports = release.privatize(rows)

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
 
 try:
@@ -22,7 +22,7 @@ try:
     from offaxis.geometry.torch_model import evaluating
 except ImportError as error:
     raise MissingExtra(
-        "offaxis.faces.transformers needs torch: pip install 'offaxis[transformers]'"
+        f"offaxis.faces.transformers needs torch: {installing('transformers')}"
     ) from error
 
 __all__ = ["FeatureExtractor", "PrivateFeatures"]

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import offaxis
 from offaxis.errors import InvalidInput
-from offaxis.faces.sklearn import PrivateVectors
+from offaxis.faces.sklearn import PrivateVectors, SimulatedVectors
 from offaxis.recipes import NAMES
 from tests.checks import delta_for
 
@@ -54,7 +54,7 @@ def test_every_transform_is_a_new_release() -> None:
 
 
 def test_no_seed_reaches_a_release() -> None:
-    assert not {"random_state", "seed", "rng"} & set(PrivateVectors().get_params())
+    assert not {"random_state", "seed", "rng"} & set(PrivateVectors(epsilon=1).get_params())
     transformer = PrivateVectors(epsilon=5).fit(PUBLIC, PUBLIC_LABELS)
     draws = []
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_parameters_reach_the_release() -> None:
 
 
 def test_the_default_task_is_a_ridge_onto_the_classes() -> None:
-    release = PrivateVectors().fit(PUBLIC, PUBLIC_LABELS.astype(str)).release_
+    release = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS.astype(str)).release_
     assert release.provenance.model is not None
     assert release.provenance.model.name == "ridge"
     # Ten one-hot columns sum to one: nine directions matter and all others get the full stretch.
@@ -95,7 +95,7 @@ def test_the_default_task_is_a_ridge_onto_the_classes() -> None:
 
 
 def test_without_targets_every_direction_matters_alike() -> None:
-    release = PrivateVectors().fit(PUBLIC).release_
+    release = PrivateVectors(epsilon=1).fit(PUBLIC).release_
     matrix = release.encoder.matrix
     np.testing.assert_allclose(matrix @ matrix.T, np.eye(64), atol=1e-12)
     np.testing.assert_allclose(release.encoder.centre, PUBLIC.mean(axis=0), rtol=1e-12)
@@ -103,13 +103,13 @@ def test_without_targets_every_direction_matters_alike() -> None:
 
 @pytest.mark.parametrize("targets", [PUBLIC[:, 10] / 3, PUBLIC[:, 10:13] / 3])
 def test_quantities_are_regressed_on(targets: np.ndarray) -> None:
-    release = PrivateVectors().fit(PUBLIC, targets).release_
+    release = PrivateVectors(epsilon=1).fit(PUBLIC, targets).release_
     stretch = np.linalg.norm(release.decoder.matrix, axis=0) ** 2
     assert (stretch < 999).sum() == targets.reshape(len(PUBLIC), -1).shape[1]
 
 
 def test_fitting_twice_gives_the_same_release() -> None:
-    transformer = PrivateVectors().fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
     first = transformer.release_
     assert transformer.fit(PUBLIC, PUBLIC_LABELS).release_ == first
     assert clone(transformer).fit(PUBLIC, PUBLIC_LABELS).release_ == first
@@ -125,21 +125,21 @@ def test_a_given_model_is_the_task_and_targets_are_left_alone() -> None:
 def test_a_fitted_estimator_is_used_and_an_unfitted_one_is_fitted() -> None:
     head = RidgeClassifier().fit(PUBLIC, PUBLIC_LABELS)
     wanted = offaxis.fit(head, PUBLIC, epsilon=1)
-    assert PrivateVectors(model=head).fit(PUBLIC).release_ == wanted
+    assert PrivateVectors(epsilon=1, model=head).fit(PUBLIC).release_ == wanted
     unfitted = RidgeClassifier()
-    assert PrivateVectors(model=unfitted).fit(PUBLIC, PUBLIC_LABELS).release_ == wanted
+    assert PrivateVectors(epsilon=1, model=unfitted).fit(PUBLIC, PUBLIC_LABELS).release_ == wanted
     with pytest.raises(NotFittedError):
         unfitted.predict(PUBLIC)
     with pytest.raises(InvalidInput, match="not fitted"):
-        PrivateVectors(model=unfitted).fit(PUBLIC)
+        PrivateVectors(epsilon=1, model=unfitted).fit(PUBLIC)
 
 
 def test_only_a_frozen_estimator_keeps_its_weights_when_cloned() -> None:
     odd = RidgeClassifier().fit(PUBLIC, PUBLIC_LABELS % 2)
     wanted = offaxis.fit(odd, PUBLIC, epsilon=1)
-    frozen = clone(PrivateVectors(model=FrozenEstimator(odd)))
+    frozen = clone(PrivateVectors(epsilon=1, model=FrozenEstimator(odd)))
     assert frozen.fit(PUBLIC, PUBLIC_LABELS).release_ == wanted
-    forgotten = clone(PrivateVectors(model=odd))
+    forgotten = clone(PrivateVectors(epsilon=1, model=odd))
     assert forgotten.fit(PUBLIC, PUBLIC_LABELS).release_ != wanted
 
 
@@ -157,6 +157,19 @@ def test_a_pickled_transformer_keeps_its_release() -> None:
     assert (copy.transform(PRIVATE[:5]) != transformer.transform(PRIVATE[:5])).any(axis=1).all()
 
 
+@pytest.mark.parametrize("kind", [PrivateVectors, SimulatedVectors])
+def test_no_vector_that_was_transformed_is_kept(kind: type) -> None:
+    given = PRIVATE[:5] + 1 / 3  # no public row has such entries
+    transformer = PrivateVectors(epsilon=1)
+    if kind is SimulatedVectors:
+        transformer = SimulatedVectors(transformer)
+    transformer.fit(PUBLIC, PUBLIC_LABELS)
+    transformer.transform(given)
+    kept = pickle.dumps(transformer)
+    assert not any(row[4:8].tobytes() in kept for row in given)
+    assert given[0, 4:8].tobytes() in pickle.dumps((transformer, given)), "the search finds them"
+
+
 def test_it_works_in_a_pipeline_and_a_grid_search() -> None:
     """At ε = 200 a digit is almost clean: accuracy near 0.92, far above the 0.6 asked for."""
     pipeline = make_pipeline(PrivateVectors(epsilon=200), RidgeClassifier())
@@ -171,7 +184,7 @@ def test_it_works_in_a_pipeline_and_a_grid_search() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_precision_in_is_precision_out(dtype: type) -> None:
-    transformer = PrivateVectors().fit(PUBLIC.astype(dtype), PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1).fit(PUBLIC.astype(dtype), PUBLIC_LABELS)
     assert transformer.transform(PRIVATE[:3].astype(dtype)).dtype == dtype
     assert transformer.transform(PRIVATE[:3].astype(int)).dtype == np.float64
 
@@ -180,7 +193,7 @@ def test_data_frames_keep_their_columns() -> None:
     pandas = pytest.importorskip("pandas")
     names = [f"pixel{i}" for i in range(64)]
     frame = pandas.DataFrame(PRIVATE[:4], columns=names, index=list("abcd"))
-    transformer = PrivateVectors().set_output(transform="pandas")
+    transformer = PrivateVectors(epsilon=1).set_output(transform="pandas")
     transformer.fit(pandas.DataFrame(PUBLIC, columns=names), pandas.Series(PUBLIC_LABELS))
     released = transformer.transform(frame)
     assert list(released.columns) == list(transformer.feature_names_in_) == names
@@ -188,13 +201,13 @@ def test_data_frames_keep_their_columns() -> None:
 
 
 def test_feature_names_pass_through() -> None:
-    transformer = PrivateVectors().fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
     assert transformer.n_features_in_ == 64
     assert list(transformer.get_feature_names_out())[:2] == ["x0", "x1"]
 
 
 def test_zero_tiny_and_huge_vectors_are_released() -> None:
-    transformer = PrivateVectors().fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
     extremes = np.vstack([np.zeros(64), np.full(64, 5e-324), np.full(64, 1.7e308)])
     assert np.isfinite(transformer.transform(extremes)).all()
 
@@ -202,7 +215,7 @@ def test_zero_tiny_and_huge_vectors_are_released() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("trusting", [False, True])
 def test_no_setting_lets_a_value_that_is_not_finite_through(bad: float, trusting: bool) -> None:
-    transformer = PrivateVectors().fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
     broken = PUBLIC.copy()
     broken[1, 2] = bad
     with config_context(assume_finite=trusting):
@@ -227,6 +240,14 @@ def test_every_randomizer_releases(name: str) -> None:
     assert others.any() if name.endswith(("response", "subset")) else others.all()
 
 
+def test_a_promise_has_no_default() -> None:
+    for given in (PrivateVectors(), SimulatedVectors()):
+        with pytest.raises(InvalidInput, match="epsilon is what people are promised"):
+            given.fit(PUBLIC, PUBLIC_LABELS)
+    with pytest.raises(InvalidInput, match="epsilon is promised to people"):
+        PrivateVectors().set_params(epsilon=2)  # or a search could choose it
+
+
 @pytest.mark.parametrize(
     ("parameters", "y", "message"),
     [
@@ -240,9 +261,9 @@ def test_every_randomizer_releases(name: str) -> None:
 )
 def test_bad_settings_are_named(parameters: dict, y: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PrivateVectors(**parameters).fit(PUBLIC, y)
+        PrivateVectors(**{"epsilon": 1} | parameters).fit(PUBLIC, y)
 
 
 def test_too_few_public_vectors_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"9 sample.* minimum of 10"):
-        PrivateVectors().fit(PUBLIC[:9], PUBLIC_LABELS[:9])
+        PrivateVectors(epsilon=1).fit(PUBLIC[:9], PUBLIC_LABELS[:9])

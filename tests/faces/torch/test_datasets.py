@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +94,70 @@ def test_private_vectors_are_not_kept(items: TensorDataset, release: offaxis.Rel
     assert items.tensors[0][3].numpy().tobytes() in pickle.dumps(items.tensors[0].numpy())
 
 
+Beside = namedtuple("Beside", ["label", "weight"])
+
+
+def saved(thing: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(thing, file)
+    return file.getvalue()
+
+
+def test_what_stands_beside_a_vector_has_memory_of_its_own(
+    public: np.ndarray, release: offaxis.Release
+) -> None:
+    """A view's storage is the whole tensor, with the private vectors, and torch writes it all."""
+    data = torch.tensor(np.hstack([public[:COUNT], np.arange(COUNT)[:, None]]))
+    rows, labels = data[:, :6], data[:, 6]
+    array = data.numpy()
+    columns = {
+        "tensor": labels,
+        "array": array[:, 6:],
+        "uneven": [label.expand(1 + at % 2) for at, label in enumerate(labels)],
+        "tuple": [(label, "a text", {"deep": [label, 7]}) for label in labels],
+        "named": [Beside(label, row[6:]) for label, row in zip(labels, array, strict=True)],
+    }
+    secrets = [row.numpy().tobytes() for row in rows]
+    for name, column in columns.items():
+        whole = [(row, beside) for row, beside in zip(rows, column, strict=True)]
+        private = PrivateDataset(whole, release)
+        for kept in (pickle.dumps(private), saved(private), saved(private[3])):
+            assert not any(secret in kept for secret in secrets), name
+        for again in (private, pickle.loads(pickle.dumps(private))):
+            assert len(again) == COUNT
+            assert same(again[3][1], column[3]), name
+    assert secrets[0] in saved([(row, label) for row, label in zip(rows, labels, strict=True)][:1])
+    assert any(secret in saved(labels) for secret in secrets), "what the search would find"
+
+
+def test_loaded_reports_share_no_memory_with_what_stands_beside(
+    items: TensorDataset, release: offaxis.Release, tmp_path: Path
+) -> None:
+    PrivateDataset(items, release).save(tmp_path / "mine.reports")
+    data = torch.tensor(np.random.default_rng(1).normal(size=(COUNT, 7)))
+    beside = [(row[6],) for row in data]
+    again = PrivateDataset.load(tmp_path / "mine.reports", release, beside=beside)
+    assert data[0, :6].numpy().tobytes() not in saved(again)
+    assert torch.equal(epoch(again, 0)[1], data[:, 6])
+
+
+def test_a_gradient_beside_a_vector_is_let_go(release: offaxis.Release) -> None:
+    weight = torch.ones(6, requires_grad=True)
+    private = PrivateDataset([(torch.zeros(6), (weight * 2).sum())] * 3, release)
+    assert not private[0][1].requires_grad
+    assert private[0][1] == 12
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, (torch.Tensor, np.ndarray)):
+        return type(one) is type(other) and one.shape == other.shape and bool((one == other).all())
+    if isinstance(one, (tuple, list)):
+        return type(one) is type(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
 def test_reports_are_kept_in_a_file(
     items: TensorDataset, release: offaxis.Release, public: np.ndarray, head: Any, tmp_path: Path
 ) -> None:
@@ -146,6 +212,7 @@ def test_a_stream_is_read_once(items: TensorDataset, release: offaxis.Release) -
         ([np.zeros(6), np.zeros(5)], r"\(5,\), \(6,\)"),
         ([np.zeros((2, 6))], r"\(2, 6\)"),
         ([np.zeros(6), (np.zeros(6), 1)], "or all be tuples"),
+        ([(np.zeros(6), 1), (np.zeros(6), 1, 2)], "tuples of one length"),
         ([np.full(6, np.nan)], "finite"),
         ([np.zeros(5)], "dimension 6, got 5"),
         (7, "got int"),
@@ -171,3 +238,15 @@ def test_a_simulation_repeats_in_every_worker_epoch_and_order(
     assert (other != first).any(dim=1).all()
     alone = SimulatedDataset(items.tensors[0].numpy(), release, seed=5)
     np.testing.assert_array_equal(alone[4], simulated[4][0].numpy())
+
+
+def test_mistakes_are_named_at_once(items: Any, release: offaxis.Release, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"got str; read one from its file with offaxis\.load"):
+        PrivateDataset(items, "my.release")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="make tuples of dicts first"):
+        PrivateDataset([{"vector": vector} for vector, _ in items], release)
+    made = PrivateDataset(items, release)
+    made.save(tmp_path / "mine.reports")
+    with pytest.raises(InvalidInput, match="one tuple an item"):
+        PrivateDataset.load(tmp_path / "mine.reports", release, beside=list(range(COUNT)))  # type: ignore[arg-type]
+    assert repr(made) == f"PrivateDataset({COUNT} reports, ε = 3, pure, {release.hash[:16]})"

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
 
 import offaxis
 from offaxis.decoding import posterior
@@ -132,6 +135,63 @@ def test_tracing_is_refused(layer: PrivateLayer, z: torch.Tensor) -> None:
         torch.jit.trace(layer, z)
 
 
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count real reports, by the call; the real thing still runs."""
+    counts: list[int] = []
+    real = offaxis.Release.privatize
+
+    def counted(self: offaxis.Release, vectors: torch.Tensor) -> bytes | list[bytes]:
+        counts.append(len(vectors))
+        return real(self, vectors)
+
+    monkeypatch.setattr(offaxis.Release, "privatize", counted)
+    return counts
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_around_the_layer_draws_no_second_report(
+    reentrant: bool, layer: PrivateLayer, z: torch.Tensor, drawn: list[int]
+) -> None:
+    """It would run the forward again in the backward pass, to save memory."""
+    head = torch.nn.Linear(6, 2)
+
+    def scaled(vectors: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        return head(layer(vectors)) * factor
+
+    factor = torch.ones(1, requires_grad=True)
+    loss = checkpoint(scaled, z, factor, use_reentrant=reentrant).sum()
+    with pytest.raises(InvalidInput, match=r"backward pass.*keep torch.utils.checkpoint behind"):
+        loss.backward()
+    assert drawn == [7]
+    # Behind the layer is the place for it.
+    checkpoint(head, layer(z), use_reentrant=False).sum().backward()
+    assert drawn == [7, 7]
+
+
+def test_a_torch_that_tells_less_of_itself_still_releases(
+    layer: PrivateLayer, z: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch._C, "_current_graph_task_id")
+    monkeypatch.delattr("torch.fx.experimental.proxy_tensor.get_proxy_mode")
+    assert layer(z).shape == z.shape
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_a_graph_of_operations_is_refused(
+    mode: str, layer: PrivateLayer, z: torch.Tensor, drawn: list[int]
+) -> None:
+    """One report would be a constant of the graph."""
+    with pytest.raises(InvalidInput, match="traced"):
+        make_fx(layer, tracing_mode=mode)(z)
+    with pytest.raises(InvalidInput, match="traced"):
+        torch.export.export(torch.nn.Sequential(layer), (z,), strict=False)
+    with FakeTensorMode() as fake, pytest.raises(InvalidInput, match="traced"):
+        layer(fake.from_tensor(z))
+    assert drawn == []
+    assert layer(z).shape == z.shape, "and afterwards all is as before"
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_values_that_are_not_finite_release_nothing(
     layer: PrivateLayer, z: torch.Tensor, bad: float
@@ -214,6 +274,17 @@ def test_an_empty_layer_says_so(z: torch.Tensor) -> None:
     for use in (lambda: PrivateLayer()(z), lambda: PrivateLayer().decode([b""])):
         with pytest.raises(InvalidInput, match="this layer is empty"):
             use()
+
+
+def test_no_vector_that_passed_is_kept(layer: PrivateLayer, z: torch.Tensor) -> None:
+    layer(z)
+    file = io.BytesIO()
+    torch.save(layer, file)
+    for row in z:
+        for octets in (row.numpy().tobytes(), row.double().numpy().tobytes()):
+            assert octets not in file.getvalue()
+    torch.save((layer, z), file)
+    assert z[0].numpy().tobytes() in file.getvalue(), "the search finds them"
 
 
 def test_a_copied_layer_keeps_its_release(layer: PrivateLayer, z: torch.Tensor) -> None:

@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from offaxis.arrays import LARGEST_SINGLE
 from offaxis.encoding import AffineEncoder, ArgmaxEncoder, BoxEncoder, Encoder, ShiftEncoder
-from offaxis.encoding.encoder import LARGEST_ENTRY
+from offaxis.encoding.encoder import LARGEST_ENTRY, LARGEST_INPUT
 from offaxis.encoding.network import NetworkMap
 from offaxis.errors import InvalidInput
 
@@ -25,10 +25,6 @@ _IR: Final = 9
 VECTORS: Final = "vectors"
 ENCODED: Final = "encoded"
 SYMBOLS: Final = "symbols"
-
-_LARGEST_DOUBLE: Final = 2.0**500
-"""Rows beyond it are shrunk to it, in double precision; ``tame`` has the same."""
-
 
 _LARGEST_SINGLE_SUM: Final = 2.0**69
 """A row of a map that adds up to more could overflow single precision, on entries of 2**57."""
@@ -129,7 +125,7 @@ class Graph:
 
     def tamed(self, x: str) -> str:
         """Return rows of which none can overflow in a map: the direction of longer ones is kept."""
-        most = _LARGEST_DOUBLE if self.is_double else LARGEST_SINGLE
+        most = LARGEST_INPUT if self.is_double else LARGEST_SINGLE
         axis, largest = self.constant([1], np.int64), self.constant(most)
         peak = self.node("ReduceMax", self.node("Abs", x), axis, keepdims=1)
         unit = self.node("Div", x, self.node("Max", peak, self.constant(1.0)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import check_scoring
 from sklearn.pipeline import Pipeline
@@ -15,16 +15,25 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from offaxis.errors import InvalidInput
-from offaxis.faces.sklearn.vectors import DTYPES, PrivateVectors
+from offaxis.faces.sklearn.vectors import (
+    DTYPES,
+    NoisyTransformer,
+    PrivateVectors,
+    check_promises,
+)
 from offaxis.release import Release
 
 
-class SimulatedVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class SimulatedVectors(NoisyTransformer):
     """Public vectors as reports *would* leave them: seeded, fast, **and no release of anything**.
 
     For tuning and research on public vectors, where every fold would otherwise draw real reports:
     harmless there, but slow and never twice the same. Never pass it private vectors:
     :func:`released` puts the fitted :class:`PrivateVectors` in its place afterwards.
+
+    ``set_params`` refuses other ``vectors`` if their ``epsilon``, ``delta`` or ``unit`` is another,
+    as it does these by name: a search must not pick them by their score. A grid that exchanges the
+    whole step of a pipeline does not ask it, and is not refused.
 
     Parameters
     ----------
@@ -56,7 +65,7 @@ class SimulatedVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
     >>> bool(search.best_score_ == GridSearchCV(pipe, grid, cv=2).fit(X, y).best_score_)
     True
     >>> private = released(search.best_estimator_)                       # draws real reports
-    >>> private.predict(X[:3]).shape, private[0] is search.best_estimator_[0].vectors_
+    >>> private.predict(X[:3]).shape, private[0].release_ is search.best_estimator_[0].release_
     ((3,), True)
     >>> print(search.best_estimator_[0].release_.guarantee)
     ε = 8, pure
@@ -66,22 +75,19 @@ class SimulatedVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         self.vectors = vectors
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        """Say that rows have no output of their own, and that y may be left out."""
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.target_tags.required = False
-        tags.target_tags.multi_output = True
-        tags.input_tags.sparse = False
-        return tags
+    def set_params(self, **params: Any) -> SimulatedVectors:
+        """Change settings that cost no privacy; refuse vectors that promise something else."""
+        given = params.get("vectors", self.vectors)
+        if given is not self.vectors:
+            wanted = _private(given)
+            if isinstance(self.vectors, PrivateVectors | None):
+                check_promises(_private(self.vectors), vars(wanted))
+        super().set_params(**params)
+        return self
 
     def fit(self, X: Any, y: Any = None) -> SimulatedVectors:
         """Fit the release to public vectors, as :meth:`PrivateVectors.fit` does."""
-        given = PrivateVectors() if self.vectors is None else self.vectors
-        if not isinstance(given, PrivateVectors):
-            raise InvalidInput(f"vectors must be a PrivateVectors, got {type(given).__name__}")
-        self.vectors_ = clone(given).fit(X, y)
+        self.vectors_ = clone(_private(self.vectors)).fit(X, y)
         self.n_features_in_ = self.vectors_.n_features_in_
         if hasattr(self.vectors_, "feature_names_in_"):
             self.feature_names_in_ = self.vectors_.feature_names_in_
@@ -105,41 +111,10 @@ class SimulatedVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
         return self.release_.simulate(vectors, rng)
 
 
-def released(pipeline: Pipeline) -> Pipeline:
-    """Return a fitted pipeline with real reports in place of simulated ones.
-
-    Nothing is fitted again: every :class:`SimulatedVectors` gives way to its ``vectors_``. From
-    here on **every transform and every predict spends the budget**.
-
-    Raises
-    ------
-    InvalidInput
-        If nothing in the pipeline is simulated.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.linear_model import RidgeClassifier
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from offaxis.faces.sklearn import PrivateVectors, SimulatedVectors, released
-    >>> X, y = load_iris(return_X_y=True)                                # public
-    >>> pipe = make_pipeline(SimulatedVectors(PrivateVectors(epsilon=8)), RidgeClassifier())
-    >>> released(pipe.fit(X, y)).predict(X[:2]).shape                    # two private reports
-    (2,)
-    """
-    steps = [(name, _real(step)) for name, step in pipeline.steps]
-    if all(mine is given for (_, mine), (_, given) in zip(steps, pipeline.steps, strict=True)):
-        raise InvalidInput("nothing in this pipeline is simulated: it draws real reports already")
-    return Pipeline(steps, memory=pipeline.memory, verbose=pipeline.verbose)
-
-
-def _real(step: Any) -> Any:
-    if not isinstance(step, SimulatedVectors):
-        return step
-    check_is_fitted(step, "vectors_")
-    # What stands behind was fitted to frames or arrays, as set_output had it.
-    kind = getattr(step, "_sklearn_output_config", {}).get("transform")
-    return step.vectors_.set_output(transform=kind)
+def _private(given: Any) -> PrivateVectors:
+    if given is not None and not isinstance(given, PrivateVectors):
+        raise InvalidInput(f"vectors must be a PrivateVectors, got {type(given).__name__}")
+    return PrivateVectors() if given is None else given
 
 
 @dataclass(frozen=True)

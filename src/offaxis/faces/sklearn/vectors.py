@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +29,22 @@ PROMISES: Final = ("epsilon", "delta", "unit")
 """What is promised to people. Not settings: a search may not pick them by their score."""
 
 
-class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class NoisyTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A transformer whose output is decoded reports, drawn or simulated."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that the output is random, keeps its precision, and that y may be left out."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.target_tags.required = False
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = False
+        tags.input_tags.allow_nan = False
+        return tags
+
+
+class PrivateVectors(NoisyTransformer):
     """Vectors as a collector sees them who only ever receives private reports.
 
     **Whatever you fit on is public**: the map and the radius learnt from it are published with the
@@ -41,12 +57,14 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
     seeded research wrap it as :class:`~offaxis.faces.sklearn.SimulatedVectors`.
 
     ``epsilon``, ``delta`` and ``unit`` are given once, at construction; ``set_params`` refuses to
-    change them, and so no search can pick them by their score. All else costs no privacy
+    change them, and so no search can pick them by their score as parameters. A search that
+    exchanges the whole transformer, as ``{"private": [PrivateVectors(epsilon=1), …]}`` does in a
+    pipeline, cannot be refused from in here: do not write such a grid. All else costs no privacy
     (:func:`~offaxis.faces.sklearn.free_settings`).
 
     Parameters
     ----------
-    epsilon : number, default=1.0
+    epsilon : number
         Budget of one vector in one call of ``transform``, read exactly: 0.1 means 1/10.
     randomizer : str, default="laplace"
         As in :func:`offaxis.fit`.
@@ -105,7 +123,7 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
     def __init__(
         self,
         *,
-        epsilon: Any = 1.0,
+        epsilon: Any = None,
         randomizer: str = "laplace",
         model: Any = None,
         delta: Any = None,
@@ -133,28 +151,9 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         self.size = size
         self.statement = statement
 
-    def __sklearn_tags__(self) -> Any:
-        """Say that the output is random, keeps its precision, and that y may be left out."""
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.target_tags.required = False
-        tags.target_tags.multi_output = True
-        tags.input_tags.sparse = False
-        tags.input_tags.allow_nan = False
-        return tags
-
     def set_params(self, **params: Any) -> PrivateVectors:
         """Change settings that cost no privacy; refuse to change what is promised to people."""
-        for name in PROMISES:
-            current = getattr(self, name)
-            wanted = params.get(name, current)
-            if wanted is not current and (type(wanted) is not type(current) or wanted != current):
-                raise InvalidInput(
-                    f"{name} is promised to people and not a setting to tune, got {name}={wanted!r}"
-                    f" in place of {current!r}; make a new PrivateVectors({name}=…), or find the "
-                    f"smallest budget for a goal with offaxis.smallest_epsilon, on public vectors"
-                )
+        check_promises(self, params)
         super().set_params(**params)
         return self
 
@@ -180,6 +179,11 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             If the vectors are too few, not finite or all the same, y is constant, or a parameter
             is out of range.
         """
+        if self.epsilon is None:
+            raise InvalidInput(
+                "epsilon is what people are promised, and has no default; give it, for example "
+                "PrivateVectors(epsilon=2)"
+            )
         checks = {"dtype": DTYPES, "ensure_min_samples": MINIMUM}
         if y is None:
             public, targets = validate_data(self, X, **checks), None
@@ -241,6 +245,24 @@ class PrivateVectors(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         vectors = validate_data(self, X, reset=False, dtype=DTYPES)
         decoded = self.release_.decode(self.release_.privatize(vectors))
         return decoded.astype(vectors.dtype, copy=False)
+
+
+def check_promises(current: PrivateVectors, wanted: Mapping[str, Any]) -> None:
+    """Refuse parameters that promise something else to people than the current ones.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    for name in PROMISES:
+        old = getattr(current, name)
+        new = wanted.get(name, old)
+        if new is not old and (type(new) is not type(old) or new != old):
+            raise InvalidInput(
+                f"{name} is promised to people and not a setting to tune, got {name}={new!r} in "
+                f"place of {old!r}; make a new PrivateVectors({name}=…), or find the smallest "
+                f"budget for a goal with offaxis.smallest_epsilon, on public vectors"
+            )
 
 
 def _is_fitted(model: Any) -> bool:

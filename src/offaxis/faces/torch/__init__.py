@@ -1,11 +1,11 @@
 """torch: a layer that releases what passes it, and datasets whose items are released once."""
 
-from offaxis.errors import MissingExtra
+from offaxis.errors import MissingExtra, installing
 
 try:
     import torch  # noqa: F401
 except ImportError as error:
-    raise MissingExtra("offaxis.faces.torch needs torch: pip install 'offaxis[torch]'") from error
+    raise MissingExtra(f"offaxis.faces.torch needs torch: {installing('torch')}") from error
 
 from offaxis.faces.torch.datasets import PrivateDataset, SimulatedDataset
 from offaxis.faces.torch.layer import PrivateLayer

@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 
 from offaxis.client import Reporter
 from offaxis.errors import InvalidInput
+from offaxis.faces.torch.beside import columns_of
 from offaxis.formats.reports import read_reports, write_reports
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Ledger
@@ -32,12 +33,14 @@ class PrivateDataset(Dataset[Any]):
     budget again**; :meth:`save` the first and :meth:`load` it instead.
 
     The private vectors are not kept. What stands beside a vector in an item, such as a label, is
-    kept as it is and **not protected**.
+    kept and **not protected**. Tensors and arrays there, in tuples, lists and dicts too, are
+    copied: a label cut out of one tensor with its vector would bring the memory of both along. Any
+    other object is kept as it is; see that it holds no vector.
 
     Parameters
     ----------
     items : Dataset or iterable
-        Vectors, or tuples that begin with one; read once.
+        Vectors, or tuples of one length that begin with one; read once.
     release : Release
     ledger : Ledger, optional
         Of the one person all items are about: all reports are paid for before the first is made.
@@ -73,6 +76,11 @@ class PrivateDataset(Dataset[Any]):
         ledger: Ledger | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
+        if not isinstance(release, Release):
+            raise InvalidInput(
+                f"release must be a Release, got {type(release).__name__}; read one from its file "
+                f"with offaxis.load(path)"
+            )
         vectors, beside = _taken_apart(items)
         reports: bytes | list[bytes]
         if ledger is None:
@@ -106,13 +114,15 @@ class PrivateDataset(Dataset[Any]):
         Parameters
         ----------
         beside : sequence of tuples, optional
-            What an item has beside its vector, one tuple a report.
+            What an item has beside its vector, one tuple a report; all of one length.
         """
         reports = list(read_reports(path, release.report_size))
+        if beside is not None and not all(isinstance(row, tuple) for row in beside):
+            raise InvalidInput("beside holds one tuple an item, such as (label,)")
         if beside is not None and len(beside) != len(reports):
             raise InvalidInput(f"{len(reports)} reports and {len(beside)} items do not fit")
         made = cls.__new__(cls)
-        made._hold(reports, None if beside is None else list(beside), release, dtype)
+        made._hold(reports, None if beside is None else columns_of(beside), release, dtype)
         return made
 
     def save(self, path: str | Path) -> None:
@@ -133,10 +143,17 @@ class PrivateDataset(Dataset[Any]):
         """Return the number of items."""
         return len(self._decoded)
 
+    def __repr__(self) -> str:
+        """Show how many reports there are, and what each promises."""
+        release = self._release
+        return f"PrivateDataset({len(self)} reports, {release.guarantee}, {release.hash[:16]})"
+
     def __getitem__(self, index: int) -> Any:
         """Return the decoded vector, in a tuple with what stood beside the private one."""
         vector = self._decoded[index]
-        return vector if self._beside is None else (vector, *self._beside[index])
+        if self._beside is None:
+            return vector
+        return (vector, *(column[index] for column in self._beside))
 
 
 class SimulatedDataset(Dataset[Any]):
@@ -187,16 +204,18 @@ def _split(item: Any) -> tuple[Any, tuple[Any, ...] | None]:
 
 
 def _taken_apart(items: Any) -> tuple[NDArray[Any], list[Any] | None]:
-    """Return the vectors (n, m), and what stands beside each, or None if nothing does."""
+    """Return the vectors (n, m), and the columns that stand beside them, or None for bare ones."""
     parts = [_split(item) for item in _each(items)]
+    if any(isinstance(vector, dict) for vector, _ in parts):
+        raise InvalidInput("items are vectors or tuples (vector, …); make tuples of dicts first")
     vectors = [as_array(vector, "the vector of an item") for vector, _ in parts]
     shapes = {vector.shape for vector in vectors}
     if len(shapes) != 1 or any(len(shape) != 1 for shape in shapes):
         raise InvalidInput(f"items must hold vectors of one length, got shapes {sorted(shapes)}")
-    if len({others is None for _, others in parts}) > 1:
+    beside = [others for _, others in parts if others is not None]
+    if len(beside) not in (0, len(parts)):
         raise InvalidInput("items must all be vectors, or all be tuples that begin with one")
-    beside = [others for _, others in parts]
-    return np.stack(vectors), None if beside[0] is None else beside
+    return np.stack(vectors), columns_of(beside) if beside else None
 
 
 def _each(items: Any) -> Iterator[Any]:

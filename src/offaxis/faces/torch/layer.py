@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
+from torch.fx.experimental import proxy_tensor
 
 from offaxis.arrays import moved, on_device
 from offaxis.errors import InvalidInput, InvalidRelease
@@ -23,6 +25,10 @@ class PrivateLayer(torch.nn.Module):
 
     No gradient passes a report. An input that wants one is refused, because a silent cut would
     leave everything before the layer untrained without a word.
+
+    **No activation checkpointing around this layer**: ``torch.utils.checkpoint`` runs a forward
+    again in the backward pass, and that would be a second report. A forward in a backward pass is
+    refused, as is tracing, which would make one report a constant. Put both behind the layer.
 
     The ``state_dict`` carries the release as the bytes of its file, read back as strictly. Loading
     never exchanges a release the layer already has: the promise given at construction stands.
@@ -93,7 +99,12 @@ class PrivateLayer(torch.nn.Module):
             raise InvalidInput("decoded noise overflows float16: pass z.float() or z.bfloat16()")
         if z.requires_grad and torch.is_grad_enabled():
             raise InvalidInput("no gradient passes a report: pass z.detach(), or use no_grad()")
-        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        if _in_backward():
+            raise InvalidInput(
+                "this forward runs in a backward pass and would draw a second report; keep "
+                "torch.utils.checkpoint behind the layer"
+            )
+        if _is_traced(z):
             raise InvalidInput("a traced layer would repeat one report forever; do not trace it")
         return self.release.privatize(z)
 
@@ -134,3 +145,18 @@ class PrivateLayer(torch.nn.Module):
                 f"{self._release.hash[:16]} ({self._release.guarantee}); PrivateLayer() takes any"
             )
         self._release = loaded
+
+
+def _in_backward() -> bool:
+    # Torch has no public name for it; where this one is missing a checkpoint goes unnoticed.
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    return task is not None and task() != -1
+
+
+def _is_traced(z: torch.Tensor) -> bool:
+    """Whether operations are being recorded: by torch.jit, make_fx or torch.export."""
+    if torch.jit.is_tracing() or isinstance(z, FakeTensor):  # type: ignore[attr-defined, no-untyped-call]
+        return True
+    # Not a public name either.
+    mode = getattr(proxy_tensor, "get_proxy_mode", None)
+    return mode is not None and mode() is not None
