@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.ports import free_port
 
 import offaxis
 from offaxis.cli.serve import serve
@@ -26,7 +27,7 @@ from tests.collector.conftest import (  # noqa: F401
     new_database,
     some_reports,
 )
-from tests.collector.running import free_port, new_id, running
+from tests.collector.running import new_id, running
 from tests.collector.walking import ROOT, walk
 
 DEPLOY = ROOT / "deploy"
@@ -36,7 +37,7 @@ BACKUP = str(DEPLOY / "backup.sh")
 
 def _sh(*command: str, **more: str) -> str:
     environment = {**os.environ, "PYTHON": sys.executable, **more}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -80,6 +81,7 @@ def test_a_back_up_under_uploads_is_whole(new_database, tmp_path, for_means, som
         thread = threading.Thread(target=upload)
         thread.start()
         while len(answered) < 3:
+            assert thread.is_alive()
             time.sleep(0.01)
         before = len(answered) * 50
         made = Path(_sh(BACKUP, url, str(tmp_path), "7").strip())

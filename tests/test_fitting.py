@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 
 import offaxis
 from offaxis.errors import InvalidInput, UnsupportedModel
@@ -18,7 +19,11 @@ from offaxis.recipes import NAMES, recipe
         ({"epsilon": float("nan")}, "epsilon"),
         ({"epsilon": float("inf")}, "epsilon"),
         ({"epsilon": None}, "epsilon"),
-        ({"randomizer": "lapalce"}, "randomizer must be one of"),
+        ({"randomizer": "lapalce"}, "no randomizer 'lapalce'; did you mean 'laplace'"),
+        ({"randomizer": "noise"}, "no randomizer 'noise'; choose one of laplace, gaussian,"),
+        ({"randomizer": None}, "no randomizer None; choose one of"),
+        ({"epsilon": "two"}, "must be a finite number such as 0.1 or '1/3', got epsilon='two'"),
+        ({"model": np.ones((6, 3))}, r"\(outputs, inputs\); did you mean its transpose, model.T"),
         ({"randomizer": "gaussian"}, "needs delta"),
         ({"randomizer": "gaussian", "delta": 0}, "delta"),
         ({"randomizer": "gaussian", "delta": 1.0}, "delta"),
@@ -55,6 +60,21 @@ def test_bad_input_names_the_value_and_the_fix(head, public, change, message):
     arguments = {"model": head, "public": public, "epsilon": 1} | change
     with pytest.raises(InvalidInput, match=message):
         offaxis.fit(arguments.pop("model"), arguments.pop("public"), **arguments)
+
+
+@pytest.mark.parametrize("kind", ["torch", "layers", "geometry", "sklearn"])
+def test_swapped_arguments_are_told(head, public, kind):
+    made = {
+        "torch": lambda: torch.nn.Sequential(torch.nn.Linear(6, 3)),
+        "layers": lambda: head,
+        "geometry": lambda: measure(head, PublicVectors(public)),
+        "sklearn": lambda: LinearRegression().fit(public, public[:, 0]),
+    }
+    model = made[kind]()
+    with pytest.raises(InvalidInput, match="did you swap the arguments"):
+        offaxis.fit(public, model, epsilon=1)
+    # The twin: the same two the right way round.
+    assert offaxis.fit(model, public, epsilon=1).input_dim == 6
 
 
 def test_no_model_is_a_clear_error_unless_none_is_needed(public):

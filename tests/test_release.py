@@ -41,6 +41,17 @@ def test_no_seed_reaches_a_report(release, monkeypatch):
     assert len(reports) == 5
 
 
+@pytest.mark.parametrize(
+    ("others", "named", "given"),
+    [((), {"seed": 0}, "seed"), ((np.random.default_rng(0),), {}, "Generator"), ((7,), {}, "int")],
+)
+def test_who_gives_a_seed_is_told_why_there_is_none(release, monkeypatch, others, named, given):
+    monkeypatch.setattr(type(release.randomizer), "report", lambda *_: pytest.fail("released"))
+    words = f"nothing else, got {given}: no seed reaches a real report; .* use simulate"
+    with pytest.raises(InvalidInput, match=words):
+        release.privatize(np.zeros(release.input_dim), *others, **named)
+
+
 def test_equal_vectors_in_a_batch_get_independent_noise(release):
     assert len(set(release.privatize(np.ones((200, 6))))) == 200
 

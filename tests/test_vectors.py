@@ -19,7 +19,8 @@ def test_one_vector_of_any_kind_becomes_a_float64_row(value):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([1.0, float("nan")], r"nan at index \(0, 1\)"),
+        ([1.0, float("nan")], r"nan at index 1;"),
+        ([[1.0, float("nan")]], r"nan at index \(0, 1\)"),
         ([[1.0, 2.0], [float("inf"), 0.0]], r"inf at index \(1, 0\)"),
         ([-float("inf"), 0.0], "finite"),
         ([1.0, 2.0, 3.0], "dimension 2, got 3"),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from offaxis.encoding.reshaping import Rank
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, UnsupportedModel
+from offaxis.geometry import Geometry, TaskModel, as_task_model
 from offaxis.geometry.public import Progress
 from offaxis.privacy.guarantee import Unit
 from offaxis.provenance import LONGEST_STATEMENT, Provenance
@@ -106,6 +109,7 @@ def fit(
     chosen = recipe(randomizer)
     chosen.check_delta(delta, randomizer)
     _check_statement(statement)
+    _check_places(model, public)
     given, settings = gather(
         model,
         public,
@@ -125,6 +129,35 @@ def fit(
     settings = {"recipe": randomizer, **settings, **parts.settings}
     origin = Provenance(given.model, given.identity, settings, statement)
     return Release(parts.encoder, parts.randomizer, parts.decoder, origin, unit, parts.mean_decoder)
+
+
+def _check_places(model: Any, public: Any) -> None:
+    """Refuse arguments in each other's place, and a weight matrix the wrong way round."""
+    if _is_model(public):
+        raise InvalidInput(
+            f"public is a model ({type(public).__name__}); did you swap the arguments? It is "
+            f"fit(model, public)"
+        )
+    if isinstance(model, np.ndarray) and model.ndim == 2 and getattr(public, "ndim", 0) == 2:
+        (outputs, inputs), dim = model.shape, public.shape[1]
+        if inputs != dim == outputs:
+            raise InvalidInput(
+                f"the model takes vectors of dimension {inputs}, the public ones have {dim}: a "
+                f"weight matrix is (outputs, inputs); did you mean its transpose, model.T?"
+            )
+
+
+def _is_model(value: Any) -> bool:
+    if isinstance(value, Geometry | TaskModel):
+        return True
+    # Arrays, tables and batches of them are vectors; a weight matrix is one of them.
+    if not callable(value) and not hasattr(value, "predict"):
+        return False
+    try:
+        as_task_model(value)
+    except (InvalidInput, UnsupportedModel):
+        return False
+    return True
 
 
 def _check_statement(statement: str) -> None:

@@ -32,7 +32,7 @@ from offaxis.reading import decoded_in_parts, iterable, mean_of, observe
 from offaxis.sampling.draws import Rng
 from offaxis.sampling.entropy import Entropy
 from offaxis.simulating import simulate
-from offaxis.vectors import Vectors, as_batch, check_finite
+from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
 
 _PRIVATIZE_ROWS = 4096
 
@@ -171,6 +171,7 @@ class Release:
             return decoder.output_dim
         return min(decoder.input_dim, decoder.output_dim)
 
+    @vectors_alone
     def privatize(self, vectors: Any) -> bytes | list[bytes]:
         """Turn private vectors into reports that may leave the device.
 

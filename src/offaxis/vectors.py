@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from offaxis.arrays import A, has_device, namespace, to_numpy
 from offaxis.errors import InvalidInput
 
 Vectors = NDArray[np.float64]
+Privatize = TypeVar("Privatize", bound=Callable[..., Any])
 
 
 def as_number(value: Any, name: str) -> float:
@@ -57,7 +60,7 @@ def check_finite(array: Vectors, name: str = "vectors", first_row: int = 0) -> N
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
         where = tuple(int(i) for i in bad[0])
-        place = (where[0] + first_row, *where[1:])
+        place = where[0] if array.ndim == 1 else (where[0] + first_row, *where[1:])
         raise InvalidInput(
             f"{name} must be finite, got {array[where]} at index {place}; "
             f"remove or replace such entries before they reach a release"
@@ -78,8 +81,10 @@ def as_batch(
     """
     array = as_array(value, name)
     batch = as_rows(array, dim, name)
-    check_finite(batch, name, first_row)
-    return batch, array.ndim == 1
+    single = array.ndim == 1
+    # A single vector is checked as it was given, so that a message counts along it.
+    check_finite(array if single else batch, name, first_row)
+    return batch, single
 
 
 def as_rows(array: A, dim: int | None, name: str = "vectors") -> A:
@@ -93,6 +98,22 @@ def as_rows(array: A, dim: int | None, name: str = "vectors") -> A:
     if 0 in shape:
         raise InvalidInput(f"{name} must not be empty, got shape {shape}")
     return batch
+
+
+def vectors_alone(privatize: Privatize) -> Privatize:
+    """Tell who gives a method that makes real reports a seed why it takes none."""
+
+    @wraps(privatize)
+    def called(self: Any, vectors: Any, *others: Any, **named: Any) -> Any:
+        if others or named:
+            given = ", ".join(named) or type(others[0]).__name__
+            raise InvalidInput(
+                f"privatize takes vectors and nothing else, got {given}: no seed reaches a real "
+                f"report; for seeded research use simulate"
+            )
+        return privatize(self, vectors)
+
+    return cast(Privatize, called)
 
 
 def row_dots(X: A, Y: A) -> A:

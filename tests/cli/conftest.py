@@ -66,6 +66,17 @@ def run() -> Run:
     return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+def assert_misused(result: Result, *words: str) -> None:
+    """Check that it was wrong usage: exit code 2, how the command is called, and the message."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("Usage: ")
+    # The message stands in a box, which breaks its lines.
+    told = " ".join(result.stderr.translate(str.maketrans("", "", "│╭╮╰╯─")).split())
+    for word in words:
+        assert word in told, told
+
+
 def assert_fails(result: Result, code: int, *words: str) -> None:
     """Check the exit code, and that the message is one clear line on standard error."""
     assert result.exit_code == code, result.output

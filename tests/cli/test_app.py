@@ -165,11 +165,14 @@ def test_a_killed_run_leaves_no_file(desk: Path, releases: Path) -> None:
     )
     del rows
     process = subprocess.Popen([*OFFAXIS, *PRIVATIZE, "--vectors", "many.npy"], cwd=desk)
-    deadline = time.monotonic() + 180
-    while not list(desk.glob(".my.reports.*")):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 128 + signal.SIGTERM
+    try:
+        deadline = time.monotonic() + 180
+        while not list(desk.glob(".my.reports.*")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(180)
+    assert code == 128 + signal.SIGTERM
     assert sorted(path.name for path in desk.iterdir()) == sorted([*before, "many.npy"])

@@ -8,9 +8,10 @@ import pytest
 
 import offaxis
 from tests.audit import twins
+from tests.checks import ALPHA
 from tests.cli.conftest import Run, assert_fails
 
-COMMAND = ("audit", "laplace.release", "--reports", "400")
+COMMAND = ("audit", "laplace.release", "--reports", "400", "--false-alarm", str(ALPHA))
 
 
 def words(text: str) -> str:
@@ -44,6 +45,7 @@ def test_json_and_page_tell_the_same(desk: Path, run: Run) -> None:
     assert facts["html"] == "audit.html"
     assert facts["epsilon"] == "5"
     assert facts["violation"] is False
+    assert facts["false_alarm"] == ALPHA
     names = [finding["test"] for finding in facts["findings"]]
     assert len(names) == len(set(names)) > 15
     page = Path("audit.html").read_text(encoding="utf-8")
@@ -97,5 +99,5 @@ def test_a_missing_extra_is_named_before_anything_is_drawn(
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr("offaxis.audit.audit", lambda *_, **__: pytest.fail("drew reports"))
-    assert_fails(run(*COMMAND, "--html", "audit.html"), 4, "offaxis[report]")
+    assert_fails(run(*COMMAND, "--html", "audit.html"), 4, "pip install '.[report]'")
     assert not Path("audit.html").exists()

@@ -11,7 +11,7 @@ from offaxis.bench.effort import QUICK
 from offaxis.bench.run import Run as Measured
 from offaxis.cli.showing.bench import print_conditions
 from offaxis.release import Release
-from tests.cli.conftest import Run, assert_fails
+from tests.cli.conftest import Run, assert_fails, assert_misused
 
 
 def test_the_guard_finds_a_slower_function(
@@ -58,9 +58,17 @@ def test_a_missing_rival_is_said_aloud(
     assert "not installed, and left out: OpenDP" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("wrong", [["nonsense"], ["--quick", "--full"], ["--fraction", "2"]])
-def test_wrong_usage(run: Run, wrong: list[str]) -> None:
-    assert run("bench", *wrong).exit_code == 2
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (["nonsense"], "there is no group 'nonsense'; choose one of reports"),
+        (["--quick", "--full"], "--quick and --full exclude each other"),
+        (["--fraction", "2"], "--fraction"),
+        (["--guard"], "'--guard' requires an argument"),
+    ],
+)
+def test_wrong_usage(run: Run, wrong: list[str], words: str) -> None:
+    assert_misused(run("bench", *wrong), words)
 
 
 def test_a_guard_without_ratios_is_refused_before_anything_is_measured(
@@ -69,3 +77,4 @@ def test_a_guard_without_ratios_is_refused_before_anything_is_measured(
     (tmp_path / "empty.json").write_text("{}")
     assert_fails(run("bench", "--guard", tmp_path / "empty.json"), 3, "no recorded ratios")
     assert_fails(run("bench", "--record", tmp_path), 3, "folder")
+    assert_fails(run("bench", "--guard", tmp_path / "none"), 3, "there is no file")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run, assert_fails
+from tests.cli.conftest import Run, assert_fails, assert_misused
 from tests.data import tiny
 
 
@@ -59,6 +59,7 @@ def test_what_is_installed_needs_no_cache(shop: Path, run: Run) -> None:
 
 
 def test_errors_are_one_line(shop: Path, run: Run) -> None:
-    assert_fails(run("data", "get", "imagenet"), 3, "choose one of mnist, cifar10")
+    assert_misused(run("data", "get", "imagenet"), "choose one of mnist, cifar10")
+    assert_misused(run("data", "get", "cifar"), "there is no data set 'cifar'; did you mean")
     assert_fails(run("data", "get", "cifar10"), 3, "Try again when online", "--from PATH")
     assert_fails(run("data", "get", "mnist", "--from", shop / "none"), 3, "there is no")

@@ -16,7 +16,7 @@ from offaxis.cli.reading.arrays import read_array
 from offaxis.cli.showing import means as cli_means
 from offaxis.decoding import Aggregate, LinearDecoder
 from offaxis.formats.reports import write_reports
-from tests.cli.conftest import DIM, Run, assert_fails
+from tests.cli.conftest import DIM, Run, assert_fails, assert_misused
 
 COMMAND = ("decode", "laplace.release", "--reports", "my.reports", "--out")
 
@@ -152,6 +152,17 @@ def test_json_sums_groups_up(run: Run, grouped: Aggregate) -> None:
         ("a.csv", ("--groups", "people.csv:place"), "--groups is read with --mean only"),
         ("a.csv", ("--weights", "weights.npy"), "--weights is read with --mean only"),
         ("a.npy", MEAN, "cannot name the groups"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    run: Run, out: str, options: tuple[str, ...], message: str
+) -> None:
+    assert_misused(run(*COMMAND, out, *options), message)
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "message"),
+    [
         ("people.csv", MEAN, "is an input"),
         ("weights.npy", MEAN[:1] + MEAN[3:], "is an input"),
         ("a.csv", ("--mean", "--groups", "people.csv"), "say which column"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import offaxis
-from tests.cli.conftest import Run, assert_fails
+from tests.cli.conftest import Run, assert_fails, assert_misused
 from tests.client.collectors import PUBLISHER, Collector
 
 
@@ -98,9 +98,9 @@ def test_a_damaged_file_and_one_row_are_answered_too(made: Collector, run: Run) 
 
 def test_a_mistyped_command_answers_nothing(made: Collector, run: Run) -> None:
     assert_fails(run(*REPORT, "--vector", "missing.npy"), 3, "there is no file missing.npy")
-    assert_fails(run(*REPORT), 3, "either --vector FILE or --public-mean")
+    assert_misused(run(*REPORT), "either --vector FILE or --public-mean")
     both = run(*REPORT, "--vector", "mine.npy", "--public-mean")
-    assert_fails(both, 3, "either --vector FILE or --public-mean")
+    assert_misused(both, "either --vector FILE or --public-mean")
     assert_fails(run("device", "status", "your.device"), 3, "there is no device your.device")
     assert_fails(run(*REPORT[:3], "../x", "--public-mean"), 3, "is no name of a round")
     assert json.loads(run("device", "status", "my.device", "--json").stdout)["answers"] == []
@@ -128,9 +128,6 @@ def test_a_token_comes_from_a_file_and_is_shown_nowhere(collector: Collector, ru
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--limit", "0"), "epsilon must be positive"),
-        (("--limit", "1 per month"), "30d, 12h"),
-        (("--limit", "8", "--publisher", "12"), "64 hexadecimal digits"),
         (("--limit", "8", "--collector", "http://collect.example"), "https://host"),
         (
             ("--limit", "8", "--collector", "https://127.0.0.1", "--ca-file", "none.crt"),
@@ -142,6 +139,22 @@ def test_what_cannot_be_set_up(
     collector: Collector, run: Run, options: tuple[str, ...], words: str
 ) -> None:
     assert_fails(init(run, collector, *options), 3, words)
+    assert not Path("my.device").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--limit", "0"), "epsilon must be positive"),
+        (("--limit", "1 per month"), "30d, 12h"),
+        (("--limit", "8", "--delta", "x"), "delta must be a finite number"),
+        (("--limit", "8", "--publisher", "12"), "64 hexadecimal digits"),
+    ],
+)
+def test_limits_and_keys_that_cannot_be(
+    collector: Collector, run: Run, options: tuple[str, ...], words: str
+) -> None:
+    assert_misused(init(run, collector, *options), words)
     assert not Path("my.device").exists()
 
 

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
-from typing import get_args
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 
 import offaxis
 from offaxis import recipes
-from offaxis.cli.fit import RandomizerName
+from offaxis.cli.fit import fit
 from offaxis.geometry import Layers
-from tests.cli.conftest import DIM, Run, assert_fails
+from tests.cli.conftest import DIM, Run, assert_fails, assert_misused
 
 BASICS = ("--model", "head.safetensors", "--public", "public.npy", "--out", "my.release")
 
@@ -68,14 +69,19 @@ def test_a_plain_release_needs_no_model(desk: Path, run: Run) -> None:
     assert offaxis.load("my.release").provenance.model is None
 
 
-def test_every_randomizer_of_the_library_can_be_asked_for() -> None:
-    assert get_args(RandomizerName) == recipes.NAMES
+def test_every_randomizer_of_the_library_is_told_of() -> None:
+    told = get_type_hints(fit, include_extras=True)["randomizer"].__metadata__[0].help
+    assert set(recipes.NAMES) <= set(re.split(r"[ ,:;.]+", told))
 
 
-def test_an_old_release_is_replaced(desk: Path, run: Run) -> None:
-    Path("my.release").write_text("something old")
+def test_a_release_that_is_there_is_not_replaced_unless_forced(desk: Path, run: Run) -> None:
     assert run("fit", *BASICS, "--epsilon", "2").exit_code == 0
-    assert offaxis.load("my.release").guarantee.epsilon == 2
+    old = Path("my.release").read_bytes()
+    refused = run("fit", *BASICS, "--epsilon", "3")
+    assert_fails(refused, 3, "my.release is already there", "no longer be read", "--force")
+    assert Path("my.release").read_bytes() == old
+    assert run("fit", *BASICS, "--epsilon", "3", "--force").exit_code == 0
+    assert offaxis.load("my.release").guarantee.epsilon == 3
 
 
 @pytest.mark.parametrize(
@@ -83,12 +89,34 @@ def test_an_old_release_is_replaced(desk: Path, run: Run) -> None:
     [
         (("--epsilon", "-1"), "epsilon must be positive"),
         (("--epsilon", "nan"), "epsilon must be a finite number"),
-        (("--epsilon", "much"), "epsilon must be a finite number"),
+        (("--epsilon", "two"), "must be a finite number such as 0.1 or '1/3', got epsilon='two'"),
         (("--epsilon", "1", "--delta", "1e-5"), "it takes no delta"),
         (("--epsilon", "1", "--randomizer", "gaussian"), "needs delta"),
         (("--epsilon", "1", "--randomizer", "gaussian", "--delta", "2"), "delta must lie"),
-        (("--epsilon", "1", "--active", "2"), "reshaping='optimal'"),
-        (("--epsilon", "1", "--lambda-max", "0.5"), "lambda_max must be"),
+        (("--epsilon", "1", "--randomizer", "laplas"), "'laplas'; did you mean 'laplace'?"),
+        (("--epsilon", "1", "--randomizer", "noise"), "'noise'; choose one of laplace, gaussian"),
+        (("--epsilon", "1", "--active", "2"), "--active goes with --reshaping optimal"),
+        (("--epsilon", "1", "--lambda-max", "0.5"), "--lambda-max"),
+        (("--epsilon", "1", "--percentile", "0.9"), "--percentile"),
+    ],
+)
+def test_what_the_command_line_alone_shows_to_be_wrong_is_wrong_usage(
+    desk: Path, run: Run, options: tuple[str, ...], message: str
+) -> None:
+    assert_misused(run("fit", *BASICS, *options), message)
+    # Told before a file is looked for.
+    assert_misused(run("fit", *BASICS, *options, "--public", "missing.npy"), message)
+    assert not Path("my.release").exists()
+
+
+def test_a_model_that_is_missing_is_named_as_an_option_that_is(desk: Path, run: Run) -> None:
+    told = run("fit", *BASICS[2:], "--epsilon", "1")
+    assert_misused(told, "Missing option '--model': the noise is shaped to it")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
         (("--epsilon", "1", "--public", "missing.npy"), "there is no file missing.npy"),
         (("--epsilon", "1", "--public", "labels.npy"), "must be an array (n, m)"),
         (("--epsilon", "1", "--public", "few.npy"), "at least 10 public vectors"),

@@ -210,3 +210,4 @@ def test_altered_and_missing_releases(desk: Path, run: Run) -> None:
     assert_fails(run("inspect", "cut.release", "--json"), 3)
     assert_fails(run("inspect", "missing.release"), 3, "make one with: offaxis fit")
     assert_fails(run("inspect", "."), 3, "there is no release file")
+    assert_fails(run("inspect", "public.npy"), 3, "not a release: it looks like a .npy array")

@@ -11,7 +11,7 @@ from offaxis.cli import privatize as command
 from offaxis.cli.reading.arrays import write_array
 from offaxis.formats.reports import read_reports
 from offaxis.release import Release
-from tests.cli.conftest import DIM, Run, assert_fails
+from tests.cli.conftest import DIM, Run, assert_fails, assert_misused
 
 COMMAND = ("privatize", "laplace.release", "--out", "my.reports", "--vectors")
 
@@ -118,6 +118,13 @@ def test_every_randomizer_makes_reports(desk: Path, run: Run, name: str) -> None
     assert json.loads(result.stdout)["reports"] == 7
     reports = list(read_reports("my.reports", release.report_size))
     assert release.decode(reports).shape == (7, DIM)
+
+
+def test_who_asks_for_a_seed_is_told_why_there_is_none(desk: Path, run: Run) -> None:
+    told = run(*COMMAND, "private.npy", "--seed", "3")
+    assert_misused(told, "takes no --seed", "fresh randomness", "offaxis evaluate --seed")
+    assert not Path("my.reports").exists()
+    assert "--seed" not in run("privatize", "--help").stdout
 
 
 def test_an_interrupt_leaves_nothing(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from offaxis.studies.compare import compare
 from offaxis.studies.engine import Outcome
 from offaxis.studies.mechanisms import CLEAN
 from offaxis.studies.sources import Setting, open_source
-from tests.cli.conftest import Run, assert_fails
+from tests.cli.conftest import Run, assert_fails, assert_misused
 from tests.studies import tiny_study as tiny
 
 
@@ -61,7 +61,7 @@ def test_compare_shows_ours_the_papers_and_the_difference_and_needs_no_page(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     told = run("study", "compare", "cifar10-mlp-relu", "--seeds", "1")
     assert told.exit_code == 0, told.output
-    assert "no page: pip install 'offaxis[report]'" in told.stderr
+    assert "no page: pip install '.[report]' in a checkout of offaxis" in told.stderr
     for words in ("ours", "paper", "diff", "CW+PA w/o bounding  no guarantee", " .548 "):
         assert words in told.stdout
     facts = json.loads(run("study", "compare", "cifar10-mlp-relu", "--seeds", "1", "--json").stdout)
@@ -107,7 +107,10 @@ def test_the_shape_of_the_noise_needs_no_data(
 def test_what_to_run_must_be_said(desk: Path, run: Run) -> None:
     assert run("study", "run").exit_code == 2
     assert run("study", "run", "main-lr", "--all").exit_code == 2
-    assert_fails(run("study", "run", "main"), 3, "there is no study 'main'")
+    assert_misused(run("study", "run", "main-rl"), "no study 'main-rl'; did you mean 'main-lr'?")
+    told = run("study", "compare", "nosuch")
+    assert_misused(told, "there is no study 'nosuch'; offaxis study list lists them")
+    assert_fails(run("study", "run", "main-lr", "--into", "no.md"), 3, "there is no file no.md")
 
 
 def test_all_goes_on_past_a_study_that_cannot_be_run(

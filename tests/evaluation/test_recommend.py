@@ -49,7 +49,12 @@ def test_it_says_when_sending_the_answer_is_the_better_thing(found):
     assert found.candidate.is_answer
     assert "by randomized response" in found.sentence
     assert "release of a vector" in found.sentence
-    assert "no report of this budget allows more" in found.sentence
+    assert f"measured on {found.measured_on:,} vectors" in found.sentence
+
+
+def test_it_is_measured_on_vectors_that_it_was_not_compared_on(found):
+    assert found.compared_on == found.measured_on == len(PUBLIC) // 5
+    assert found.expected != found.tried[0].utility
 
 
 def test_what_is_returned_is_fitted_on_all_public_vectors_and_pure(found):

@@ -243,10 +243,13 @@ def test_no_forged_manifest_crashes_the_loader(release, data):
 
 
 def test_unreadable_paths_are_clear_errors(release, tmp_path):
-    with pytest.raises(InvalidRelease, match="cannot read"):
+    with pytest.raises(InvalidRelease, match=r"there is no release file .*; make one with"):
         offaxis.load(tmp_path / "missing.release")
-    with pytest.raises(InvalidRelease, match="cannot read"):
+    with pytest.raises(InvalidRelease, match=r"there is no release file"):
         offaxis.load(tmp_path)
+    (tmp_path / "bad.release").write_bytes(b"not a release at all")
+    with pytest.raises(InvalidRelease, match=r"bad.release: the file is not a release"):
+        offaxis.load(tmp_path / "bad.release")
     with pytest.raises(offaxis.OffaxisError, match="cannot write"):
         release.save(tmp_path / "no" / "such" / "folder.release")
 

@@ -14,6 +14,7 @@ import offaxis
 from offaxis.errors import InvalidRelease
 from offaxis.formats.artifact import from_bytes, to_bytes
 from offaxis.formats.container import LARGEST_HEADER, read_header, read_metadata, read_tensors
+from offaxis.formats.reports import header
 from tests.fuzz.forgery import contents, fill, put_together, take_apart, with_header
 from tests.limits import bounded
 
@@ -117,6 +118,22 @@ def test_a_lying_header_length_is_refused_without_reading_on(release):
     for length in (0, 1, len(blob), LARGEST_HEADER, LARGEST_HEADER + 1, 1 << 62, (1 << 64) - 1):
         with bounded(mebibytes=1), pytest.raises(InvalidRelease):
             from_bytes(struct.pack("<Q", length) + blob[8:])
+
+
+@pytest.mark.parametrize(
+    ("write", "kind"),
+    [
+        (lambda file: np.save(file, np.ones(3)), "a .npy array"),
+        (lambda file: np.savez(file, np.ones(3)), "a .npz or another zip archive"),
+        (lambda file: file.write(b"PAR1" + bytes(8)), "a Parquet file"),
+        (lambda file: file.write(header(1, "ab" * 32)), "a file of reports"),
+    ],
+)
+def test_what_people_take_for_a_release_is_called_by_its_name(write, kind):
+    file = io.BytesIO()
+    write(file)
+    with pytest.raises(InvalidRelease, match=f"not a release: it looks like {kind}"):
+        from_bytes(file.getvalue())
 
 
 def test_a_header_larger_than_any_release_needs_is_refused():

@@ -108,5 +108,5 @@ def test_a_missing_extra_is_named(result, monkeypatch, module):
     for name in [name for name in sys.modules if name.split(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[report\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[report\]' in a checkout"):
         render(result)

@@ -16,10 +16,11 @@ from threadpoolctl import ThreadpoolController
 
 from offaxis.audit.events import Aim, Scores
 from offaxis.audit.trial import SIDES
+from offaxis.errors import installing
 from offaxis.randomizers import Randomizer
 from offaxis.vectors import Vectors
 
-MISSING: Final = "needs scikit-learn, which is not installed; run: pip install 'offaxis[sklearn]'"
+MISSING: Final = f"needs scikit-learn, which is not installed; run: {installing('sklearn')}"
 
 _LEARN: Final = 10_000
 """Reports of each vector to learn from, at most."""

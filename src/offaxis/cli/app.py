@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from offaxis.cli.audit import audit
 from offaxis.cli.bench import bench
 from offaxis.cli.collector import collector
+from offaxis.cli.command import Group
 from offaxis.cli.data import data
 from offaxis.cli.decode import decode
 from offaxis.cli.demo import demo
@@ -45,7 +45,7 @@ def _fail(message: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """A group whose commands fail with one clear line instead of a traceback."""
 
     def invoke(self, ctx: Any) -> Any:

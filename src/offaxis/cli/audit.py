@@ -10,6 +10,7 @@ import typer
 from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import bare_table, plain, print_json, screen
+from offaxis.cli.usage import Misused
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +33,13 @@ def audit(
     full: Annotated[
         bool, typer.Option("--full", help="Ten million reports in the main test; takes minutes.")
     ] = False,
+    false_alarm: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATE",
+            help="How often a sound release may be accused by chance; by default 1 run in 1,000.",
+        ),
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a page with the findings.")
     ] = None,
@@ -48,12 +56,12 @@ def audit(
     from offaxis.cli.showing.progress import moving, waiting
 
     if full and reports is not None:
-        raise typer.BadParameter("--full sets --reports; give one of them")
+        raise Misused("--full sets --reports; give one of them")
     loaded = load_release(release, expect)
     if html is not None:
         check_output(html, release)
     with waiting("loading"):
-        from offaxis.audit import FULL
+        from offaxis.audit import FALSE_ALARM, FULL
         from offaxis.audit import audit as attack
 
         if html is not None:
@@ -61,7 +69,12 @@ def audit(
 
             require_report_extra()
     with moving("starting") as move:
-        result = attack(loaded, reports=FULL if full else reports, progress=move)
+        result = attack(
+            loaded,
+            reports=FULL if full else reports,
+            false_alarm=FALSE_ALARM if false_alarm is None else false_alarm,
+            progress=move,
+        )
     if html is not None:
         from offaxis.reporting.audit_page import write_page
 

@@ -13,6 +13,8 @@ import typer
 from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import print_json
+from offaxis.cli.usage import Misused
+from offaxis.errors import unknown_name
 
 if TYPE_CHECKING:
     from offaxis.bench.effort import Effort
@@ -44,8 +46,6 @@ def bench(
         Path | None,
         typer.Option(
             metavar="FILE",
-            exists=True,
-            dir_okay=False,
             help="Compare ratios, never seconds, with a record; exit code 1 if one fell.",
         ),
     ] = None,
@@ -66,14 +66,16 @@ def bench(
     from offaxis.bench.effort import FULL, QUICK, USUAL
     from offaxis.bench.guard import judge, read_ratios
     from offaxis.bench.run import GROUPS, Run, ratios_of
-    from offaxis.cli.files import check_output
+    from offaxis.cli.files import check_input, check_output
     from offaxis.cli.showing.bench import print_conditions, print_fallen, print_results
 
     if quick and full:
-        raise typer.BadParameter("--quick and --full exclude each other")
+        raise Misused("--quick and --full exclude each other")
     unknown = sorted(set(groups or ()) - set(GROUPS))
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(GROUPS)}")
+        raise Misused(unknown_name("group", unknown[0], GROUPS))
+    if guard is not None:
+        check_input(guard)
     if record is not None:
         check_output(record, *([guard] if guard else []))
     recorded = read_ratios(guard) if guard else None

@@ -8,12 +8,16 @@ from typing import Annotated, Final
 
 import typer
 
+from offaxis.cli.command import Group
 from offaxis.cli.examples import add, example
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import bare_table, plain, print_json, screen
 
 data: Final = typer.Typer(
-    help="List and get the data sets of the studies.", no_args_is_help=True, add_completion=False
+    cls=Group,
+    help="List and get the data sets of the studies.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 Cache = Annotated[
@@ -78,7 +82,11 @@ def get(
     """Have a data set ready: fetched, checked and cached. Fetches nothing that is already here."""
     from offaxis import data as library
     from offaxis.cli.showing.progress import moving
+    from offaxis.cli.usage import Misused
+    from offaxis.errors import unknown_name
 
+    if name not in library.NAMES:
+        raise Misused(unknown_name("data set", name, library.NAMES))
     with moving(f"getting {name}") as move:
         got = library.get(name, own=own, cache=cache, progress=move)
     if as_json:

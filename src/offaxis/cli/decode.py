@@ -13,6 +13,7 @@ from offaxis.cli.engine import Engine, EngineName, Master, check_engine, working
 from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import counted, print_json, screen
+from offaxis.cli.usage import Misused
 
 if TYPE_CHECKING:
     from offaxis.decoding import Aggregate
@@ -106,13 +107,11 @@ def decode(
 
 
 def _check_options(out: Path, mean: bool, groups: str | None, weights: str | None) -> None:
-    from offaxis.errors import InvalidInput
-
     for name, given in (("--groups", groups), ("--weights", weights)):
         if given is not None and not mean:
-            raise InvalidInput(f"{name} is read with --mean only; add --mean or leave it out")
+            raise Misused(f"{name} is read with --mean only; add --mean or leave it out")
     if groups is not None and out.suffix.lower() == ".npy":
-        raise InvalidInput(f"{out} cannot name the groups; let --out end in .npz, .csv or .parquet")
+        raise Misused(f"{out} cannot name the groups; let --out end in .npz, .csv or .parquet")
 
 
 def _records(

@@ -10,7 +10,7 @@ import typer
 
 from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson
-from offaxis.cli.showing.terminal import bare_table, counted, print_json, screen
+from offaxis.cli.showing.terminal import bare_table, counted, filled, print_json, screen
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,7 +73,8 @@ def demo(
         console.print(household_table(found))
         console.print(f"\n{_LINES}\n")
         for each in result.recommended:
-            console.print(f"Recommended at ε = {each.epsilon:g}: {each.sentence}\n")
+            advice = f"Recommended at ε = {each.epsilon:g}: {each.sentence}"
+            console.print(filled(advice, console) + "\n")
         console.print(f"curves and noise ellipses: {result.html}", soft_wrap=True)
 
 

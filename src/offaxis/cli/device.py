@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from offaxis.cli.command import Group
 from offaxis.cli.examples import add, example
 from offaxis.cli.options import ARRAY, AsJson
 from offaxis.cli.showing.terminal import bare_table, counted, one_line, print_json, screen
+from offaxis.cli.usage import Misused, reading_options
 
 if TYPE_CHECKING:
     from offaxis.client import Device, Entry
 
 device = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     help="Answer rounds of a collector: each once, paid for, and sent until it is taken.",
 )
@@ -68,12 +71,16 @@ def init(
     from offaxis.cli.files import check_output
     from offaxis.cli.reading.ledgers import read_limits
     from offaxis.client import Device, Terms
+    from offaxis.formats.signing import public_key
     from offaxis.privacy.guarantee import exact
 
     check_output(state)
-    share = exact(delta, "delta")
-    limits = read_limits(limit, share)
-    most = min(one.epsilon for one in limits) if epsilon is None else exact(epsilon, "epsilon")
+    with reading_options():
+        share = exact(delta, "delta")
+        limits = read_limits(limit, share)
+        most = min(one.epsilon for one in limits) if epsilon is None else exact(epsilon, "epsilon")
+        if publisher is not None:
+            public_key(publisher)
     terms = Terms(
         collector,
         str(most),
@@ -137,7 +144,7 @@ def report(
     from offaxis.errors import InvalidInput
 
     if (vector is None) != public_mean:
-        raise InvalidInput("give either --vector FILE or --public-mean")
+        raise Misused("give either --vector FILE or --public-mean")
     if vector is not None and not locate(vector)[0].is_file():
         raise InvalidInput(f"there is no file {locate(vector)[0]}; nothing was paid or reported")
     with _opened(state) as opened:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from offaxis.cli.showing.progress import moving
+from offaxis.cli.usage import Misused
 
 if TYPE_CHECKING:
     from offaxis.geometry import PublicVectors
@@ -81,10 +82,10 @@ def working(engine: Engine, master: str | None, label: str) -> Iterator[Work]:
 def check_engine(engine: Engine | None, master: str | None, **others: Any) -> None:
     """Refuse options that the chosen engine does not take, by their names."""
     if master is not None and engine != "spark":
-        raise typer.BadParameter("goes with --engine spark only", param_hint="'--master'")
+        raise Misused("--master goes with --engine spark only")
     for name, given in others.items():
         if given and engine is not None:
-            raise typer.BadParameter("does not go with --engine", param_hint=f"'--{name}'")
+            raise Misused(f"--{name} does not go with --engine")
 
 
 def locate_column(source: str) -> tuple[str, str]:

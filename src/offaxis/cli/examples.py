@@ -7,15 +7,17 @@ from typing import Any, TypeVar
 
 import typer
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+from offaxis.cli.command import Command
+
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 _LINES = "example_lines"
 
 
-def example(*lines: str) -> Callable[[Command], Command]:
+def example(*lines: str) -> Callable[[Called], Called]:
     """Say how a command is called, one call a line, in the words of docs/cli.md."""
 
-    def mark(command: Command) -> Command:
+    def mark(command: Called) -> Called:
         setattr(command, _LINES, lines)
         return command
 
@@ -29,4 +31,4 @@ def add(
     lines: tuple[str, ...] = getattr(command, _LINES)
     # Typer joins the lines of a paragraph, so each line is a paragraph of its own.
     epilog = "\n\n".join([f"Example{'s' * (len(lines) > 1)}:", *lines])
-    app.command(name, epilog=epilog, rich_help_panel=panel or None)(command)
+    app.command(name, cls=Command, epilog=epilog, rich_help_panel=panel or None)(command)

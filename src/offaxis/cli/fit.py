@@ -9,39 +9,14 @@ import typer
 
 from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
 from offaxis.cli.examples import example
-from offaxis.cli.options import ARRAY, MODEL, AsJson
+from offaxis.cli.options import ARRAY, MODEL, AsJson, Force
 from offaxis.cli.showing.terminal import fields, print_json, screen
+from offaxis.cli.usage import Misused, reading_options
 
 if TYPE_CHECKING:
     from offaxis.geometry import TaskModel
     from offaxis.release import Release
     from offaxis.vectors import Vectors
-
-RandomizerName = Literal[
-    "laplace",
-    "gaussian",
-    "spherical-laplace",
-    "privunit2",
-    "privunitg",
-    "privunitg-sphere",
-    "privunit2-mean",
-    "privunitg-mean",
-    "projunit",
-    "projunit-mean",
-    "duchi",
-    "piecewise",
-    "hybrid",
-    "response",
-    "subset",
-    "class-response",
-    "scalar-response",
-    "coordinatewise-laplace",
-    "coordinatewise-gaussian",
-    "instance-optimal",
-    "plan",
-    "task-aware",
-    "task-aware-network",
-]
 
 
 @example("offaxis fit --model head.safetensors --public public.npy --epsilon 5 --out my.release")
@@ -56,7 +31,7 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="RELEASE", help="The release file to write.")],
     model: Annotated[str | None, MODEL] = None,
     randomizer: Annotated[
-        RandomizerName,
+        str,
         typer.Option(
             metavar="NAME",
             help="laplace, gaussian, spherical-laplace: the vector; privunit2, privunitg, "
@@ -64,7 +39,8 @@ def fit(
             "projunit-mean: for means over people; duchi, piecewise, hybrid: a box; response, "
             "subset: the nearest of some codewords; class-response, scalar-response: the model's "
             "answer; coordinatewise-laplace, coordinatewise-gaussian, instance-optimal, plan, "
-            "task-aware, task-aware-network: as in the literature.",
+            "task-aware, task-aware-network: as in the literature. laplace is the default "
+            "because it is pure, unbiased and gives means; for answers use offaxis recommend.",
         ),
     ] = "laplace",
     delta: Annotated[
@@ -82,14 +58,19 @@ def fit(
         ),
     ] = "jacobian",
     percentile: Annotated[
-        float, typer.Option(help="Percentile of the public vectors' lengths kept unclipped.")
+        float,
+        typer.Option(
+            min=1, max=100, help="Percentile of the public vectors' lengths kept unclipped."
+        ),
     ] = 90.0,
     lambda_max: Annotated[
-        float, typer.Option(help="Largest stretch of a direction the model ignores.")
+        float, typer.Option(min=1, help="Largest stretch of a direction the model ignores.")
     ] = 1000.0,
     gauge: Annotated[
         float | None,
-        typer.Option(help="p of the volume constraint; by default the randomizer's own norm."),
+        typer.Option(
+            min=0, help="p of the volume constraint; by default the randomizer's own norm."
+        ),
     ] = None,
     rank: Annotated[
         Literal["capped", "gap"],
@@ -98,6 +79,7 @@ def fit(
     active: Annotated[
         int | None,
         typer.Option(
+            min=1,
             metavar="R",
             help="How many directions a report tells of (optimal); all the model sees if not told.",
         ),
@@ -105,8 +87,9 @@ def fit(
     size: Annotated[
         int | None,
         typer.Option(
+            min=1,
             help="Number of codewords (response, subset), of numbers a report carries "
-            "(task-aware-network) or of projected coordinates (projunit)."
+            "(task-aware-network) or of projected coordinates (projunit).",
         ),
     ] = None,
     statement: Annotated[
@@ -117,30 +100,29 @@ def fit(
     ] = "",
     engine: EngineName = None,
     master: Master = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a release to a public model and public vectors.
 
     Everything is learnt from public data. The release file can be published.
     """
-    from offaxis.recipes import recipe
-
-    looks_at_task = reshaping in ("jacobian", "optimal") or recipe(randomizer).needs_task
-    if model is None and looks_at_task:
-        raise typer.BadParameter(
-            "is needed to shape the noise to it; use --reshaping none, and a randomizer that "
-            "looks at no task, to go without one",
-            param_hint="'--model'",
-        )
-    from offaxis.cli.files import check_output
+    from offaxis.cli.files import check_new_release, check_output
     from offaxis.cli.reading.arrays import locate, read_array
     from offaxis.cli.reading.models import load_model
     from offaxis.cli.showing.progress import counting
     from offaxis.fitting import fit as fit_release
 
     check_engine(engine, master)
+    looks_at_task = _looks_at_task(randomizer, epsilon, delta, reshaping, active)
+    if model is None and looks_at_task:
+        raise Misused(
+            "Missing option '--model': the noise is shaped to it; use --reshaping none, and a "
+            "randomizer that looks at no task, to go without one"
+        )
     source = locate(public)[0] if engine is None else Path(locate_column(public)[0])
     check_output(out, source, *([Path(model)] if model else []))
+    check_new_release(out, force=force)
     task = load_model(model) if model and looks_at_task else None
     settings: dict[str, Any] = {
         "epsilon": epsilon,
@@ -168,6 +150,24 @@ def fit(
             release = fit_release(task, work.public_vectors(public), **settings)
     release.save(out)
     _tell(release, out, randomizer, as_json)
+
+
+def _looks_at_task(
+    randomizer: str, epsilon: str, delta: str | None, reshaping: str, active: int | None
+) -> bool:
+    """Check what can be told without a file, and whether a model is needed."""
+    from offaxis.privacy.guarantee import exact_delta, exact_epsilon
+    from offaxis.recipes import recipe
+
+    with reading_options():
+        chosen = recipe(randomizer)
+        exact_epsilon(epsilon)
+        chosen.check_delta(delta, randomizer)
+        if delta is not None:
+            exact_delta(delta)
+    if active is not None and (reshaping != "optimal" or chosen.order is None):
+        raise Misused("--active goes with --reshaping optimal and a randomizer of numbers")
+    return reshaping in ("jacobian", "optimal") or chosen.needs_task
 
 
 def _warn(task: TaskModel | None, vectors: Vectors, reshaping: str) -> None:

@@ -9,6 +9,7 @@ import typer
 from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import print_json, screen
+from offaxis.cli.usage import Misused
 
 if TYPE_CHECKING:
     from offaxis.evaluation.limits import Yardstick
@@ -86,13 +87,11 @@ def inspect(
 
 
 def _check_options(model: str | None, vectors: str | None, public: str | None) -> None:
-    from offaxis.errors import InvalidInput
-
     if (model is None) != (vectors is None):
         missing = "--model" if model is None else "--vectors"
-        raise InvalidInput(f"theory needs --model and --vectors together; add {missing}")
+        raise Misused(f"theory needs --model and --vectors together; add {missing}")
     if public is not None and model is None:
-        raise InvalidInput("--public is read with --model and --vectors only; add them")
+        raise Misused("--public is read with --model and --vectors only; add them")
 
 
 def _theory(

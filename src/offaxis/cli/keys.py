@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from offaxis.cli.command import Group
 from offaxis.cli.examples import add, example
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import print_json
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 keys: Final = typer.Typer(
-    no_args_is_help=True, help="Make a publisher's key, show its public half."
+    cls=Group, no_args_is_help=True, help="Make a publisher's key, show its public half."
 )
 
 

@@ -23,6 +23,9 @@ Expect = Annotated[
     str | None,
     typer.Option("--expect", metavar="HASH", help="Refuse the release unless this is its hash."),
 ]
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace the file of --out if it is already there.")
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of text for people.")
 ]

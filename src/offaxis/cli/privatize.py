@@ -18,8 +18,9 @@ from offaxis.cli.engine import (
     working,
 )
 from offaxis.cli.examples import example
-from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile
+from offaxis.cli.options import ARRAY, AsJson, Expect, Force, ReleaseFile
 from offaxis.cli.showing.terminal import counted, print_json
+from offaxis.cli.usage import Misused
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from offaxis.release import Release
 
 _ROWS = 4096
+
+
+def _refuse_seed(seed: str | None) -> None:
+    if seed is not None:
+        raise Misused(
+            "privatize takes no --seed: real reports draw fresh randomness from the operating "
+            "system. For seeded research simulate: offaxis evaluate --seed"
+        )
 
 
 @example("offaxis privatize my.release --vectors mine.npy --out mine.reports")
@@ -41,9 +50,7 @@ def privatize(
         Path,
         typer.Option(metavar="REPORTS", help="The file of reports to write, one after the other."),
     ],
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a file of reports that is already there.")
-    ] = False,
+    force: Force = False,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -60,6 +67,9 @@ def privatize(
     ] = IDS,
     expect: Expect = None,
     as_json: AsJson = False,
+    seed: Annotated[
+        str | None, typer.Option(hidden=True, callback=_refuse_seed, help="There is none.")
+    ] = None,
 ) -> None:
     """Turn private vectors into reports that may leave the device.
 
@@ -69,13 +79,12 @@ def privatize(
     Parquet file or folder get a report each, in a folder of ids and reports: the machines that do
     it see the vectors and must be trusted.
     """
-    from offaxis.cli.files import check_output
+    from offaxis.cli.files import check_new_reports, check_output
     from offaxis.cli.reading.arrays import locate, read_array
     from offaxis.cli.reading.ledgers import open_ledger
     from offaxis.cli.reading.releases import load_release
     from offaxis.cli.showing.ledger import standings
     from offaxis.client import Reporter
-    from offaxis.errors import InvalidInput
 
     check_engine(engine, master, ledger=ledger)
     if engine is not None:
@@ -83,11 +92,7 @@ def privatize(
         _records(engine, master, loaded, vectors, out, ids, force=force, as_json=as_json)
         return
     check_output(out, release, locate(vectors)[0], *([ledger] if ledger else []))
-    if out.exists() and not force:
-        raise InvalidInput(
-            f"{out} is already there, and making its reports again would spend the budget again: "
-            f"send the ones it holds, choose another --out, or use --force"
-        )
+    check_new_reports(out, force=force)
     loaded = load_release(release, expect)
     batch = read_array(vectors)
     paid: list[Standing] | None = None

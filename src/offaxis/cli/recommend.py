@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from offaxis.cli.examples import example
-from offaxis.cli.options import ARRAY, AsJson
+from offaxis.cli.options import ARRAY, AsJson, Force
 from offaxis.cli.showing.terminal import print_json, screen
+from offaxis.cli.usage import Misused, reading_options
 
 if TYPE_CHECKING:
     from offaxis.evaluation.recommendation import Recommendation
@@ -82,6 +83,7 @@ def recommend(
         typer.Option(metavar="FILE", help="Also write a page: figures, tables and cautions."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Public; cuts the public vectors.")] = 0,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Try every admissible pure release on public vectors and recommend the best one."""
@@ -89,23 +91,23 @@ def recommend(
         ("--epsilon", epsilon, "--wanted", wanted),
         ("--public", public, "--prior", prior),
     ):
-        if (given is None) == (instead is None):
-            raise typer.BadParameter(
-                f"is needed, or {other}, but not both", param_hint=f"'{option}'"
-            )
+        if given is None and instead is None:
+            raise Misused(f"Missing option '{option}' or '{other}'")
+        if given is not None and instead is not None:
+            raise Misused(f"{option} and {other} exclude each other")
     budgets = [] if epsilon is None else _budgets(epsilon)
     if out is not None and len(budgets) > 1:
-        raise typer.BadParameter("writes the release of one budget", param_hint="'--out'")
+        raise Misused("--out writes the release of one budget; give --epsilon one number")
     from offaxis.cli.reading.arrays import read_array
     from offaxis.cli.showing.progress import moving
     from offaxis.errors import InvalidInput
     from offaxis.evaluation.recommend import recommend_range
     from offaxis.evaluation.smallest import smallest_epsilon
 
-    _check_outputs(model, public, out, html)
+    _check_outputs(model, public, out, html, force=force)
     tasks = _tasks(model)
     asked: dict[str, Any] = {"goal": goal, "people": people, "seed": seed}
-    asked["weights"] = _weights(weight) if weight else None
+    asked["weights"] = _weights(weight, tasks) if weight else None
     asked["prior"] = _prior(prior, tasks) if prior else None
     vectors = read_array(public) if public else None
     smallest: SmallestBudget | None = None
@@ -128,16 +130,18 @@ def recommend(
 
 
 def _check_outputs(
-    model: list[str], public: str | None, out: Path | None, html: Path | None
+    model: list[str], public: str | None, out: Path | None, html: Path | None, *, force: bool
 ) -> None:
     """Refuse, before any work is done, what cannot be written."""
-    from offaxis.cli.files import check_output
+    from offaxis.cli.files import check_new_release, check_output
     from offaxis.cli.reading.arrays import locate
 
     sources = [Path(source.partition("=")[2] or source) for source in model]
     sources += [locate(public)[0]] if public else []
     for target in filter(None, (out, html)):
         check_output(target, *sources)
+    if out is not None:
+        check_new_release(out, force=force)
     if html is not None:
         from offaxis.reporting.svg import require_report_extra
 
@@ -173,49 +177,60 @@ def _tell(
 def _budgets(text: str) -> list[float]:
     """Read 3, or 1,3,5, or 0.5:10, which are both ends and the usual budgets between them."""
     from offaxis.evaluation.sweep import BUDGETS
+    from offaxis.privacy.guarantee import exact_epsilon
 
+    ranged = ":" in text
     try:
-        if ":" in text:
-            low, high = (float(part) for part in text.split(":"))
-            if low <= high:
-                return [low, *(b for b in BUDGETS if low < b < high), *([high] * (high > low))]
-            raise ValueError
-        return [float(part) for part in text.split(",")]
+        budgets = [float(part) for part in text.split(":" if ranged else ",")]
     except ValueError:
-        raise typer.BadParameter(
-            f"must be a number as 3, several as 1,3,5 or a range as 0.5:10, got {text!r}",
-            param_hint="'--epsilon'",
-        ) from None
+        budgets = []
+    if not budgets or (ranged and len(budgets) != 2):
+        raise Misused(
+            f"--epsilon must be a number as 3, several as 1,3,5 or a range as 0.5:10, got {text!r}"
+        )
+    with reading_options():
+        for budget in budgets:
+            exact_epsilon(budget)
+    if not ranged:
+        return budgets
+    low, high = budgets
+    if low > high:
+        raise Misused(f"the range of --epsilon runs downwards, write {high:g}:{low:g}")
+    return [low, *(b for b in BUDGETS if low < b < high), *([high] * (high > low))]
 
 
 def _tasks(sources: list[str]) -> TaskModel | dict[str, TaskModel]:
     """Load one model, or several by name."""
     from offaxis.cli.reading.models import load_model
-    from offaxis.errors import InvalidInput
 
     if len(sources) == 1:
         return load_model(sources[0])
-    found: dict[str, TaskModel] = {}
+    named: dict[str, str] = {}
     for source in sources:
         name, equals, where = source.partition("=")
-        if not equals or not name or name in found:
-            raise InvalidInput(
+        if not equals or not name or name in named:
+            raise Misused(
                 f"several models need a name each, as --model digit=a.safetensors, got {source!r}"
             )
-        found[name] = load_model(where)
-    return found
+        named[name] = where
+    return {name: load_model(where) for name, where in named.items()}
 
 
-def _weights(given: list[str]) -> dict[str, float]:
+def _weights(given: list[str], tasks: Any) -> dict[str, float]:
+    """Read the importance of every task."""
+    from offaxis.geometry.together import checked_weights
+
+    if not isinstance(tasks, dict):
+        raise Misused("--weight goes with several models, as --model NAME=MODEL")
     found = {}
     for text in given:
         name, _, number = text.rpartition("=")
         try:
             found[name] = float(number)
         except ValueError:
-            raise typer.BadParameter(
-                f"must be NAME=NUMBER, got {text!r}", param_hint="'--weight'"
-            ) from None
+            raise Misused(f"--weight must be NAME=NUMBER, got {text!r}") from None
+    with reading_options():
+        checked_weights(found, tasks)
     return found
 
 
@@ -231,4 +246,5 @@ def _prior(text: str, tasks: Any) -> Any:
             "the model takes any dimension, so a prior does not know its own; use "
             "offaxis.recommend(model, None, prior=offaxis.wide_prior(dim, …)) in Python"
         )
-    return read_prior(text, dim)
+    with reading_options():
+        return read_prior(text, dim)

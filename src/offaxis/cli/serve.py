@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from offaxis.cli.examples import example
+from offaxis.cli.usage import reading_options
 
 
 @example("offaxis serve --database sqlite:///collector.db")
@@ -41,19 +42,18 @@ def serve(
 
     The first start prints an admin's token, once. Logs go to standard error as JSON lines.
     """
-    from offaxis.errors import MissingExtra
+    from offaxis.errors import MissingExtra, installing
     from offaxis.formats.signing import public_key
 
     try:
         from offaxis.collector.serve import serve as run
         from offaxis.collector.settings import Settings
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"a collector needs {error.name}: run pip install 'offaxis[collector]'"
-        ) from None
+        raise MissingExtra(f"a collector needs {error.name}: {installing('collector')}") from None
 
     if publisher is not None:
-        public_key(publisher)
+        with reading_options():
+            public_key(publisher)
     if tls_cert is None and host not in ("127.0.0.1", "::1", "localhost"):
         typer.echo(
             "warning: without TLS tokens travel in the clear; give --tls-cert and --tls-key, or "

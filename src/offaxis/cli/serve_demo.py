@@ -25,14 +25,12 @@ def serve_demo(
     import time
     from contextlib import closing, suppress
 
-    from offaxis.errors import MissingExtra
+    from offaxis.errors import MissingExtra, installing
 
     try:
         from offaxis.browser.demo_site import crowd, demo_site
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"the demo needs {error.name}: run pip install 'offaxis[collector]'"
-        ) from None
+        raise MissingExtra(f"the demo needs {error.name}: {installing('collector')}") from None
 
     # Who asks it to end, such as a service manager, finds nothing left either.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

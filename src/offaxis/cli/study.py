@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from offaxis.cli.command import Group
 from offaxis.cli.examples import add, example
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import bare_table, one_line, plain, print_json, screen
-from offaxis.errors import InvalidInput, MissingExtra, OffaxisError
+from offaxis.cli.usage import Misused, reading_options
+from offaxis.errors import InvalidInput, MissingExtra, OffaxisError, installing
 
 if TYPE_CHECKING:
     from offaxis.studies.compare import Line
     from offaxis.studies.study import Study
 
 study: Final = typer.Typer(
+    cls=Group,
     help="Run the paper's experiments and compare with its numbers.",
     no_args_is_help=True,
     add_completion=False,
@@ -69,8 +72,6 @@ def run(
         Path | None,
         typer.Option(
             metavar="FILE.md",
-            exists=True,
-            dir_okay=False,
             help="Also put tables, ours beside the paper's, between the marks of a document.",
         ),
     ] = None,
@@ -81,13 +82,17 @@ def run(
     Finished cells are stored as they come. A run that was interrupted or killed goes on where it
     stopped, and ends with the same files.
     """
+    from offaxis.cli.files import check_input
     from offaxis.studies.catalogue import chosen as find
     from offaxis.studies.catalogue import studies
     from offaxis.studies.tables.markdown import put, section
 
     if (name is None) is not every:
-        raise typer.BadParameter("give the name of a study, or --all")
-    chosen = list(studies().values()) if every else find(str(name))
+        raise Misused("give the name of a study, or --all")
+    with reading_options():
+        chosen = list(studies().values()) if every else find(str(name))
+    if into is not None:
+        check_input(into)
     facts, sections, missed = [], {}, []
     for number, entry in enumerate(chosen, 1):
         head = f"{number}/{len(chosen)} " if len(chosen) > 1 else ""
@@ -119,7 +124,8 @@ def compare(
     """Show our numbers, the paper's and the difference; runs what is not finished."""
     from offaxis.studies.catalogue import study as find
 
-    entry = find(name)
+    with reading_options():
+        entry = find(name)
     lines, written = _run(entry, out, seeds, "")
     if as_json:
         from offaxis.studies.tables.records import records
@@ -160,7 +166,7 @@ def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], li
 
         written += write_study(entry, lines, out, open_source(entry.rows[0].setting))
     except (MissingExtra, ModuleNotFoundError):
-        typer.echo("no page: pip install 'offaxis[report]'", err=True)
+        typer.echo(f"no page: {installing('report')}", err=True)
     return lines, written
 
 

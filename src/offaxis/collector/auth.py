@@ -18,7 +18,6 @@ from starlette.requests import Request
 from offaxis.collector.problems import Problem
 
 Role = Literal["device", "analyst", "admin"]
-ROLES: Final[tuple[Role, ...]] = ("device", "analyst", "admin")
 
 _PREFIX: Final = "oxt_"
 """Lets scanners of leaked secrets recognise one."""

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from offaxis.data.sets import Images
-from offaxis.errors import MissingExtra
+from offaxis.errors import MissingExtra, installing
 
 TRAIN: Final = 1437
 """The first four fifths, in the order they come in, are for training; the set has no own split."""
@@ -18,9 +18,7 @@ def load_digits() -> Images:
     try:
         from sklearn import datasets
     except ImportError as error:
-        raise MissingExtra(
-            "digits come with scikit-learn; run pip install 'offaxis[sklearn]'"
-        ) from error
+        raise MissingExtra(f"digits come with scikit-learn: {installing('sklearn')}") from error
     bunch = datasets.load_digits()
     images = bunch.images.astype(np.uint8)
     labels = bunch.target.astype(np.int64)

@@ -12,6 +12,7 @@ from offaxis.data.cache import cache_folder
 from offaxis.data.cifar10_c import CORRUPTIONS, SEVERITIES, corrupted_path
 from offaxis.data.library import NAMES
 from offaxis.data.sources import SOURCES
+from offaxis.errors import installing
 
 
 @dataclass(frozen=True)
@@ -76,5 +77,5 @@ def _state(name: str, cache: Path) -> tuple[str, bool, int]:
         own = lhsm.own_path(cache)
         return ("own copy", True, own.stat().st_size) if own else ("bundled", True, 0)
     if importlib.util.find_spec("sklearn") is None:
-        return "pip install 'offaxis[sklearn]'", False, 0
+        return installing("sklearn"), False, 0
     return "ready", True, 0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.arrays.tables import to_numpy
-from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.vectors import Vectors
 
 
@@ -23,8 +23,7 @@ def arrow() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise MissingExtra(
-            ".parquet files need pyarrow: run pip install 'offaxis[arrow]', "
-            "or use .npy, .npz or .csv"
+            f".parquet files need pyarrow: {installing('arrow')}, or use .npy, .npz or .csv"
         ) from None
     return pyarrow
 

@@ -83,7 +83,9 @@ def recommend(
     >>> found.release.guarantee.epsilon == 2, found.expected.score <= 1
     (True, True)
     >>> print(found.sentence)
-    the model's answer by randomized response keeps an expected ... % of the model's answers, ...
+    the model's answer by randomized response keeps an expected ... of the model's answers, ...
+    >>> found.compared_on, found.measured_on  # the second had no say in the choice
+    (12, 12)
     >>> found.cautions[0]
     'only 60 public vectors: maps and codebooks are rough, and the estimate is uncertain (...)'
     """
@@ -189,7 +191,7 @@ class Question:
         best, tried, release = self._fitted(epsilon, compared)
         # Fitted to more vectors than it was compared on, so that less is left to hope for.
         verdict = self.trials.estimate(best.candidate.make(self.known, epsilon) or tried)
-        expected = verdict.utility
+        expected, measured_on = verdict.utility, self.trials.measured_on
         return Recommendation(
             release,
             best.candidate,
@@ -201,7 +203,17 @@ class Question:
             compared.left_out,
             ceiling,
             self.ceilings.each(epsilon),
-            sentence(self.goal, self.whole.outputs, best, compared.tried, expected, ceiling),
+            self.trials.compared_on,
+            measured_on,
+            sentence(
+                self.goal,
+                self.whole.outputs,
+                best,
+                compared.tried,
+                expected,
+                ceiling,
+                measured_on,
+            ),
             self._cautions(expected),
         )
 

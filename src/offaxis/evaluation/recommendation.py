@@ -14,6 +14,8 @@ from offaxis.release import Release
 _DIGITS: Final = 9
 """Scores that differ by less are the same: rounding parts them."""
 
+_SPACE: Final = "\N{NO-BREAK SPACE}"
+
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
@@ -39,6 +41,8 @@ class Recommendation:
         What no ε-LDP report passes (for means: no unbiased one).
     ceilings : mapping of float
         The same, task by task.
+    compared_on, measured_on : int
+        On how many public vectors ``tried`` was scored; and ``expected``, on others.
     sentence : str
         The advice in plain words.
     cautions : tuple of str
@@ -68,6 +72,8 @@ class Recommendation:
     left_out: tuple[Candidate, ...]
     ceiling: float
     ceilings: Mapping[str, float]
+    compared_on: int
+    measured_on: int
     sentence: str
     cautions: tuple[str, ...]
 
@@ -115,35 +121,56 @@ def sentence(
     tried: Sequence[Tried],
     expected: Utility,
     ceiling: float,
+    measured_on: int,
 ) -> str:
     """Say what is recommended, what it keeps, what nobody passes, and what a vector would keep."""
+    measured = f"measured on {measured_on:,} vectors that had no say in the choice"
     if goal == "mean":
         return (
             f"{best.candidate.title} leaves an expected squared error of {-expected.score:.3g} of "
-            f"the variance; no unbiased report of this budget leaves less than {-ceiling:.3g}."
+            f"the variance, {measured}. No unbiased report of this budget leaves less than "
+            f"{-ceiling:.3g}{_beyond(goal, expected, ceiling)}."
         )
-    what = _kept(goal, outputs)
     words = (
-        f"{best.candidate.title} keeps an expected {percent(expected)} of {what}, "
-        f"where no report of this budget allows more than {100 * ceiling:.1f} %"
+        f"{best.candidate.title} keeps an expected {percent(expected)} of {_kept(goal, outputs)}, "
+        f"{measured}. No report of this budget allows more than "
+        f"{100 * ceiling:.1f}{_SPACE}%{_beyond(goal, expected, ceiling)}."
     )
     if best.candidate.is_silent:
-        return f"{words}. A single report of this budget is worth no more than none."
+        return f"{words} A single report of this budget is worth no more than none."
     other = best_vector(tried)
     if best.candidate.is_answer and other is not None:
         answer = "the answer" if len(outputs) == 1 else "the answers"
-        vector = f"the best release of a vector ({other.candidate.title}) keeps"
+        vector = f"the best release of a vector ({other.candidate.title}) kept"
         if best.utility.interval()[0] > other.utility.score:
-            words += f". Send {answer}, not the vector: {vector} {percent(other.utility)}"
+            words += f" Send {answer}, not the vector: {vector}"
         else:
-            words += f". A vector can be had for the same: {vector} {percent(other.utility)}"
-    return words + "."
+            words += f" A vector can be had for the same: {vector}"
+        words += f" {percent(other.utility)} where both were compared."
+    return words
+
+
+def _beyond(goal: Goal, expected: Utility, ceiling: float) -> str:
+    """Say how an estimate can lie beyond its ceiling; nothing where it does not."""
+    if expected.score <= ceiling:
+        return ""
+    if goal == "mean":
+        return "; this one may for a little bias, or seem to by chance"
+    if expected.interval()[0] <= ceiling:
+        return (
+            ": the estimate lies above that by chance, and the release is as near the bound as so "
+            "many vectors can show"
+        )
+    return (
+        ": the estimate lies above that by more than three standard errors, which chance seldom "
+        "does. Believe the bound, and ask again with another seed or more public vectors"
+    )
 
 
 def percent(utility: Utility) -> str:
-    """Write a share with its interval: 58.1 ± 0.9 %."""
+    """Write a share with its interval, 58.1 ± 0.9 %, which no line break parts."""
     half = utility.interval()[1] - utility.score
-    return f"{100 * utility.score:.1f} ± {100 * half:.1f} %"
+    return f"{100 * utility.score:.1f}{_SPACE}±{_SPACE}{100 * half:.1f}{_SPACE}%"
 
 
 def _kept(goal: Goal, outputs: Mapping[str, int]) -> str:

@@ -103,6 +103,16 @@ class Trials:
         self._options = candidates(side, goal)
         self._maps: dict[Hashable, Release] = {}
 
+    @property
+    def compared_on(self) -> int:
+        """Vectors that finalists are scored on."""
+        return len(self._second)
+
+    @property
+    def measured_on(self) -> int:
+        """Vectors that had no say, on which the best one is measured."""
+        return len(self._third)
+
     def compare(
         self, epsilon: Any, top: float | None, progress: Progress | None = None
     ) -> Compared:

@@ -162,6 +162,12 @@ def read(path: str | Path, *, expect: str | None = None) -> Release:
     try:
         with Path(path).open("rb") as file:
             return _load(file, expect)
+    except (FileNotFoundError, IsADirectoryError):
+        raise InvalidRelease(
+            f"there is no release file {path}; make one with: offaxis fit"
+        ) from None
+    except InvalidRelease as error:
+        raise InvalidRelease(f"{path}: {error}") from None
     except OSError as error:
         raise InvalidRelease(f"cannot read {path}: {error.strerror or error}") from error
 

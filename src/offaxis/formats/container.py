@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from offaxis.errors import InvalidRelease
+from offaxis.formats.reports import MAGIC, VERSION
 from offaxis.formats.strict_json import parse_json, shown
 from offaxis.randomizers.domain import LARGEST_DIM
 from offaxis.vectors import Vectors
@@ -27,6 +28,14 @@ LARGEST_HEADER: Final = 1 << 20
 _METADATA: Final = "__metadata__"
 _ENTRY: Final = {"dtype", "shape", "data_offsets"}
 _PIECE: Final = 1 << 20
+
+_OTHERS: Final = {
+    b"\x93NUMPY": "a .npy array",
+    b"PK\x03\x04": "a .npz or another zip archive",
+    b"PAR1": "a Parquet file",
+    MAGIC + bytes([VERSION]): "a file of reports",
+}
+"""What people take for a release, by the bytes it begins with."""
 
 Header = dict[str, Any]
 Tensors = dict[str, Vectors]
@@ -40,9 +49,12 @@ def read_header(stream: BinaryIO) -> Header:
     InvalidRelease
         If there is none, or one larger than any release needs.
     """
-    (size,) = struct.unpack("<Q", _exactly(stream, 8))
+    start = bytes(_exactly(stream, 8))
+    (size,) = struct.unpack("<Q", start)
     if size > LARGEST_HEADER:
-        raise InvalidRelease(f"the file is not a release: its header would have {size} bytes")
+        other = next((kind for magic, kind in _OTHERS.items() if start.startswith(magic)), None)
+        found = f"it looks like {other}" if other else f"its header would have {size} bytes"
+        raise InvalidRelease(f"the file is not a release: {found}")
     text = _exactly(stream, size)
     try:
         header = parse_json(text.decode())

@@ -34,7 +34,7 @@ def exact(value: Any, name: str) -> Fraction:
     if isinstance(value, bool | np.bool_) or not isinstance(
         value, int | float | str | Decimal | Fraction | np.integer | np.floating
     ):
-        raise InvalidInput(f"{name} must be a number, got {name}={value!r}")
+        raise InvalidInput(f"{name} must be a number such as 0.1 or '1/3', got {name}={value!r}")
     if isinstance(value, int | Fraction):
         # NumPy's integers inside a fraction would wrap; Python's do not.
         number = Fraction(int(value.numerator), int(value.denominator))
@@ -43,7 +43,10 @@ def exact(value: Any, name: str) -> Fraction:
         text = str(value).strip()
         # Checked first: an exponent of a billion would be expanded digit by digit.
         if len(text) > 200 or not _NUMBER.fullmatch(text):
-            raise InvalidInput(f"{name} must be a finite number, got {name}={repr(value)[:60]}")
+            raise InvalidInput(
+                f"{name} must be a finite number such as 0.1 or '1/3', got "
+                f"{name}={repr(value)[:60]}"
+            )
         number = Fraction(text)
     if max(abs(number.numerator), number.denominator) >= _LARGEST_PART:
         raise InvalidInput(f"{name} must be a fraction of numbers below 10**95")

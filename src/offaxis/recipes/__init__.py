@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offaxis import randomizers
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, installing, unknown_name
 from offaxis.recipes.classes import CLASS_RESPONSE
 from offaxis.recipes.codebook import RESPONSE, SUBSET
 from offaxis.recipes.coordinatewise import coordinatewise
@@ -22,7 +22,7 @@ def _train(given: Ingredients) -> Parts:
         from offaxis.recipes.trained import prepare
     except ImportError as error:
         raise InvalidInput(
-            "task-aware-network is trained with torch: pip install 'offaxis[torch]'"
+            f"task-aware-network is trained with torch: {installing('torch')}"
         ) from error
     return prepare(given)
 
@@ -55,5 +55,5 @@ def recipe(name: str) -> Recipe:
     (True, True, True)
     """
     if name not in _RECIPES:
-        raise InvalidInput(f"randomizer must be one of {', '.join(NAMES)}, got {name!r}")
+        raise InvalidInput(unknown_name("randomizer", name, NAMES))
     return _RECIPES[name]

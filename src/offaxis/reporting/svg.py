@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from offaxis.errors import MissingExtra
+from offaxis.errors import MissingExtra, installing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ def require_report_extra() -> None:
     except ImportError as error:
         raise MissingExtra(
             f"the page needs {error.name or 'matplotlib and jinja2'}, which is not "
-            f"installed; run: pip install 'offaxis[report]'"
+            f"installed; run: {installing('report')}"
         ) from error
     del jinja2, matplotlib
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, unknown_name
 from offaxis.evaluation import BUDGETS
 from offaxis.studies.ablations import PERCENTILES
 from offaxis.studies.beyond import FAMILY, beyond
@@ -263,9 +263,7 @@ def study(name: str) -> Study:
     """
     found = studies()
     if name not in found:
-        raise InvalidInput(
-            f"there is no study {name!r}; choose one of {', '.join(found)}, or {FAMILY}"
-        )
+        raise InvalidInput(unknown_name("study", name, (*found, FAMILY), "offaxis study list"))
     return found[name]
 
 

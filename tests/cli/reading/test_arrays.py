@@ -153,9 +153,9 @@ def test_parquet_without_pyarrow_says_what_to_install(
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[arrow\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[arrow\]' in a checkout"):
         read_array(f"{tmp_path}/a.parquet")
-    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[arrow\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[arrow\]' in a checkout"):
         check_format(tmp_path / "out.parquet")
 
 

@@ -136,5 +136,5 @@ def test_exported_programs_without_torch_say_what_to_install(
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[torch\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[torch\]' in a checkout of offaxis"):
         load_model("net.pt2")

@@ -97,7 +97,7 @@ def test_what_would_be_recommended_stands_beside_its_ceiling(result, page):
     assert vector == f"{100 * each.best_vector.utility.score:.1f}"
     text = result.html.read_text(encoding="utf-8")
     section = text[text.index('id="recommended"') : text.index('id="noise"')]
-    assert each.sentence[1:] in unescape(section).replace("\N{NO-BREAK SPACE}", " ")
+    assert each.sentence[1:] in unescape(section)
     assert "no report of this ε allows more: a bound" in section
 
 

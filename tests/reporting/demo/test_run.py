@@ -62,7 +62,7 @@ def test_a_missing_extra_is_named_before_anything_is_computed(tmp_path, monkeypa
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     calls = []
-    with pytest.raises(MissingExtra, match=r"pip install 'offaxis\[report\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[report\]' in a checkout"):
         run_demo(tmp_path / "demo.html", progress=lambda *call: calls.append(call))
     assert calls == []
     assert not (tmp_path / "demo.html").exists()

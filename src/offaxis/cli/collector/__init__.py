@@ -13,10 +13,13 @@ import typer
 from offaxis.cli.collector.publishing import attach, close_round, open_round, publish
 from offaxis.cli.collector.results import drift, export, means, purge
 from offaxis.cli.collector.tokens import token
+from offaxis.cli.command import Group
 from offaxis.cli.examples import add
 
 collector: Final = typer.Typer(
-    no_args_is_help=True, help="Publish releases and rounds at a collector, and read its means."
+    cls=Group,
+    no_args_is_help=True,
+    help="Publish releases and rounds at a collector, and read its means.",
 )
 for _command in (publish, attach, open_round, close_round, means, drift, export, purge):
     add(collector, _command)

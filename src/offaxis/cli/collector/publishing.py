@@ -12,6 +12,7 @@ from offaxis.cli.collector.asking import URL, CaFile, RoundName, Secret, Url, as
 from offaxis.cli.examples import example
 from offaxis.cli.options import ARRAY, ReleaseFile
 from offaxis.cli.showing.terminal import plain
+from offaxis.cli.usage import Misused
 
 if TYPE_CHECKING:
     from offaxis.release import Release
@@ -68,8 +69,6 @@ def attach(
         Path | None,
         typer.Option(
             metavar="FILE",
-            exists=True,
-            dir_okay=False,
             help="What offaxis recommend --json printed over a range.",
         ),
     ] = None,
@@ -77,17 +76,19 @@ def attach(
         Path | None,
         typer.Option(
             metavar="FILE",
-            exists=True,
-            dir_okay=False,
             help="What offaxis audit --json printed of this release.",
         ),
     ] = None,
     ca_file: CaFile = None,
 ) -> None:
     """Attach facts to a published release for people who look at the dashboard."""
+    from offaxis.cli.files import check_input
+
     found = {kind: path for kind, path in (("curve", curve), ("audit", audit)) if path is not None}
     if not found:
-        raise typer.BadParameter("is needed, or --audit, or both", param_hint="'--curve'")
+        raise Misused("Missing option '--curve' or '--audit', or both")
+    for path in found.values():
+        check_input(path)
     bodies = {kind: path.read_bytes() for kind, path in found.items()}
     for kind, body in bodies.items():
         where = f"/v1/releases/{quoted(_hash_of(release))}/facts/{kind}"

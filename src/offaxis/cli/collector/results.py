@@ -9,7 +9,7 @@ import typer
 
 from offaxis.cli.collector.asking import URL, CaFile, RoundName, Secret, Url, ask, facts, quoted
 from offaxis.cli.examples import example
-from offaxis.cli.options import AsJson
+from offaxis.cli.options import AsJson, Force
 from offaxis.cli.showing.terminal import counted, fields, one_line, plain, print_json, screen
 
 
@@ -61,12 +61,14 @@ def export(
     secret: Secret,
     url: Url = URL,
     ca_file: CaFile = None,
+    force: Force = False,
 ) -> None:
     """Write a round's reports to a Parquet file: id, group, report."""
-    from offaxis.cli.files import check_output
+    from offaxis.cli.files import check_new, check_output
     from offaxis.files import replacing
 
     check_output(out)
+    check_new(out, "a round that was purged cannot be exported again", force=force)
     answer = ask((url, secret, ca_file), "GET", f"/v1/rounds/{quoted(name)}/export")
     with replacing(out) as file:
         file.write(answer.body)

@@ -9,13 +9,14 @@ from typing import Annotated, Final, Literal
 import typer
 
 from offaxis.cli.collector.asking import URL, CaFile, Secret, Url, ask, facts
+from offaxis.cli.command import Group
 from offaxis.cli.examples import add, example
 from offaxis.cli.files import check_output
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import one_line, plain, print_json
 from offaxis.files import replacing
 
-token: Final = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens.")
+token: Final = typer.Typer(cls=Group, no_args_is_help=True, help="Make, list and revoke tokens.")
 
 
 @example("offaxis collector token create anna --role analyst --out anna.token")

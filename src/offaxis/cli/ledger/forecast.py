@@ -10,6 +10,7 @@ import typer
 from offaxis.cli.examples import example
 from offaxis.cli.options import AsJson, Expect, ReleaseFile
 from offaxis.cli.showing.terminal import counted, fields, print_json, screen
+from offaxis.cli.usage import reading_options
 
 if TYPE_CHECKING:
     from offaxis.privacy.guarantee import Guarantee
@@ -42,7 +43,8 @@ def forecast(
     from offaxis.privacy.composition import Cost, basic
     from offaxis.privacy.guarantee import decimal, exact_delta
 
-    wanted = exact_delta(delta)
+    with reading_options():
+        wanted = exact_delta(delta)
     loaded = load_release(release, expect)
     costs = [Cost(loaded.guarantee.epsilon, loaded.guarantee.delta, reports)]
     total = basic(costs)

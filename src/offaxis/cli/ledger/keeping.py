@@ -11,6 +11,7 @@ from offaxis.cli.examples import example
 from offaxis.cli.ledger.forecast import DELTA, Delta
 from offaxis.cli.options import AsJson
 from offaxis.cli.showing.terminal import bare_table, counted, fields, one_line, print_json, screen
+from offaxis.cli.usage import Misused, reading_options
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -50,18 +51,18 @@ def create(
     """Make a ledger that stores its limits. One that is there is not replaced."""
     from offaxis.cli.files import check_output
     from offaxis.cli.reading.ledgers import seconds
-    from offaxis.errors import InvalidInput
     from offaxis.privacy.composition import Limit
     from offaxis.privacy.guarantee import decimal, exact, exact_epsilon
     from offaxis.privacy.ledger import Ledger
 
     check_output(path)
     if in_all is not None and per is None:
-        raise InvalidInput("--in-all goes with --per; without it --epsilon is the limit in all")
-    share = exact(delta, "delta")
-    limits = [Limit(exact_epsilon(epsilon), share, None if per is None else seconds(per))]
-    if in_all is not None:
-        limits.append(Limit(exact_epsilon(in_all), share))
+        raise Misused("--in-all goes with --per; without it --epsilon is the limit in all")
+    with reading_options():
+        share = exact(delta, "delta")
+        limits = [Limit(exact_epsilon(epsilon), share, None if per is None else seconds(per))]
+        if in_all is not None:
+            limits.append(Limit(exact_epsilon(in_all), share))
     Ledger.create(path, *limits).close()
     if as_json:
         stored = [
@@ -85,7 +86,8 @@ def show(path: LedgerFile, delta: Delta = DELTA, as_json: AsJson = False) -> Non
     from offaxis.privacy.composition import basic
     from offaxis.privacy.guarantee import decimal, exact_delta
 
-    wanted = exact_delta(delta)
+    with reading_options():
+        wanted = exact_delta(delta)
     with open_ledger(path) as opened:
         paid, under = opened.by_release(), standings(opened)
     costs = [one.cost for one in paid]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offaxis.cli.showing.progress import waiting
-from offaxis.errors import InvalidInput, MissingExtra
+from offaxis.errors import InvalidInput, MissingExtra, installing
 
 if TYPE_CHECKING:
     from offaxis.geometry import TaskModel
@@ -102,8 +102,8 @@ def _exported(path: str) -> Any:
         import torch
     except ImportError:
         raise MissingExtra(
-            ".pt2 files need torch: run pip install 'offaxis[torch]', "
-            "or save the weights with Layers.save as .safetensors"
+            f".pt2 files need torch: {installing('torch')}, "
+            f"or save the weights with Layers.save as .safetensors"
         ) from None
     try:
         program = torch.export.load(path)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from offaxis.cli.showing.terminal import bare_table
+from offaxis.cli.showing.terminal import bare_table, filled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,11 +25,12 @@ _ERRORS: Final = "± is three standard errors."
 
 def print_advice(found: Recommendation, console: Console) -> None:
     """Print one recommendation: the sentence, what was tried, every task, and the cautions."""
-    console.print(f"At ε = {found.epsilon:g}: {found.sentence}\n")
+    console.print(filled(f"At ε = {found.epsilon:g}: {found.sentence}", console) + "\n")
     if len(found.each) > 1:
         console.print(_tasks(found))
         console.print()
     console.print(_tried(found))
+    console.print(filled(_measured(found), console), style="dim")
     for caution in found.cautions:
         console.print(f"\n- {caution}")
 
@@ -46,7 +47,13 @@ def print_range(found: Sequence[Recommendation], console: Console) -> None:
             row += [vector.candidate.title, _number(vector.utility.score, each.goal)]
         table.add_row(*row)
     console.print(table)
-    console.print(f"\n{_ERRORS}", style="dim")
+    first = found[0]
+    words = (
+        f"{_headings(means)[0].capitalize()}: measured on {first.measured_on:,} vectors that had "
+        f"no say in the choice"
+    )
+    words += "" if means else f"; keeps: on the {first.compared_on:,} they were compared on"
+    console.print("\n" + filled(f"{words}. {_ERRORS}", console), style="dim")
     for caution in dict.fromkeys(words for each in found for words in each.cautions):
         console.print(f"\n- {caution}")
 
@@ -93,8 +100,15 @@ def _tried(found: Recommendation) -> Table:
     if found.left_out:
         words = f"{len(found.left_out)} others fell behind on a few vectors"
         table.add_row(Text(words, style="dim"))
-    table.add_row(Text(_ERRORS, style="dim"))
     return table
+
+
+def _measured(found: Recommendation) -> str:
+    """Say which vectors the table tells of, and which the sentence."""
+    return (
+        f"Compared on {found.compared_on:,} vectors, and chosen there; the sentence above is "
+        f"measured on {found.measured_on:,} others. {_ERRORS}"
+    )
 
 
 def _other(each: Tried, name: str, means: bool) -> list[str]:

@@ -13,7 +13,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from offaxis.errors import MissingExtra
+from offaxis.errors import MissingExtra, installing
 from offaxis.privacy.composition import Cost, Limit, basic, by_loss_distribution
 from offaxis.privacy.guarantee import decimal
 
@@ -60,7 +60,7 @@ def by_loss(costs: Sequence[Cost], delta: Fraction) -> tuple[str | None, str | N
     try:
         found = composed(costs, delta)
     except MissingExtra:
-        return None, "needs dp-accounting: pip install 'offaxis[accounting]'"
+        return None, f"needs dp-accounting: {installing('accounting')}"
     if found is None:
         # Too many, or their own δ add up to more than is asked for.
         many = sum(cost.reports for cost in costs) > MOST_COMPOSED

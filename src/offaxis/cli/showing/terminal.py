@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,14 @@ def screen() -> Iterator[Console]:
     # Layout fills lines with blanks, which are a nuisance in a file.
     lines = (line.rstrip(" ") for line in captured.get().split("\n"))
     typer.echo("\n".join(lines), nl=False)
+
+
+def filled(text: str, console: Console) -> str:
+    """Break prose into lines of the console's width, at blanks but never at a no-break space.
+
+    A console of its own accord breaks at both.
+    """
+    return textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False)
 
 
 def fields(rows: Iterable[tuple[str, str]]) -> Table:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from offaxis.cli.showing.terminal import bare_table, counted
-from offaxis.errors import InvalidInput
+from offaxis.cli.usage import Misused
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,9 +40,9 @@ def compute_rows(
 def check_options(theory: bool, public: str | None, seeds: int) -> None:
     """Refuse options that do not go together."""
     if public is not None and not theory:
-        raise InvalidInput("--public is read with --theory only; add --theory or leave it out")
+        raise Misused("--public is read with --theory only; add --theory or leave it out")
     if theory and seeds < 2:
-        raise InvalidInput(f"--theory measures errors and needs --seeds 2 or more, got {seeds}")
+        raise Misused(f"--theory measures errors and needs --seeds 2 or more, got {seeds}")
 
 
 def theory_facts(rows: list[Row]) -> dict[str, dict[str, Any]]:

@@ -29,14 +29,12 @@ class ParquetRecords:
 
     Examples
     --------
-    >>> import offaxis
     >>> import pyarrow as pa
     >>> from pyarrow import parquet
     >>> from offaxis.engines import local
     >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
     >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
     >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
     >>> records = local.ParquetRecords("people.parquet")
     >>> records.count, [batch.num_rows for batch in records.batches("id", rows=60)]
     (100, [60, 40])
@@ -114,14 +112,12 @@ def number_of(source: Source) -> int:
 
     Examples
     --------
-    >>> import offaxis
     >>> import pyarrow as pa
     >>> from pyarrow import parquet
     >>> from offaxis.engines import local
     >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
     >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
     >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
     >>> local.number_of("people.parquet")
     100
     """

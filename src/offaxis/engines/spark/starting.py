@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from offaxis.errors import MissingExtra
+from offaxis.errors import MissingExtra, installing
 
 
 def pyspark() -> Any:
@@ -18,8 +18,7 @@ def pyspark() -> Any:
         import pyspark.sql
     except ImportError:
         raise MissingExtra(
-            "the Spark engine needs pyspark: run pip install 'offaxis[spark]', or use the local "
-            "engine"
+            f"the Spark engine needs pyspark: {installing('spark')}, or use the local engine"
         ) from None
     return pyspark
 

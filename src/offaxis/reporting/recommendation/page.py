@@ -95,19 +95,12 @@ def recommendation_row(found: Recommendation) -> dict[str, Any]:
     return {
         "epsilon": f"{found.epsilon:g}",
         "title": found.candidate.title,
-        "sentence": _unbroken(found.sentence),
+        "sentence": found.sentence,
         "expected": written(found.expected, found.goal),
         "bound": written_bound(found.ceiling, found.goal),
         "vector": other and other.candidate.title,
         "vector_kept": other and written(other.utility, found.goal)[0],
     }
-
-
-def _unbroken(sentence: str) -> str:
-    """Keep a number, its interval and its % on one line."""
-    return sentence.replace(" %", "\N{NO-BREAK SPACE}%").replace(
-        " ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
-    )
 
 
 def _candidate(each: Tried, goal: str) -> dict[str, Any]:
