@@ -88,10 +88,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     def inline(image: re.Match[str]) -> str:
         source = Path(config.docs_dir) / "pictures" / image[1]
         drawing = source.read_text(encoding="utf-8")
-        if "--ink" not in drawing:  # it has colours of its own
-            return image[0]
-        drawing = re.sub(r"<style>.*?</style>|<rect class=\"card\"[^>]*/>", "", drawing)
-        return f'<span class="drawing">{drawing[drawing.index("<svg") :]}</span>'
+        width = re.search(r'<svg [^>]*width="(\d+)"', drawing)
+        # Smaller than this its words cannot be read; a narrow screen scrolls.
+        least = f' style="min-width: {0.75 * int(width[1]):.0f}px"' if width else ""
+        shown = image[0]  # as it is, where it has colours of its own
+        if "--ink" in drawing:
+            drawing = re.sub(r"<style>.*?</style>|<rect class=\"card\"[^>]*/>", "", drawing)
+            shown = drawing[drawing.index("<svg") :]
+        return f'<span class="drawing">{shown.replace(" ", f"{least} ", 1)}</span>'
 
     html = re.sub(r'<img [^>]*src="(?:\.\./)*pictures/([\w-]+\.svg)"[^>]*>', inline, html)
     html = re.sub(rf"{_ROLE}<code>~?([\w.]+)</code>", _reference, html)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from drawing import finish, panels, say
@@ -12,11 +13,18 @@ from offaxis.reporting.svg import INK, LINE_DASHES, MUTED, PLAIN, RESHAPED
 from offaxis.theory import sphere_mean_error
 
 BUDGETS = (0.5, 1, 2, 3, 5)
+ALONG = {"rotation": 45, "ha": "center", "va": "center"}
 
 
 def _strength(at: int, count: int) -> float:
     """Return how strongly the ``at``-th of some curves is drawn: the last one fully."""
     return 0.4 + 0.6 * at / (count - 1)
+
+
+def _per_cent(axes: Any) -> None:
+    """Write both axes in per cent; the origin is named once."""
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %" if value else "")
 
 
 def belief() -> str:
@@ -31,21 +39,12 @@ def belief() -> str:
                 after = before * factor / (1 - before + before * factor)
                 axes.plot(before, after, color=RESHAPED, alpha=strong, linewidth=1.5)
             corner = 1 / (1 + math.exp(epsilon / 2))
-            say(axes, f"{epsilon:g}", (corner, 1 - corner), INK, ha="right", shift=(-3, 2))
-        say(
-            axes,
-            "no report",
-            (0.5, 0.5),
-            MUTED,
-            rotation=45,
-            ha="center",
-            va="bottom",
-            shift=(-5, 0),
-        )
+            # Along the curve, which rises by one for one there.
+            say(axes, f"ε = {epsilon:g}", (corner, 1 - corner), INK, shift=(-5, 5), **ALONG)
+        say(axes, "no report", (0.5, 0.5), MUTED, shift=(5, -5), **ALONG)
         axes.set(xlabel="sure before the report", ylabel="sure after it, at most and at least")
         axes.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        _per_cent(axes)
         label = (
             "How sure somebody is of a guess after one report, against how sure before, for "
             "ε = 0.5, 1, 2, 3, 5: each ε gives two curves, mirrored at the diagonal, which enclose "
@@ -85,10 +84,9 @@ def tradeoff() -> str:
             va="bottom",
             shift=(5, 0),
         )
-        axes.set(xlabel="z′ taken for z", ylabel="z taken for z′", aspect="equal")
+        axes.set(xlabel="errors: z′ taken for z", ylabel="errors: z taken for z′", aspect="equal")
         axes.set(xlim=(0, 1), ylim=(0, 1.02))
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        _per_cent(axes)
         label = (
             "Two kinds of mistakes of somebody who tells from one report whether it came from z or "
             "z′. Below the curve of an ε nobody gets: at ε = 1 both mistakes are at least 26.9 % "
@@ -98,12 +96,11 @@ def tradeoff() -> str:
 
 
 def reports() -> str:
-    """Draw the laws of the reports of two people who differ as much as they can."""
+    """Draw how the reports of two people are distributed who differ as much as they can."""
     with panels(3, 8.4, 2.5) as (figure, axes):
         for one, epsilon in zip(axes, (0.5, 2, 5), strict=True):
             scale = 2 / epsilon
-            reach = 2 + 3.2 * scale
-            where = np.union1d(np.linspace(-reach, reach, 60), [-1, 1])
+            where = np.union1d(np.linspace(-9, 9, 61), np.linspace(-3, 3, 61))
             for centre, colour, dashes in ((-1, PLAIN, LINE_DASHES), (1, RESHAPED, "-")):
                 law = np.exp(-np.abs(where - centre) / scale) / (2 * scale)
                 one.plot(where, law, color=colour, linewidth=1.6, linestyle=dashes)
@@ -112,11 +109,11 @@ def reports() -> str:
                 f"ε = {epsilon:g}: up to {math.exp(epsilon):.3g} times", fontsize=9.5, color=INK
             )
             one.set_yticks([])
-            one.set(xlabel="report", ylim=(0, None))
+            one.set(xlabel="report", xlim=(-9, 9), ylim=(0, None))
             one.spines["left"].set_visible(False)
         label = (
-            "The laws of the reports of two vectors, −1 and 1, under Laplace noise at ε = 0.5, 2 "
-            "and 5: nearly the same hill, two overlapping hills, two separate peaks."
+            "How the reports of two vectors, −1 and 1, are distributed under Laplace noise at "
+            "ε = 0.5, 2 and 5: nearly the same hill, two overlapping hills, two separate peaks."
         )
         return finish(figure, "reports", label)
 
@@ -142,7 +139,7 @@ def together() -> str:
         days = np.arange(13)
         for at, epsilon in enumerate((0.25, 0.5, 1, 2)):
             odds = 0.01 / 0.99 * np.exp(epsilon * days)
-            share = 100 * odds / (1 + odds)
+            share = odds / (1 + odds)
             right.plot(
                 days,
                 share,
@@ -164,10 +161,11 @@ def together() -> str:
             )
         right.set(
             xlabel="reports about one person",
-            ylabel="sure, at most, %",
+            ylabel="sure at most, from 1 % before",
             xlim=(0, 12.3),
-            ylim=(0, 103),
+            ylim=(0, 1.03),
         )
+        right.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
         label = (
             "Left: reports of ε = 0.5 each cost 50 after 100 of them, added up; by loss "
             f"distributions and with δ = 1e-6 {by_loss[-1]:.3g}. Right: a guess held with 1 % can "
@@ -190,7 +188,7 @@ def people() -> str:
             needed = [sphere_mean_error(dim, float(epsilon)) / 0.01 for epsilon in budgets]
             right.plot(budgets, needed, color=RESHAPED, alpha=_strength(at, 3), linewidth=1.8)
             say(right, f"{dim} numbers", (10, needed[-1]), INK, va="center", shift=(5, 0))
-        right.set(ylabel="people for a mean vector ± 0.1", ylim=(10, 3e7))
+        right.set(ylabel="people for a mean ± 0.1 in length", ylim=(10, 1e8))
         for axes in (left, right):
             axes.set(xlabel="budget ε of each report", xscale="log", yscale="log")
             axes.set_xticks([0.1, 0.3, 1, 3, 10])
@@ -199,7 +197,7 @@ def people() -> str:
             axes.minorticks_off()
         label = (
             "People needed against ε. Left, for a yes/no share to within one point: a million at "
-            "ε = 0.1, 11,700 at ε = 1, 2,690 at ε = 4. Right, for a mean of unit vectors to within "
-            "0.1: more in proportion to the dimension at small ε."
+            "ε = 0.1, 11,700 at ε = 1, 2,690 at ε = 4. Right, for a mean of unit vectors with an "
+            "error of length 0.1: more in proportion to the dimension at small ε."
         )
         return finish(figure, "people", label)

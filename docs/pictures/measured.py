@@ -12,7 +12,7 @@ from drawing import dots, finish, panels, say
 import offaxis
 from offaxis.data import load_cifar10_features
 from offaxis.evaluation import evaluate
-from offaxis.reporting.svg import INK, LINE_DASHES, MUTED, PLAIN, POINT, RESHAPED, SAME
+from offaxis.reporting.svg import INK, MUTED, PLAIN, POINT, RESHAPED, SAME
 from offaxis.theory import agreement_ceiling, answer_prior
 
 TABLE = Path(__file__).with_name("utility.csv")
@@ -65,20 +65,24 @@ def utility() -> str:
         xs.append(float(row["epsilon"]))
         ys.append(100 * float(row["agreement"]))
     styles = {
-        "bound": (INK, LINE_DASHES, "no report passes this"),
-        "the model's answer": (RESHAPED, "-", "the model's answer by response"),
+        "bound": (MUTED, "-", "no report passes this"),
+        "the model's answer": (RESHAPED, "-", "the model's answer"),
         "codebook": (RESHAPED, (0, (4, 2)), "codebook"),
-        "PrivUnit2, six directions": (RESHAPED, (0, (1, 1.4)), "PrivUnit2 on six directions"),
+        "PrivUnit2, six directions": (RESHAPED, (0, (1, 1.4)), "PrivUnit2, six directions"),
         "PrivUnit2, plain": (PLAIN, "-", "PrivUnit2, plain"),
         "Laplace, reshaped": (PLAIN, (0, (4, 2)), "Laplace, reshaped"),
     }
-    with panels(1, 7.4, 3.9) as (figure, (axes,)):
+    with panels(1, 4.7, 4.3) as (figure, (axes,)):
         for name, (colour, dashes, words) in styles.items():
             xs, ys = curves[name]
-            axes.plot(xs, ys, color=colour, linestyle=dashes, linewidth=1.7, label=words)
+            # The bound is broad and behind: the best curve lies upon it.
+            form = {"linewidth": 6, "alpha": 0.35} if name == "bound" else {"linewidth": 1.7}
+            axes.plot(xs, ys, color=colour, linestyle=dashes, label=words, **form)
         axes.axhline(10, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
         say(axes, "guessing", (10, 10), MUTED, ha="right", va="top", shift=(0, -2))
-        legend = axes.legend(loc="upper left", bbox_to_anchor=(1.0, 0.9), frameon=False, fontsize=9)
+        # Below, where a narrow screen has room for it.
+        below = {"loc": "upper center", "bbox_to_anchor": (0.45, -0.16), "ncols": 2}
+        legend = axes.legend(**below, frameon=False, fontsize=9)
         for text in legend.get_texts():
             text.set_color(INK)
         axes.set(xlabel="budget ε of one report", ylabel="the model's answer, %", ylim=(0, 102))
@@ -110,7 +114,7 @@ def off_axis() -> str:
             one.plot(*mine, "o", color=INK, ms=6, zorder=5)
             one.set(xlim=(-7, 9), ylim=(-8, 8), aspect="equal")
             one.set_xlabel("the task looks this way →", color=INK)
-            one.set_ylabel("and ignores this way")
+            one.set_ylabel("and ignores this way →")
             one.set_title(f"{title}: {right:.0f} % on the right side", color=colour, fontsize=10.5)
             one.grid(visible=False)
             one.set_xticks([])

@@ -13,7 +13,8 @@ _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)")
 class Block:
     """One fenced block: its language, its text, the line it begins at, and whether it is run.
 
-    A fragment shows a form and is not run; a comment ``<!-- fragment -->`` above the fence says so.
+    A fragment shows a form and is neither run nor compared; a comment ``<!-- fragment -->`` above
+    the fence says so.
     """
 
     kind: str

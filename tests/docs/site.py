@@ -1,4 +1,4 @@
-"""What is in a built page: its places, its links, and what a browser would load for it."""
+"""What is in a built page: its places, headings, links, and what a browser would load for it."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class Looked(HTMLParser):
     links: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
     classes: set[str] = field(default_factory=set)
+    headings: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -43,6 +44,8 @@ class Looked(HTMLParser):
         found = {name: value or "" for name, value in attributes}
         self.ids |= {found[name] for name in ("id", "name") if found.get(name)}
         self.classes |= set(found.get("class", "").split())
+        if tag in ("h1", "h2"):
+            self.headings.append((tag, found.get("id", "")))
         self.loads += [found[name] for name in _LOADS.get(tag, ()) if name in found]
         self.loads += re.findall(r"url\(([^)]*)\)", found.get("style", ""))
         if tag == "link" and not set(found.get("rel", "").split()) & _QUIET:

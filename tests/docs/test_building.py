@@ -32,7 +32,16 @@ def docs(monkeypatch):
         ("q^{2^i β_i}", "q<sup>2<sup>i</sup> β<sub>i</sub></sup>"),
         ("x_i² ≤ max_j ‖w‖_p", "x<sub>i</sub>² ≤ max<sub>j</sub> ‖w‖<sub>p</sub>"),
         ("λ_{max} of Ω̂_t", "λ<sub>max</sub> of Ω̂<sub>t</sub>"),
+        ("√Σn_i² 2γ_i", "√Σn<sub>i</sub>² 2γ<sub>i</sub>"),
+        ("J_iᵀJ_i σ_aσ_b", "J<sub>i</sub>ᵀJ<sub>i</sub> σ<sub>a</sub>σ<sub>b</sub>"),
+        ("|(Bᵀa_k)_j| ‖Wh_i‖", "|(Bᵀa<sub>k</sub>)<sub>j</sub>| ‖Wh<sub>i</sub>‖"),
+        ("|He_n(x)| χ²_{k−1}", "|He<sub>n</sub>(x)| χ²<sub>k−1</sub>"),
+        ("σ_null² U_Rand", "σ<sub>null</sub>² U<sub>Rand</sub>"),
+        ("∫_0^∞ λ_i^⋆", "∫<sub>0</sub><sup>∞</sup> λ<sub>i</sub><sup>⋆</sup>"),
+        ("R^dim w^(k) ‖·‖_ℋ", "R<sup>dim</sup> w<sup>(k)</sup> ‖·‖<sub>ℋ</sub>"),
+        ("5 % at ε = 2 %s", "5\u00a0% at ε\u00a0=\u00a02 %s"),
         ("<code>a_i^2</code> some_name", "<code>a_i^2</code> some_name"),
+        ("x86_64 p_value max_iter to_a", "x86_64 p_value max_iter to_a"),
     ],
 )
 def test_raised_and_lowered_signs(docs, text, shown):

@@ -65,7 +65,6 @@ def _kinds() -> dict[str, object]:
 
 
 SETTINGS: dict[str, Callable[[], dict[str, object]]] = {
-    "README.md": _small_task,
     "ablations.md": _bundled,
     "arrays.md": _kinds,
     "decoders.md": _small_task,
@@ -108,6 +107,14 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
+def test_code_fits_the_column_of_the_site(page):
+    for block in blocks(page.read_text()):
+        for at, line in enumerate(block.text.splitlines()):
+            # What a screen of 1,400 pixels shows without a scroll bar.
+            assert len(line) <= 102, f"line {block.line + at}"
 
 
 def test_a_fragment_is_not_run_and_everything_else_is():

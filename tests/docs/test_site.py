@@ -76,6 +76,22 @@ def test_every_link_of_the_site_leads_to_a_page_and_a_place_in_it(site, pages):
     assert wrong == []
 
 
+def _badly_headed(found: Looked) -> str | None:
+    """Say what is wrong with the headings of a page: one title, all sections in its contents."""
+    titles = [place for tag, place in found.headings if tag == "h1"]
+    sections = [place for tag, place in found.headings if tag == "h2"]
+    # Each heading has a link to itself, and one more in the contents.
+    absent = [place for place in sections if found.links.count(f"#{place}") < 2]
+    if len(titles) == 1 and not absent:
+        return None
+    return f"titles {titles}, not in the contents {absent}"
+
+
+def test_a_page_has_one_title_and_every_section_in_its_contents(site, pages):
+    wrong = {str(page.relative_to(site)): _badly_headed(found) for page, found in pages.items()}
+    assert {page: why for page, why in wrong.items() if why} == {}
+
+
 def test_links_to_others_are_well_formed_and_encrypted(pages):
     for found in pages.values():
         for link in found.links:
@@ -155,5 +171,6 @@ def test_notebooks_are_kept_without_outputs_and_shown_with_them(notebook, site):
 def test_drawings_are_part_of_their_page(site):
     for name, drawings in {"index": 1, "choosing-epsilon": 6}.items():
         page = (site / f"{name}.html").read_text(encoding="utf-8")
-        assert page.count('<span class="drawing"><svg') == drawings
+        # Each keeps a width at which its words can be read.
+        assert page.count('<span class="drawing"><svg style="min-width: ') == drawings
         assert not re.search(r"<img[^>]*pictures/", page)
