@@ -14,11 +14,11 @@ import argparse
 import json
 import math
 import shutil
-import socket
 from typing import Any
 
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
+from tools.ports import free_port
 
 from offaxis import data
 from offaxis.browser.demo_data import KINDS
@@ -48,14 +48,6 @@ SEEN = """async ({ image, size, degrees, x, y }) => {
     recommended: number("#recommended .answer"),
   };
 }"""
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def answers(page: Page, epsilon: float, images: Any, seed: int) -> dict[str, Any]:

@@ -21,17 +21,17 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-import venv
 import zipfile
 from pathlib import Path
 
 from packaging.metadata import Metadata
 
-ROOT = Path(__file__).parents[1]
-PYTHONS = ("3.11", "3.12", "3.13")
+from tools.environments import environment
+from tools.ports import free_port
+from tools.resolving import PYTHONS, ROOT
+
 PAGES = ("/readyz", "/dashboard", "/browser/client/index.js")
 IN_SDIST = ("src", "tests", "docs", "deploy", "benchmarks", "examples", "tools", "requirements")
-_INSTALL = ("-m", "pip", "--disable-pip-version-check", "--quiet", "--python")
 
 
 def tracked(*folders: str) -> set[str]:
@@ -46,10 +46,10 @@ def tracked(*folders: str) -> set[str]:
     return {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
 
 
-def build(out: Path, *what: str, source: Path = ROOT, isolated: bool = True) -> Path:
+def build(out: Path, *what: str, isolated: bool = True) -> Path:
     """Build ``--wheel``, ``--sdist`` or both in turn; return the newest file."""
     more = () if isolated else ("--no-isolation",)
-    command = [sys.executable, "-m", "build", *what, *more, "--outdir", str(out), str(source)]
+    command = [sys.executable, "-m", "build", *what, *more, "--outdir", str(out), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
@@ -106,19 +106,9 @@ def faults_of_sdist(sdist: Path) -> list[str]:
 
 
 def install(package: Path, home: Path, *, extras: str = "") -> Path:
-    """Make an empty environment, install into it, and return its interpreter."""
-    venv.create(home, with_pip=False, symlinks=True)
-    python = home / "bin/python"
+    """Install a package into an empty environment, and return its interpreter."""
     constraints = ("--constraint", str(ROOT / "constraints.txt"))
-    # Bytecode is made when a module is first imported, which few are.
-    options = ("--no-compile", *constraints)
-    subprocess.run(
-        [sys.executable, *_INSTALL, str(python), "install", *options, f"{package}{extras}"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return python
+    return environment(home, *constraints, f"{package}{extras}")
 
 
 def smoke(python: Path) -> str:
@@ -131,13 +121,16 @@ def smoke(python: Path) -> str:
     return done.stdout.strip()
 
 
-def collects(python: Path, port: int = 8479) -> None:
+def collects(python: Path) -> None:
     """Start a collector from an environment and ask for its pages."""
+    port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         command = [str(python.parent / "offaxis"), "serve", "--port", str(port)]
-        quiet = subprocess.DEVNULL
-        running = subprocess.Popen(command, cwd=folder, stdout=quiet, stderr=quiet)
+        log = Path(folder) / "log"
+        with log.open("w") as file:
+            running = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=file)
         try:
+            _wait_for(running, log)
             for page in PAGES:
                 _ask(f"http://127.0.0.1:{port}{page}")
         finally:
@@ -145,18 +138,25 @@ def collects(python: Path, port: int = 8479) -> None:
             running.wait(30)
 
 
-def _ask(url: str, patience: float = 60.0) -> None:
+def _wait_for(collector: subprocess.Popen[bytes], log: Path, patience: float = 60.0) -> None:
+    """Wait until it says that it listens: who answers on a port may be another."""
     end = time.monotonic() + patience
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=10):
-                return
-        except urllib.error.HTTPError as error:
-            sys.exit(f"{url} answers {error.code}")
-        except OSError as error:
-            if time.monotonic() > end:
-                sys.exit(f"{url} does not answer: {error}")
-            time.sleep(0.2)
+    while "Uvicorn running" not in log.read_text():
+        if (code := collector.poll()) is not None:
+            sys.exit(f"the collector ended with code {code}\n{log.read_text()[-2000:]}")
+        if time.monotonic() > end:
+            sys.exit(f"the collector has not started\n{log.read_text()[-2000:]}")
+        time.sleep(0.2)
+
+
+def _ask(url: str) -> None:
+    try:
+        with urllib.request.urlopen(url, timeout=60):
+            return
+    except urllib.error.HTTPError as error:
+        sys.exit(f"{url} answers {error.code}")
+    except OSError as error:
+        sys.exit(f"{url} does not answer: {error}")
 
 
 def main(out: Path) -> None:

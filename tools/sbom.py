@@ -10,27 +10,19 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import venv
 from pathlib import Path
 
+from tools.environments import environment
+
 ROOT = Path(__file__).parents[1]
-_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python")
-
-
-def install_locked(home: Path) -> Path:
-    """Install requirements/collector.txt into a new environment; return its interpreter."""
-    venv.create(home, with_pip=False, symlinks=True)
-    python = home / "bin/python"
-    exact = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-compile")
-    lock = ROOT / "requirements/collector.txt"
-    subprocess.run([*_PIP, str(python), "install", *exact, "--requirement", str(lock)], check=True)
-    return python
+LOCK = ROOT / "requirements/collector.txt"
+EXACTLY = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement", str(LOCK))
 
 
 def main(out: Path) -> None:
     """Write the file."""
     with tempfile.TemporaryDirectory() as folder:
-        python = install_locked(Path(folder))
+        python = environment(Path(folder), *EXACTLY)
         cyclonedx = Path(sysconfig.get_path("scripts")) / "cyclonedx-py"
         options = ("--pyproject", str(ROOT / "pyproject.toml"), "--mc-type", "library")
         written = ("--output-reproducible", "--output-file", str(out))

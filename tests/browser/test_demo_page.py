@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, Route, expect
+from tools.ports import free_port
 
 from offaxis.browser.demo_data import EPSILON, EPSILONS, KINDS, data_folder, release_file
 from offaxis.browser.demo_site import Site, demo_site
@@ -18,7 +19,6 @@ from offaxis.client.transport import Transport
 from offaxis.release import Release
 from offaxis.studies.models import load_model
 from offaxis.studies.models.vae import embed
-from tests.collector.running import free_port
 
 DATA = "**/browser/demo/data/"
 PHONE = {"width": 390, "height": 844}

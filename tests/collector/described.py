@@ -9,6 +9,7 @@ other threads of the tests' process in Python 3.11.
 from __future__ import annotations
 
 import sys
+from typing import get_args
 
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -17,7 +18,7 @@ from schemathesis.transport.serialization import Binary
 
 import offaxis
 from offaxis.collector.app import create_app
-from offaxis.collector.auth import ROLES, new_token
+from offaxis.collector.auth import Role, new_token
 from offaxis.collector.settings import Settings
 from offaxis.formats.artifact import to_bytes
 from tests.collector.running import START, Clock, make_round
@@ -32,7 +33,7 @@ def application(release, database):
     """Return an application with a release, a round and a token of each role."""
     app = create_app(Settings(database, clock=Clock(), reader_rate=1e9))
     collector = app.state.collector
-    tokens = {role: new_token() for role in ROLES}
+    tokens = {role: new_token() for role in get_args(Role)}
     collector.store.publish(release.hash, to_bytes(release), bytes(64), START)
     collector.store.add_round(make_round(release, "a"), bytes(64))
     for role, token in tokens.items():

@@ -9,6 +9,7 @@ import numpy as np
 from typer.testing import CliRunner
 
 from offaxis.cli.app import app
+from tests.checks import ALPHA
 
 
 def _printed(*words: str) -> bytes:
@@ -23,7 +24,8 @@ def printed_facts(folder: Path, release, head, public, epsilon: str = "1,3") -> 
     np.save(folder / "public.npy", public)
     release.save(folder / "a.release")
     task = ("--model", str(folder / "head.safetensors"), "--public", str(folder / "public.npy"))
+    audit = ("audit", str(folder / "a.release"), "--reports", "2000", "--false-alarm", str(ALPHA))
     return {
         "curve": _printed("recommend", *task, "--epsilon", epsilon, "--json"),
-        "audit": _printed("audit", str(folder / "a.release"), "--reports", "2000", "--json"),
+        "audit": _printed(*audit, "--json"),
     }

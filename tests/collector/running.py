@@ -6,17 +6,17 @@ import base64
 import http.client
 import json
 import os
-import socket
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import uvicorn
 
 from offaxis.collector.app import create_app
-from offaxis.collector.auth import new_token
+from offaxis.collector.auth import Role, new_token
 from offaxis.collector.settings import Settings
 from offaxis.formats.artifact import to_bytes
 from offaxis.formats.documents import Round
@@ -49,12 +49,6 @@ class Answer:
         assert self.headers["content-type"] == "application/problem+json", self
         assert self.json["status"] == self.status
         return self.json["type"]
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def ask(port, method, path, body=None, token=None, **headers) -> Answer:
@@ -133,10 +127,9 @@ def running(database: str, **settings):
     """Serve from a thread of this process until the block ends."""
     clock = Clock()
     app = create_app(Settings(database=database, clock=clock, **settings))
-    port = free_port()
     server = uvicorn.Server(
         uvicorn.Config(
-            app, port=port, log_config=None, access_log=False, loop="asyncio", http="httptools"
+            app, port=0, log_config=None, access_log=False, loop="asyncio", http="httptools"
         )
     )
     thread = threading.Thread(target=server.run)
@@ -144,8 +137,9 @@ def running(database: str, **settings):
     while not server.started:
         assert thread.is_alive()
         time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
     one = Running(port, clock, app)
-    for role in ("device", "analyst", "admin"):
+    for role in get_args(Role):
         one.tokens[role] = new_token()
         one.collector.store.add_token(one.tokens[role], f"the {role}", role, START)
     one.collector.catalogue.refresh()
@@ -153,5 +147,5 @@ def running(database: str, **settings):
         yield one
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(180)
         assert not thread.is_alive()

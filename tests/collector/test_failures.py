@@ -14,11 +14,10 @@ from tests.collector.running import new_id, running
 
 
 def _ready_again(server) -> None:
-    for _ in range(200):
-        if server.ask("nobody", "GET", "/readyz").status == 200:
-            return
+    end = time.monotonic() + 180
+    while server.ask("nobody", "GET", "/readyz").status != 200:
+        assert time.monotonic() < end, "not ready again"
         time.sleep(0.02)
-    raise AssertionError("not ready again")
 
 
 def test_a_full_disk(new_database, for_means, some_reports):
@@ -109,11 +108,11 @@ def test_two_processes_on_one_database_learn_from_each_other(new_database, for_m
 
 def test_a_token_that_asks_too_much_must_wait(new_database, for_means, some_reports):
     with running(new_database("sqlite"), device_rate=1.0, reader_rate=1000.0) as server:
+        server.collector.device_buckets._clock = lambda: 0.0  # no time passes
         server.open(for_means, "rate")
         found = [server.upload("rate", new_id(), report) for report in some_reports[:4]]
-        assert [one.status for one in found[:2]] == [201, 201]
-        assert (found[3].status, found[3].kind) == (429, "too-many")
-        assert int(found[3].headers["retry-after"]) >= 1
+        assert [one.status for one in found] == [201, 201, 429, 429]
+        assert (found[3].kind, found[3].headers["retry-after"]) == ("too-many", "1")
         assert server.ask("admin", "GET", "/v1/rounds/rate").status == 200
 
 
@@ -142,8 +141,10 @@ def test_buckets_fill_with_time():
 def test_a_body_that_does_not_come_is_not_waited_for(new_database, for_means):
     import socket
 
-    with running(new_database("sqlite"), body_seconds=0.05) as server:
-        server.open(for_means, "slow")
+    url = new_database("sqlite")
+    with running(url) as server:
+        server.open(for_means, "slow")  # which may take its time
+    with running(url, body_seconds=0.05) as server:
         head = (
             f"PUT /v1/rounds/slow/reports/{'0' * 64} HTTP/1.1\r\nHost: x\r\n"
             f"Authorization: Bearer {server.tokens['device']}\r\nContent-Length: 20\r\n\r\nhalf"

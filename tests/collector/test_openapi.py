@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import get_args
 
-from offaxis.collector.auth import ROLES
+from offaxis.collector.auth import Role
 from tests.collector.described import application
 
 
@@ -21,7 +22,7 @@ def test_answers_are_as_described(new_database, for_means, tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
     asked = [line.split()[-1] for line in done.stdout.splitlines()]
     assert len(asked) == 25
-    assert set(asked) == set(ROLES)
+    assert set(asked) == set(get_args(Role))
 
 
 def test_the_document_names_a_token_wherever_one_is_needed(new_database, for_means):

@@ -20,10 +20,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tools.ports import free_port
 from typer.testing import CliRunner
 
 from offaxis.cli.app import app
-from tests.collector.running import ask, free_port, new_id
+from tests.checks import ALPHA
+from tests.collector.running import ask, new_id
+
+PATIENCE = 180
+"""Seconds that a process may take to start: machines are shared, and only what fails waits."""
 
 
 @contextmanager
@@ -39,10 +44,10 @@ def _serving(database: str, log: Path, *options: str):
             env={**os.environ, "PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
     try:
-        for _ in range(1500):
-            if "Uvicorn running" in log.read_text():
-                break
+        end = time.monotonic() + PATIENCE
+        while "Uvicorn running" not in log.read_text():
             assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, "the collector has not started"
             time.sleep(0.02)
         os.set_blocking(process.stdout.fileno(), False)
         shown = re.search(rb"oxt_\S+", process.stdout.read() or b"")
@@ -50,7 +55,7 @@ def _serving(database: str, log: Path, *options: str):
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(30)
+            process.wait(PATIENCE)
         process.stdout.close()
 
 
@@ -122,7 +127,7 @@ def the_way(request, new_database, tmp_path_factory, for_means, public):
         _run("collector", "token", "revoke", "3", **where)
         made["purged"] = _run("collector", "purge", "way", **where)
         os.kill(process.pid, signal.SIGTERM)
-        process.wait(30)
+        process.wait(PATIENCE)
     return made | {
         "tokens": tokens,
         "ids": ids,
@@ -136,8 +141,8 @@ def test_the_whole_way_by_commands(the_way, for_means):
     found = the_way["means"]["means"][0]
     np.testing.assert_allclose(found["mean"], whole.estimate, rtol=1e-9)
     np.testing.assert_allclose(found["standard_error"], whole.standard_error, rtol=1e-9)
-    assert the_way["drift"]["warning"] is False
-    assert the_way["drift"]["p_value"] > 0
+    # The warning comes by chance too, and has its own tests; so small a p-value does not.
+    assert ALPHA < the_way["drift"]["p_value"] <= 1
     exported = the_way["exported"]
     assert set(exported["report"].to_pylist()) == set(the_way["reports"])
     assert the_way["purged"].strip() == f"deleted {len(the_way['ids']):,} reports"
@@ -184,7 +189,7 @@ def test_a_killed_server_keeps_what_it_had_answered(
         for one, report in zip(ids, some_reports, strict=False):
             assert ask(port, "PUT", path + one.hex(), report, "known").status == 201
         process.kill()
-        process.wait(30)
+        process.wait(PATIENCE)
     with _serving(url, tmp_path / "log after") as (port, _, process):
         for one, report in zip(ids, some_reports, strict=False):
             assert ask(port, "PUT", path + one.hex(), report, "known").status == 200

@@ -159,6 +159,7 @@ def test_what_came_in_time_counts_however_long_it_waits(server, for_means, some_
                 take_turns(connection, [key])
                 early = threads.submit(server.upload, "waits", new_id(), some_reports[0])
                 while not server.collector.writer.waiting:
+                    assert not early.done(), early.result()
                     time.sleep(0.001)
                 server.clock.now = end
                 assert server.upload("waits", new_id(), some_reports[1]).status == 410

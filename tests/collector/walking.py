@@ -12,7 +12,7 @@ from tests.programs import program
 ROOT = Path(__file__).parents[2]
 
 
-def walk(script: str, folder: Path, timeout: float = 120) -> str:
+def walk(script: str, folder: Path, timeout: float = 300) -> str:
     """Run a script in the folder, with this environment's commands."""
     program("curl")
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

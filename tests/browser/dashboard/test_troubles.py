@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
+from urllib.parse import urlsplit
 
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Page, Route, expect
+
+from tests.collector.running import START
 
 WAKE = "dispatchEvent(new Event('online'))"
 
@@ -72,27 +76,45 @@ def test_refusals_are_said_in_words_and_survived(open_page):
     open_page.complaints.clear()
 
 
+def asked_until(page: Page, milliseconds: int, asked: list[str]) -> list[str]:
+    """Let the page's time pass; return what it asked for since this was called last."""
+    page.clock.fast_forward(milliseconds)
+    # One more question, after whose answer all that were asked before it are known.
+    page.evaluate("() => fetch('/healthz')")
+    found = [urlsplit(url).path for url in asked]
+    asked.clear()
+    assert found.pop() == "/healthz"
+    return found
+
+
 def test_nothing_is_asked_twice_at_once_nor_while_hidden(open_page):
     page = open_page(at="#/rounds/vectors-1")
-    expect(page.locator("#reports")).to_have_text("40")
-    page.clock.install()
+    page.clock.install(time=START)
+    page.clock.pause_at(START + timedelta(seconds=1))
+    page.reload()  # from here on the page has no other time
+    link = page.locator("#link")
+    expect(link).to_have_text("live")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate(HIDE)
-    page.clock.fast_forward(60_000)
-    assert not asked
-    slow = []
+    assert asked_until(page, 60_000, asked) == []
+    slow: list[Route] = []
     page.route("**/v1/rounds/*", lambda route: slow.append(route))
-    page.evaluate(HIDE.replace("true", "false"))
-    page.wait_for_timeout(100)
-    page.clock.fast_forward(15_000)
-    assert len(asked) == len(slow) == 1
-    slow[0].continue_()
-    page.wait_for_timeout(300)
-    page.clock.fast_forward(2_100)
-    page.wait_for_timeout(100)
-    assert len(slow) == 2
-    slow[1].continue_()
+    with page.expect_request("**/v1/rounds/*"):
+        page.evaluate(HIDE.replace("true", "false"))
+    page.evaluate(WAKE)
+    once = ["/v1/rounds/vectors-1"]
+    assert asked_until(page, 15_000, asked) == once
+    # Woken while it asked, it asks once more at once, and from then on every two seconds.
+    for at, quiet in enumerate((0, 1_999)):
+        link.evaluate("(node) => { node.textContent = 'asking'; }")
+        slow[at].continue_()
+        expect(link).to_have_text("live")
+        if quiet:
+            assert asked_until(page, quiet, asked) == []
+        assert asked_until(page, 1, asked) == once
+        assert len(slow) == at + 2
+    slow[-1].continue_()
 
 
 def test_a_token_that_is_revoked_meanwhile_is_asked_for_again(open_page, collector):

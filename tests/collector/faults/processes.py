@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.collector.running import free_port
+from tools.ports import free_port
 
 _PATIENCE = 180.0
 
