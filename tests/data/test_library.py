@@ -271,7 +271,7 @@ def test_digits(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert digits.train_labels[:4].tolist() == [0, 1, 2, 3]
     assert data.get("digits").already
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(MissingExtra, match=r"offaxis\[sklearn\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[sklearn\]"):
         data.load("digits")
 
 
