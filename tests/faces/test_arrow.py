@@ -113,8 +113,8 @@ def test_columns_of_numbers_are_vectors_too(public: np.ndarray, release: offaxis
 def rows_of(table: pa.Table, kind: pa.DataType) -> pa.Table:
     """Return rows of a kind whose neighbours in memory are not among them."""
     texts = pa.array([f"a text too long to stand in a view of it {i}" for i in range(40)])
-    if pa.types.is_list(kind):
-        made = pa.array([[text] for text in texts.to_pylist()])
+    if pa.types.is_list(kind) or pa.types.is_list_view(kind):
+        made = pa.array([[text] for text in texts.to_pylist()], kind)
     elif pa.types.is_run_end_encoded(kind):
         made = pa.compute.run_end_encode(texts)
     else:
@@ -131,6 +131,8 @@ def rows_of(table: pa.Table, kind: pa.DataType) -> pa.Table:
         pa.string_view(),
         pa.binary_view(),
         pa.list_(pa.string()),
+        pa.list_(pa.string_view()),
+        pa.list_view(pa.string()),
         pa.run_end_encoded(pa.int32(), pa.string()),
     ],
     ids=str,
@@ -151,20 +153,62 @@ def test_columns_that_go_along_bring_no_other_rows(
     assert b"view of it 37" not in pickle.dumps(stream.read_all())
 
 
+def written(data: Any) -> bytes:
+    """Return what leaves when data are pickled, and when they are written in Arrow's format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, data.schema) as writer:
+        writer.write(data)
+    return pickle.dumps(data) + sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("first", ["labels", "vectors"])
+@pytest.mark.parametrize("count", [1, 3, 9])
 def test_columns_that_go_along_bring_no_vectors(
-    public: np.ndarray, release: offaxis.Release
+    first: str, count: int, public: np.ndarray, release: offaxis.Release
 ) -> None:
     """Labels and vectors cut out of one array of numbers, as one file maps them into memory."""
-    whole = pa.array(np.concatenate([public[:9].ravel(), np.arange(9.0)]))
-    vectors = pa.FixedSizeListArray.from_arrays(whole.slice(0, 54), 6)
-    people = pa.table({"vector": vectors, "label": whole.slice(54)})
-    assert public[4].tobytes() in pickle.dumps(people.select(["label"]))
+    rows, labels = public[:count].ravel(), np.arange(float(count))
+    parts = [labels, rows] if first == "labels" else [rows, labels]
+    whole, place = pa.array(np.concatenate(parts)), 0 if first == "labels" else len(rows)
+    cut = whole.slice(count - place if first == "labels" else 0, len(rows))
+    people = pa.table(
+        {
+            "vector": pa.FixedSizeListArray.from_arrays(cut, 6),
+            "label": whole.slice(place, count),
+        }
+    )
+    assert public[0].tobytes() in pickle.dumps(people.select(["label"]))
     for found in (
         privatize(people, release, keep=["label"]),
         privatize(people.to_batches()[0], release, keep=["label"]),
     ):
-        assert found["label"].to_pylist() == list(range(9))
-        assert not any(row.tobytes() in pickle.dumps(found) for row in public[:9])
+        assert found["label"].to_pylist() == labels.tolist()
+        entries = {entry.tobytes() for row in public[:count] for entry in row}
+        assert not any(entry in written(found) for entry in entries)
+
+
+def test_nothing_goes_along_under_missing_values(table: pa.Table, release: offaxis.Release) -> None:
+    count, secret = table.num_rows, np.frombuffer(b"secrets!", dtype=np.float64)
+    values = np.repeat(secret, count)
+    inside = pa.StructArray.from_arrays(
+        [pa.array(values)], names=["a"], mask=pa.array([True] * count)
+    )
+    for column in (pa.array(values, mask=np.ones(count, dtype=bool)), inside):
+        given = table.append_column("note", column)
+        assert b"secrets!" in pickle.dumps(given)
+        found = privatize(given, release, keep=["note"])
+        assert found["note"].null_count == count
+        assert b"secrets!" not in written(found)
+
+
+def test_a_column_that_cannot_be_copied_is_refused(
+    table: pa.Table, release: offaxis.Release
+) -> None:
+    texts = pa.array([f"note {at}" for at in range(table.num_rows)])
+    kinds = pa.array(np.zeros(table.num_rows, dtype=np.int8))
+    given = table.append_column("note", pa.UnionArray.from_sparse(kinds, [texts]))
+    with pytest.raises(InvalidInput, match=r"type sparse_union.* cannot be copied; cast it"):
+        privatize(given, release, keep=["note"])
 
 
 def test_no_rows_give_no_reports(table: pa.Table, release: offaxis.Release) -> None:

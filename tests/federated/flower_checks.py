@@ -33,6 +33,10 @@ PLAN = {"epsilon": 10_000, "delta": "1e-5", "rounds": 2, "threshold": 2, "collud
 LIMIT = DistributedGuarantee(**PLAN)
 
 
+class Panic(BaseException):
+    """What a library of another language may raise."""
+
+
 def ordinary(weights, place):
     """Return a model moved by (1, 2, 3)/10 times the client's place plus one."""
     return weights + (place + 1) * np.array([0.1, 0.2, 0.3])
@@ -41,7 +45,7 @@ def ordinary(weights, place):
 def troubled(weights, place):
     """Fail, in a way that could depend on the data."""
     if place == 0:
-        raise ValueError("the loss diverged on patient 4711")
+        raise Panic("the loss diverged on patient 4711")
     return Error(0, "no data of patient 4711") if place == 1 else np.full_like(weights, np.inf)
 
 
@@ -121,6 +125,15 @@ class Rude(MaskedClientSide):
         return super().__call__(message, context, call_next)
 
 
+class RudeLocal(LocalClientSide):
+    """The first two nodes send nonsense for a bundle."""
+
+    def __call__(self, message, context, call_next):
+        if (place := context.node_config["partition-id"]) < 2:
+            return answer(message, bundle=[b"nonsense"] if place else 7)
+        return super().__call__(message, context, call_next)
+
+
 class Keyless(MaskedClientSide):
     """The first node enrols with nonsense."""
 
@@ -176,6 +189,7 @@ def main() -> None:
             return kind(LIMIT, file=place_of(folder(name)), **changes)
 
         once = LocalClientSide(recipe, rounds=1, ledger=place_of(folder("local")))
+        rude = RudeLocal(recipe, rounds=1, ledger=place_of(folder("local rude")))
         stricter = DistributedGuarantee(**PLAN | {"epsilon": 1})
         troubles = LocalClientSide(recipe, rounds=9, ledger=place_of(folder("local troubles")))
         found = {
@@ -195,6 +209,7 @@ def main() -> None:
             "huge model": run(strategy(), app_with(masked("huge")), 1, first=1e308),
             "no model": run(strategy(), app_with(masked("none")), 1, first=np.nan),
             "local": run(LocalStrategy(recipe), app_with(once)),
+            "local rude": run(LocalStrategy(recipe), app_with(rude), 1),
             "local again": run(LocalStrategy(recipe), app_with(once), 1),
             "local troubled": run(LocalStrategy(recipe), app_with(troubles, troubled), 1),
         }

@@ -126,14 +126,22 @@ def fail(_: Any) -> None:
     raise ZeroDivisionError
 
 
-def test_a_step_that_fails_leaves_nothing_and_one_that_is_taken_stays(files):
+def test_a_step_stays_taken_also_when_the_block_fails(files):
+    """Its answer may have left by then."""
     file = next(iter(files.values()))
     with pytest.raises(ZeroDivisionError), file.client() as client:
         fail(client.mask(1, ONES))
-    with file.client() as client:
-        client.mask(1, ONES)
     with pytest.raises(RoundRefused, match="used round 1"), file.client() as client:
         client.mask(1, ONES)
+
+
+def test_behind_the_block_the_client_that_was_lent_takes_no_step(files):
+    file = next(iter(files.values()))
+    with file.client() as lent:
+        lent.mask(1, ONES)
+    for step in (lambda: lent.mask(2, ONES), lambda: lent.consent(Survivors(1, tuple(files)))):
+        with pytest.raises(RoundRefused, match="lent for one step"):
+            step()
 
 
 def test_a_process_that_dies_before_its_step_is_written_has_taken_none(files, tmp_path):

@@ -108,6 +108,7 @@ def test_a_refusal_says_nothing(checks, case):
 @pytest.mark.parametrize("case", ["rude", "keyless"])
 def test_a_client_that_sends_nonsense_is_left_out(checks, case):
     assert checks[case]["metrics"] == [{"refused": 0, "survivors": 2}]
+    assert checks["local rude"]["metrics"] == [{"clients": 1}]
 
 
 def test_what_a_server_asks_too_early_or_cannot_mean_does_no_harm(checks):

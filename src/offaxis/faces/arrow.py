@@ -10,7 +10,9 @@ spend the budget. Draw first, store the reports, then query. Large folders of Pa
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from offaxis.engines.arrow import REPORT, VECTOR, decode_batches
 from offaxis.engines.columns import column_of, vectors_of
@@ -23,6 +25,19 @@ except ImportError as error:
     raise MissingExtra(f"offaxis.faces.arrow needs pyarrow: {installing('arrow')}") from error
 
 __all__ = ["decode", "privatize"]
+
+_FLAT: Final = (
+    pa.types.is_primitive,
+    pa.types.is_decimal,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_null,
+    pa.types.is_dictionary,
+)
+"""Types whose values Arrow gathers into new memory; others are made anew of Python's objects."""
 
 
 def privatize(
@@ -45,9 +60,9 @@ def privatize(
     vectors : str or sequence of str
         A column of lists, or columns of numbers in the order of the vector's entries.
     keep : sequence of str
-        Columns that go along. **They are not protected**; all others stay behind. They are copied,
-        as a slice has the memory of the whole. The dictionary of a column that has one goes along
-        whole, with values that none of the rows has.
+        Columns that go along. **They are not protected**; all others stay behind. They are made
+        anew of their values, as a slice has the memory of the whole. The dictionary of a column
+        that has one goes along whole, with values that none of the rows has.
     name : str
         Of the column of reports.
 
@@ -88,7 +103,7 @@ def privatize(
 
     def released(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            columns = _owned(batch, keep)
+            columns = [_owned(batch.column(column)) for column in keep]
             reports = pa.array(_reports(batch, release, vectors), pa.binary())
             yield pa.RecordBatch.from_arrays([*columns, reports], schema=made)
 
@@ -163,29 +178,20 @@ def _some(batches: Any) -> Iterator[Any]:
     return (batch for batch in batches if batch.num_rows)
 
 
-def _owned(batch: Any, names: Sequence[str]) -> list[Any]:
-    """Return columns in memory of their own.
+def _owned(column: Any) -> Any:
+    """Return a column made anew of its values.
 
-    Pickle writes the memory of a column whole, though it be a slice of it: other rows, or vectors
-    it was cut out of one array with. Arrow's own format leaves out what is not of the slice.
+    A column may lie in memory with other rows, or with vectors it was cut out of one array with,
+    and has something under its missing values: pickle and Arrow's own format write some of that.
     """
-    if not names:
-        return []
-    columns = [_compact(batch.column(name)) for name in names]
-    kept = pa.RecordBatch.from_arrays(columns, names=list(names))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, kept.schema) as writer:
-        writer.write_batch(kept)
-    with pa.ipc.open_stream(sink.getvalue()) as reader:
-        copied: list[Any] = reader.read_next_batch().columns
-    return copied
-
-
-def _compact(column: Any) -> Any:
-    """Return a column of views with its own texts alone; the format writes all they lie among."""
-    if column.type in (pa.string_view(), pa.binary_view()):
+    if any(is_flat(column.type) for is_flat in _FLAT):
+        return column.take(pa.array(np.arange(len(column))))
+    try:
         return pa.array(column.to_pylist(), column.type)
-    return column
+    except (pa.ArrowException, TypeError, ValueError):
+        raise InvalidInput(
+            f"a column of type {column.type} cannot be copied; cast it, or leave it out of keep"
+        ) from None
 
 
 def _reports(batch: Any, release: Release, vectors: str | Sequence[str]) -> list[bytes]:

@@ -1,16 +1,17 @@
 """A masked client in a file: its keys, its roster and its progress, on the disk before it answers.
 
 Contract: a client takes one step at a time, whoever asks: threads, processes, a program that was
-started anew. Progress is written and flushed before a step's answer is returned, so what crashes in
-between costs a round, and no step is taken twice. A file belongs to one roster, ever. Whoever
-copies the file or brings an older one back makes two clients of one, which may sign twice.
+started anew. Progress is written and flushed when the block ends in which a step was taken, and its
+answer may be sent behind that: what crashes in between costs a round, and no step is taken twice. A
+file belongs to one roster, ever. Whoever copies the file or brings an older one back makes two
+clients of one, which may sign twice.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -105,7 +106,8 @@ class ClientFile:
     def client(self) -> Iterator[MaskedClient]:
         """Lend the client for a step; no other step is taken until the block ends.
 
-        An answer may be sent behind the block, not inside it.
+        An answer may be sent behind the block, not inside it. A step stays taken if the block then
+        fails; behind it the client that was lent takes none.
         """
         with self._alone() as notes:
             if "roster" not in notes:
@@ -113,14 +115,19 @@ class ClientFile:
             keys = ClientKeys.from_bytes(notes["keys"])
             roster, state = _roster(notes["roster"]), notes.get("progress")
             lent = MaskedClient(_member(keys).name, keys, roster, state=state)
-            yield lent
-            notes["progress"] = lent.state()
+            try:
+                yield lent
+            finally:
+                lent.retire()
+                notes["progress"] = lent.state()
 
     @contextmanager
     def _alone(self) -> Iterator[Notes]:
-        """Lend all notes; what was changed is on the disk when the block ends without an error."""
+        """Lend all notes; what was changed is on the disk when the block ends, however it ends."""
         with self._told():
-            self._path.touch(mode=0o600)
+            # Opened by SQLite alone: closing a file drops all locks that a process has on it.
+            with suppress(FileExistsError):
+                self._path.touch(mode=0o600, exist_ok=False)
             database = sqlite3.connect(self._path, timeout=_WAIT)
         with closing(database):
             with self._told():
@@ -130,11 +137,13 @@ class ClientFile:
                 _prepare(database)
                 notes: Notes = dict(database.execute("SELECT name, value FROM note"))
             before = dict(notes)
-            yield notes
-            with self._told():
+            try:
+                yield notes
+            finally:
                 changed = [item for item in notes.items() if before.get(item[0]) != item[1]]
-                database.executemany("REPLACE INTO note VALUES (?, ?)", changed)
-                database.commit()
+                with self._told():
+                    database.executemany("REPLACE INTO note VALUES (?, ?)", changed)
+                    database.commit()
 
     @contextmanager
     def _told(self) -> Iterator[None]:

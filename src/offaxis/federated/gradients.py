@@ -109,8 +109,9 @@ class DirectGradient:
     def report(self, gradients: Any) -> tuple[bytes, ...]:
         """Turn a client's gradients (samples, d) into its bundle."""
         rows = checked_rows(gradients, self.samples, self.dim)
-        # Divided first, so that no sum of finite numbers overflows.
-        report = self.release.privatize(_bounded((rows / self.samples).sum(axis=0)))
+        with np.errstate(all="ignore"):
+            mean = (rows / self.samples).sum(axis=0)
+        report = self.release.privatize(_bounded(mean))
         assert isinstance(report, bytes)
         return (report,)
 

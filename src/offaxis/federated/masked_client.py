@@ -61,6 +61,10 @@ def _one_at_a_time(
     @wraps(step)
     def alone(self: MaskedClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
+            if self._retired:
+                raise RoundRefused(
+                    f"{self.name} was lent for one step; take it from its file again"
+                )
             return step(self, *args, **kwargs)
 
     return alone
@@ -104,6 +108,7 @@ class MaskedClient:
     Traceback (most recent call last):
         ...
     offaxis.errors.BudgetExceeded: a has opened 1 of 1 rounds; nothing more is promised
+    >>> clients[0].retire()  # two objects of one client could sign twice
     >>> print(again.guarantee)
     ε = 4, δ = 1e-05 for the sums of 1 rounds (distributed, not local; up to 0 colluders)
     """
@@ -119,6 +124,7 @@ class MaskedClient:
         self._progress = _Progress(roster.hash) if state is None else _read(state, roster)
         self._secrets: dict[int, bytes] = {}
         self._lock = threading.Lock()
+        self._retired = False
 
     def __reduce__(self) -> str:
         """Refuse to be copied or sent elsewhere: each copy would sign a set of its own."""
@@ -133,6 +139,11 @@ class MaskedClient:
     def opened(self) -> int:
         """In how many rounds this client's update was opened as part of a sum."""
         return self._progress.opened
+
+    def retire(self) -> None:
+        """Take no step any more: another object goes on where this one was."""
+        with self._lock:
+            self._retired = True
 
     def state(self) -> bytes:
         """Return all that must outlive this object; secret while a round is under way."""

@@ -89,7 +89,7 @@ class ClientKeys:
 
     @property
     def fingerprint(self) -> str:
-        """A name made of the public key: the same wherever these keys are."""
+        """A name made of a public key, the same wherever the keys are. Compare rosters instead."""
         return self.signing.public_key().public_bytes_raw()[:8].hex()
 
     def __repr__(self) -> str:

@@ -250,3 +250,19 @@ def test_mistakes_are_named_at_once(items: Any, release: offaxis.Release, tmp_pa
     with pytest.raises(InvalidInput, match="one tuple an item"):
         PrivateDataset.load(tmp_path / "mine.reports", release, beside=list(range(COUNT)))  # type: ignore[arg-type]
     assert repr(made) == f"PrivateDataset({COUNT} reports, ε = 3, pure, {release.hash[:16]})"
+
+
+def test_rows_of_records_and_arrays_of_objects_bring_no_vector(release: offaxis.Release) -> None:
+    secret = np.frombuffer(b"a private vector of six numbers: one two threefour", np.uint8)[:48]
+    records = np.zeros(3, dtype=[("label", "i8"), ("vector", "f8", 6)])
+    records["vector"] = secret.view(np.float64)
+    held = torch.tensor(np.concatenate([[1.0], secret.view(np.float64)]))
+    vectors = [torch.zeros(6)] * 3
+    objects = np.empty(1, dtype=object)
+    objects[0] = held[:1]
+    for beside in (records[["label"]][0], records[["label"]], objects):
+        items = [(vector, beside) for vector in vectors]
+        assert secret.tobytes() in pickle.dumps(items)
+        found = PrivateDataset(items, release)
+        assert secret.tobytes() not in pickle.dumps(found)
+        assert np.asarray(found[1][1]).tolist() == np.asarray(beside).tolist()

@@ -1,7 +1,8 @@
 """What stands beside a private vector in an item, in memory of its own.
 
 A label cut out of the same tensor or array as its vector shares that memory, and torch writes the
-whole of it to a file with the label, vectors included. So nothing is kept as it was given.
+whole of it to a file with the label, vectors included. So tensors and arrays are copied, also in
+tuples, lists, dicts and arrays of objects.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.recfunctions import repack_fields
 
 from offaxis.errors import InvalidInput
 
@@ -40,12 +42,22 @@ def _column(values: list[Any]) -> Any:
     return [_own(value) for value in values]
 
 
+def _packed(dtype: Any) -> Any:
+    return repack_fields(dtype, recurse=True) if dtype.names else dtype
+
+
 def _own(value: Any) -> Any:
     """Return a copy of tensors and arrays, in tuples, lists and dicts too; all else as it is."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
+    if isinstance(value, np.void):  # a row of a record array
+        return _own(np.asarray(value))[()]
     if isinstance(value, np.ndarray):
-        return np.array(value, copy=True, subok=True)
+        # Fields left out of a view stand between the others, and a copy has them, too.
+        copied = np.array(value, dtype=_packed(value.dtype), copy=True, subok=True)
+        if copied.dtype == object:
+            copied[...] = np.frompyfunc(_own, 1, 1)(copied)
+        return copied
     if isinstance(value, dict):
         return {key: _own(inner) for key, inner in value.items()}
     if isinstance(value, list):

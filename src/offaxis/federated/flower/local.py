@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from functools import partial
 from logging import INFO
 from pathlib import Path
 
@@ -16,10 +17,10 @@ from offaxis.federated.flower.records import (
     answer,
     answered,
     as_vector,
-    fields_of,
     from_vector,
     learnt,
     log,
+    made_of,
     model_of,
     refusal,
 )
@@ -79,6 +80,7 @@ class LocalClientSide:
         """Pay, train, and send a bundle instead of the arrays."""
         try:
             model = model_of(message)
+            before, names = as_vector(model), list(model)  # training may change it in place
             limit = Limit(self.guarantee.epsilon, self.guarantee.delta)
             with closing(Ledger(self._path(context), limit)) as ledger:
                 release = self.recipe.release
@@ -87,18 +89,22 @@ class LocalClientSide:
             return refusal(message, error)
         shape = (self.recipe.samples, self.recipe.dim)
         rows = learnt(
-            lambda: call_next(message, context), lambda arrays: _rows(model, arrays), shape
+            lambda: call_next(message, context), lambda arrays: _rows(before, names, arrays), shape
         )
-        return answer(message, bundle=list(self.recipe.report(rows)))
+        try:
+            bundle = self.recipe.report(rows)
+        except Exception as error:
+            return refusal(message, error)
+        return answer(message, bundle=list(bundle))
 
 
-def _rows(before: ArrayRecord, after: ArrayRecord) -> Vectors:
+def _rows(before: Vectors, names: list[str], after: ArrayRecord) -> Vectors:
     if list(after) == ["gradients"]:
         rows: Vectors = np.asarray(after["gradients"].numpy(), dtype=np.float64)
         return rows
-    if list(after) != list(before):
+    if list(after) != names:
         raise InvalidDocument("reply with the arrays' own names, or with 'gradients'")
-    return (as_vector(after) - as_vector(before))[None]
+    return (as_vector(after) - before)[None]
 
 
 class LocalStrategy(TrainingOnly):
@@ -152,9 +158,20 @@ class LocalStrategy(TrainingOnly):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Decode, average and take a step."""
-        bundles = [fields_of(reply, "bundle")[0] for reply in answered(replies)]
+        server = LocalServer(self.recipe)
+        bundles = [
+            bundle
+            for reply in answered(replies)
+            if (bundle := made_of(reply, partial(_readable, server), "bundle"))
+        ]
         if not bundles:
             return None, None
-        average = LocalServer(self.recipe).average(bundles).estimate
+        average = server.average(bundles).estimate
         moved = as_vector(self._arrays) + self.step * average
         return from_vector(moved, self._arrays), MetricRecord({"clients": len(bundles)})
+
+
+def _readable(server: LocalServer, bundle: list[bytes]) -> list[bytes]:
+    """Return a bundle, or raise what decoding it raises."""
+    server.decode(bundle)
+    return bundle

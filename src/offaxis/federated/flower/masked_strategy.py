@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from logging import INFO
-from typing import Any, TypeVar
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
@@ -19,9 +19,9 @@ from offaxis.federated.flower.records import (
     SIGN,
     answered,
     as_vector,
-    fields_of,
     from_vector,
     log,
+    made_of,
     question,
 )
 from offaxis.federated.flower.training_only import TrainingOnly
@@ -30,8 +30,7 @@ from offaxis.federated.members import Member
 from offaxis.federated.messages import MaskedUpdate, Opening, listed
 from offaxis.federated.plan import MaskingPlan
 from offaxis.federated.roster import Roster
-
-R = TypeVar("R")
+from offaxis.vectors import as_integer
 
 
 class MaskedStrategy(TrainingOnly):
@@ -80,7 +79,7 @@ class MaskedStrategy(TrainingOnly):
         **plan: Any,
     ) -> None:
         self.clients, self.step, self.seconds, self._plan = clients, step, seconds, plan
-        self.first_round = first_round
+        self.first_round = as_integer(first_round, "first_round", 1)
         self.roster: Roster | None = None
         self.refused: list[str] = []
         self._nodes: dict[str, int] = {}
@@ -123,7 +122,7 @@ class MaskedStrategy(TrainingOnly):
         enrolled = {
             member: reply.metadata.src_node_id
             for reply in self._answers(question(node, ENROL) for node in nodes)
-            if (member := _read(reply, Member, "name", "exchange", "signing", "weight"))
+            if (member := made_of(reply, Member, "name", "exchange", "signing", "weight"))
         }
         plan = MaskingPlan(dim=dim, **self._plan)
         roster = Roster(plan, sorted(enrolled, key=lambda member: member.name))
@@ -154,12 +153,13 @@ class MaskedStrategy(TrainingOnly):
     def _opened(self, replies: Iterable[Message]) -> MaskedSum:
         number = self._round.round_number
         for reply in answered(replies):
-            _read(
+            made_of(
                 reply, lambda *sent: self._round.add(MaskedUpdate(number, *sent)), "name", "payload"
             )
         names = self._round.survivors().names
         asked = self._ask(SIGN, names, round=number, names=list(names))
-        consents = dict(fields_of(reply, "name", "signature") for reply in asked)
+        given = [made_of(reply, _named, "name", "signature") for reply in asked]
+        consents = dict(pair for pair in given if pair)
         missing = [name for name in names if name not in consents]
         if missing:
             raise RoundRefused(
@@ -167,18 +167,19 @@ class MaskedStrategy(TrainingOnly):
                 f"anybody; start a new round"
             )
         signed = {"names": list(consents), "signatures": list(consents.values())}
+        entries = ("name", "self_seed", "dropped", "pair_seeds")
         for reply in self._ask(OPEN, names, round=number, **signed):
-            name, seed = fields_of(reply, "name", "self_seed")
-            dropped, seeds = fields_of(reply, "dropped", "pair_seeds")
-            pairs = dict(zip(dropped, seeds, strict=False))  # what is missing is told below
-            self._round.add_opening(Opening(number, name, seed, pairs))
+            made_of(reply, self._add_opening, *entries)
         return self._round.result()
 
+    def _add_opening(
+        self, name: str, seed: bytes, dropped: Sequence[str], seeds: Sequence[bytes]
+    ) -> None:
+        pairs = dict(zip(dropped, seeds, strict=True))
+        self._round.add_opening(Opening(self._round.round_number, name, seed, pairs))
 
-def _read(reply: Message, make: Callable[..., R], *names: str) -> R | None:
-    """Make something of a reply's entries; a client that sends nonsense is left out."""
-    try:
-        return make(*fields_of(reply, *names))
-    except (OffaxisError, TypeError, ValueError) as error:
-        log.warning("node %d is left out: %s", reply.metadata.src_node_id, error)
-        return None
+
+def _named(name: str, value: bytes) -> tuple[str, bytes]:
+    """Return a pair for a dictionary; raise if it cannot be in one."""
+    hash(name)
+    return name, value

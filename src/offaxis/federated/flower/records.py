@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
-from offaxis.errors import InvalidDocument
+from offaxis.errors import InvalidDocument, OffaxisError
 from offaxis.vectors import Vectors, check_finite
 
 KEY: Final = "offaxis"
@@ -21,6 +21,8 @@ _REFUSED: Final = 0
 """Flower's code for an error of no known kind."""
 
 log = logging.getLogger("offaxis.federated")
+
+R = TypeVar("R")
 
 
 def as_vector(arrays: ArrayRecord) -> Vectors:
@@ -65,7 +67,9 @@ def learnt(
             log.warning("training gave %s, wanted was %s; zero is sent", found.shape, shape)
         else:
             log.warning("training failed, and zero is sent: %s", reply.error)
-    except (Exception, SystemExit):
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an exit, a panic of another language, a task that was cancelled
         log.warning("training failed, and zero is sent", exc_info=True)
     return np.zeros(shape)
 
@@ -85,6 +89,15 @@ def fields_of(message: Message, *names: str) -> tuple[Any, ...]:
     if record is None or missing:
         raise InvalidDocument(f"a message lacks {', '.join(missing)}; is offaxis on both sides?")
     return tuple(record[name] for name in names)
+
+
+def made_of(reply: Message, make: Callable[..., R], *names: str) -> R | None:
+    """Make something of a reply's entries; a client that sends nonsense is left out."""
+    try:
+        return make(*fields_of(reply, *names))
+    except (OffaxisError, TypeError, ValueError) as error:
+        log.warning("node %d is left out: %s", reply.metadata.src_node_id, error)
+        return None
 
 
 def answer(to: Message, **entries: Any) -> Message:
