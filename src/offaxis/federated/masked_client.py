@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
 from functools import wraps
-from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature
@@ -26,9 +24,9 @@ from offaxis.federated.messages import (
     consent_text,
     listed,
 )
+from offaxis.federated.progress import Progress, read_progress
 from offaxis.federated.roster import Roster
 from offaxis.federated.updates import usable_rows
-from offaxis.formats.strict_json import canonical_json
 from offaxis.randomizers.domain import Ball
 from offaxis.randomizers.lattice import onto_lattice
 from offaxis.sampling.discrete_gaussian import DiscreteGaussian
@@ -39,18 +37,6 @@ _LARGEST_NUMBER: Final = 2**53
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class _Progress:
-    """What a client must remember; every step replaces it before its answer is returned."""
-
-    roster: str
-    round_number: int = -1
-    stage: Literal["idle", "masked", "signed"] = "idle"
-    opened: int = 0
-    self_seed: str = ""
-    survivors: tuple[str, ...] = ()
 
 
 def _one_at_a_time(
@@ -121,7 +107,7 @@ class MaskedClient:
         own = roster.members[self._place]
         if keys.member(name, own.weight) != own:
             raise InvalidInput(f"the roster has other keys for {name}; take part with its own")
-        self._progress = _Progress(roster.hash) if state is None else _read(state, roster)
+        self._progress = Progress(roster.hash) if state is None else read_progress(state, roster)
         self._secrets: dict[int, bytes] = {}
         self._lock = threading.Lock()
         self._retired = False
@@ -147,7 +133,7 @@ class MaskedClient:
 
     def state(self) -> bytes:
         """Return all that must outlive this object; secret while a round is under way."""
-        return canonical_json(asdict(self._progress)).encode()
+        return self._progress.to_bytes()
 
     @_one_at_a_time
     def mask(self, round_number: int, update: Any) -> MaskedUpdate:
@@ -191,7 +177,7 @@ class MaskedClient:
             if place != self._place:
                 mask = masks.expand(self._pair_seed(place, round_number), plan.dim, bits)
                 masked = masked + mask if self._place < place else masked - mask
-        self._progress = _Progress(
+        self._progress = Progress(
             done.roster, round_number, "masked", done.opened, self_seed=seed.hex()
         )
         payload = masks.pack(masks.reduce(masked, bits), bits)
@@ -232,7 +218,7 @@ class MaskedClient:
                 f"{least}; start a new round"
             )
         text = consent_text(self.roster.hash, done.round_number, names)
-        self._progress = _Progress(
+        self._progress = Progress(
             done.roster, done.round_number, "signed", done.opened, done.self_seed, names
         )
         return Consent(done.round_number, self.name, self._keys.signing.sign(text))
@@ -272,10 +258,10 @@ class MaskedClient:
                 ) from None
         dropped = [name for name in self.roster.names if name not in set(done.survivors)]
         seeds = {name: self._pair_seed(self.roster.place(name), number) for name in dropped}
-        self._progress = _Progress(done.roster, number, "idle", done.opened + 1)
+        self._progress = Progress(done.roster, number, "idle", done.opened + 1)
         return Opening(number, self.name, bytes.fromhex(done.self_seed), seeds)
 
-    def _at(self, stage: str, round_number: int) -> _Progress:
+    def _at(self, stage: str, round_number: int) -> Progress:
         """Return the progress if this step of this round is next."""
         done = self._progress
         if done.round_number != round_number or done.stage != stage:
@@ -285,18 +271,3 @@ class MaskedClient:
                 f"once, in order"
             )
         return done
-
-
-def _read(state: bytes, roster: Roster) -> _Progress:
-    try:
-        fields = json.loads(state)
-        fields["survivors"] = tuple(fields["survivors"])
-        found = _Progress(**fields)
-    except (ValueError, TypeError, KeyError) as error:
-        raise InvalidDocument(f"this is no state of a masked client: {error}") from None
-    if found.roster != roster.hash:
-        raise RoundRefused(
-            "this client belongs to another roster; a changed roster needs new clients, and its "
-            "budget comes on top of what was spent"
-        )
-    return found

@@ -93,7 +93,7 @@ class LocalClientSide:
         )
         try:
             bundle = self.recipe.report(rows)
-        except Exception as error:
+        except Exception as error:  # no numbers make it fail; if some did, no text may leave
             return refusal(message, error)
         return answer(message, bundle=list(bundle))
 

@@ -157,9 +157,9 @@ class MaskedStrategy(TrainingOnly):
                 reply, lambda *sent: self._round.add(MaskedUpdate(number, *sent)), "name", "payload"
             )
         names = self._round.survivors().names
-        asked = self._ask(SIGN, names, round=number, names=list(names))
-        given = [made_of(reply, _named, "name", "signature") for reply in asked]
-        consents = dict(pair for pair in given if pair)
+        consents: dict[str, bytes] = {}
+        for reply in self._ask(SIGN, names, round=number, names=list(names)):
+            made_of(reply, consents.__setitem__, "name", "signature")
         missing = [name for name in names if name not in consents]
         if missing:
             raise RoundRefused(
@@ -177,9 +177,3 @@ class MaskedStrategy(TrainingOnly):
     ) -> None:
         pairs = dict(zip(dropped, seeds, strict=True))
         self._round.add_opening(Opening(self._round.round_number, name, seed, pairs))
-
-
-def _named(name: str, value: bytes) -> tuple[str, bytes]:
-    """Return a pair for a dictionary; raise if it cannot be in one."""
-    hash(name)
-    return name, value
