@@ -23,16 +23,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-CODE   := src tests benchmarks examples tools docs
+CODE   := src tests experiments benchmarks examples tools docs
 
 .PHONY: demo serve-demo example-text example-flower test lint docs map bench fuzz
 .PHONY: package extras lock audit-deps sbom clean
 
 demo: $(VENV)/demo-ready
-	$(BIN)/offaxis demo --out offaxis-demo.html
+	$(BIN)/python -m experiments demo --out offaxis-demo.html
 
 serve-demo: $(VENV)/serve-ready
-	@$(BIN)/offaxis serve-demo
+	@$(BIN)/python -m experiments serve-demo
 
 # Real browsers, servers and killed processes on a shared machine: a test that fails is run once more, and named.
 test: lint
@@ -53,7 +53,7 @@ map: $(VENV)/test-ready
 
 bench: $(VENV)/test-ready
 	$(PIP) --editable '.[bench]'
-	$(BIN)/offaxis bench --guard benchmarks/guard.json
+	$(BIN)/python -m benchmarks --guard benchmarks/guard.json
 	$(BIN)/python -m benchmarks.exact
 	$(BIN)/python -m benchmarks.published_setting
 	$(BIN)/python -m benchmarks.means

@@ -12,12 +12,12 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import replace
 
-from offaxis.data import load_cifar10_features
-from offaxis.data.cifar10_features import DemoData
+from experiments.ablations import ABLATIONS, LAMBDA_MAXES, PERCENTILES, ablate, compare
+from experiments.data import load_cifar10_features
+from experiments.data.features import DemoData
 from offaxis.decoding import LinearDecoder
 from offaxis.evaluation import Evaluation, evaluate, sweep
 from offaxis.geometry import PublicVectors, measure
-from offaxis.studies.ablations import ABLATIONS, LAMBDA_MAXES, PERCENTILES, ablate, compare
 
 RANDOMIZERS = ("laplace", "gaussian", "privunit2", "privunitg-sphere")
 FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -41,7 +41,7 @@ def main() -> None:
     data = load_cifar10_features()
     task = (data.head, data.public, data.vectors, data.labels)
     tables = {
-        name: compare(*task, epsilon=arguments.epsilon, randomizer=name, seeds=arguments.seeds)
+        name: compare(*task, epsilon=arguments.epsilon, mechanism=name, seeds=arguments.seeds)
         for name in RANDOMIZERS
     }
     _head("ablation")
@@ -76,7 +76,7 @@ def _scaled(data: DemoData, epsilon: float, seeds: int) -> None:
             for randomizer in RANDOMIZERS:
                 delta = 1e-5 if randomizer == "gaussian" else None
                 release = ablate(
-                    geometry, data.public, name, epsilon=epsilon, randomizer=randomizer, delta=delta
+                    geometry, data.public, name, epsilon=epsilon, mechanism=randomizer, delta=delta
                 )
                 matrix, offset = release.decoder.matrix, release.decoder.offset
                 release = replace(release, decoder=LinearDecoder(factor * matrix, offset))

@@ -18,10 +18,9 @@ from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.browser.maker import CLIENT, audited, broken_client, in_javascript, shown
-
 from offaxis.audit import audit
 from offaxis.release import Release
+from tests.browser.maker import CLIENT, audited, broken_client, in_javascript, shown
 
 
 @contextmanager

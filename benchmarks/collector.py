@@ -26,15 +26,14 @@ from typing import Any
 
 import numpy as np
 import psutil
-from benchmarks.upload_load import Load, request
 
 import offaxis
-from offaxis.bench.timing import publish
+from benchmarks.harness import publish
+from benchmarks.upload_load import Load, request
 from offaxis.collector.database import connect
-from offaxis.collector.follower import Follower
-from offaxis.formats import artifact
-from offaxis.formats.documents import Round
-from offaxis.formats.signing import new_key, sign_release, sign_round
+from offaxis.collector.means import Follower
+from offaxis.formats import release_file as artifact
+from offaxis.formats.documents import Round, new_key, sign_release, sign_round
 
 PORT = 18470
 BATCH = 5000
@@ -82,7 +81,7 @@ def prepare(admin: str) -> tuple[offaxis.Release, dict[str, str]]:
         rng.standard_normal((10, 64)),
         rng.standard_normal((5000, 64)),
         epsilon=5,
-        randomizer="privunit2-mean",
+        mechanism="privunit2-mean",
     )
     key = new_key()
 

@@ -3,7 +3,7 @@
     python -m benchmarks.exact [--json FILE] [--quick]
 
 The low-bit attack on every randomizer beside its plain floating-point twin; PrivUnit's rank form;
-real reports against their simulation. How fast reports are, ``offaxis bench`` says.
+real reports against their simulation. How fast reports are, ``python -m benchmarks`` says.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import numpy as np
 from scipy import stats
 
 import offaxis
-from offaxis.bench.timing import best_seconds, publish
-from offaxis.data import load_cifar10_features
+from benchmarks.harness import best_seconds, publish
+from experiments.data import load_cifar10_features
 from offaxis.evaluation import evaluate
 from offaxis.randomizers import NAMES, PrivUnit2, make
 from offaxis.sampling.entropy import Entropy
+from offaxis.simulation import draw_observations
 
 Figures = list[dict[str, Any]]
 ALPHA = 1e-4
@@ -61,7 +62,7 @@ def low_bit_figures(reports: int) -> Figures:
         sent = 1.0 if additive else randomizer.mean / randomizer.radius
         faces = {
             "exact": lambda W, r=randomizer: r.read(r.report(W, Entropy())),
-            "plain float": lambda W, r=randomizer, s=sent: r.simulate(W, rng) * s,
+            "plain float": lambda W, r=randomizer, s=sent: draw_observations(r, W, rng) * s,
         }
         for face, draw in faces.items():
             counts = [event(draw(np.tile(w, (reports, 1)))) for w in pair]
@@ -140,7 +141,7 @@ def utility_figures(share: float) -> Figures:
     rows: Figures = []
     for name in NAMES:
         delta = 1e-5 if name == "gaussian" else None
-        release = offaxis.fit(data.head, data.public, epsilon=7.5, randomizer=name, delta=delta)
+        release = offaxis.fit(data.head, data.public, epsilon=7.5, mechanism=name, delta=delta)
         faces = {
             exact: evaluate(release, data.head, vectors, labels, seeds=4, exact=exact)
             for exact in (False, True)

@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+import offaxis
+from benchmarks.harness import conditions
 from tests.collector.faults.checking import check_devices, look, mean_error, order_of, prepared
 from tests.collector.faults.delivery import Delivery, parcels_of, troubles, watching
 from tests.collector.faults.dying import devices
 from tests.collector.faults.processes import Collector, Spawned
 from tests.collector.faults.servers import cut_connections, kill_a_backend, restart
-
-import offaxis
-from offaxis.bench.timing import conditions
 
 CONNECTIONS = 32
 ROUNDS = [f"devices-{number}" for number in range(22)]
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=12)
     given = parser.parse_args()
     public = np.random.default_rng(0).standard_normal((5000, 64))
-    release = offaxis.fit(None, public, epsilon=5, randomizer="privunit2-mean", reshaping="none")
+    release = offaxis.fit(None, public, epsilon=5, mechanism="privunit2-mean", reshaping="none")
     with tempfile.TemporaryDirectory() as name, ExitStack() as running:
         folder = Path(name)
         url, wrong = running.enter_context(database(given.database, folder))

@@ -15,8 +15,9 @@ import math
 
 import numpy as np
 
-from offaxis.federated import DirectGradient, PermutedGradients
-from offaxis.randomizers.gaussian_calibration import log_delta
+from experiments.permuted_gradients import PermutedGradients
+from offaxis.federated import DirectGradient
+from offaxis.randomizers.gaussian import log_delta
 
 CLIENTS = 200
 PUBLIC = 4_000
@@ -48,7 +49,7 @@ def local_table() -> None:
         clients = [gradients(samples, dim, rng) for _ in range(CLIENTS)]
         made = [
             PermutedGradients.fit(public, samples=samples, epsilon=epsilon),
-            DirectGradient.fit(public, samples=samples, epsilon=epsilon, randomizer="laplace"),
+            DirectGradient.fit(public, samples=samples, epsilon=epsilon, mechanism="laplace"),
             DirectGradient.fit(public, samples=samples, epsilon=epsilon),
         ]
         assert len({recipe.guarantee.epsilon for recipe in made}) == 1

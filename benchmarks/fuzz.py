@@ -111,7 +111,7 @@ def fuzz(name: str, executions: int, seed: int, findings: Path) -> NoReturn:
     import atheris
 
     with atheris.instrument_imports(include=["offaxis"], exclude=["offaxis.sampling"]):
-        import offaxis.formats.artifact  # noqa: F401
+        import offaxis.formats.release_file  # noqa: F401
     from benchmarks.fuzz_targets import targets
     from tests.fuzz import mutation
 

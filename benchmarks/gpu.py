@@ -30,10 +30,11 @@ import torch
 from scipy import stats
 
 import offaxis
-from offaxis.arrays import moved
-from offaxis.bench.timing import best_seconds
+from benchmarks.harness import best_seconds
 from offaxis.decoding import LinearDecoder
 from offaxis.geometry import PublicVectors, as_task_model, measure
+from offaxis.simulation import simulate
+from offaxis.vectors import moved
 
 EPSILON = 5
 DIMS = (64, 768, 4096)
@@ -82,9 +83,7 @@ def plain_release(name: str, dim: int) -> offaxis.Release:
     """Return a release without a map: what is measured is clipping and noise."""
     public = np.random.default_rng(0).standard_normal((512, dim))
     delta = 1e-5 if name == "gaussian" else None
-    return offaxis.fit(
-        None, public, epsilon=EPSILON, randomizer=name, delta=delta, reshaping="none"
-    )
+    return offaxis.fit(None, public, epsilon=EPSILON, mechanism=name, delta=delta, reshaping="none")
 
 
 def simulating(name: str, dim: int, dtype: torch.dtype, run: Run) -> Figure:
@@ -94,13 +93,13 @@ def simulating(name: str, dim: int, dtype: torch.dtype, run: Run) -> Figure:
     def rate(device: torch.device, numbers: int) -> float:
         vectors = torch.randn(max(1, numbers // dim), dim, dtype=dtype, device=device)
         rng = torch.Generator(device=device).manual_seed(1)
-        found = seconds(lambda: release.simulate(vectors, rng), device, run.repeats)
+        found = seconds(lambda: simulate(release, vectors, rng), device, run.repeats)
         return len(vectors) / found
 
     with two_cores():
         vectors = np.random.default_rng(2).standard_normal((max(1, run.host // dim), dim))
         rng = np.random.default_rng(1)
-        numpy_rate = len(vectors) / best_seconds(lambda: release.simulate(vectors, rng), 3)
+        numpy_rate = len(vectors) / best_seconds(lambda: simulate(release, vectors, rng), 3)
         torch_rate = rate(CPU, run.host)
     figure: Figure = {
         "what": f"simulate {name} m={dim} {str(dtype)[6:]}",
@@ -119,7 +118,7 @@ def check_law(release: offaxis.Release, name: str, dim: int, dtype: torch.dtype)
     rows = (1 << 24) // dim
     z = np.random.default_rng(4).standard_normal(dim)
     vectors = torch.tensor(z, dtype=dtype, device=GPU).expand(rows, dim)
-    out = release.simulate(vectors, torch.Generator(device=GPU).manual_seed(3)).double()
+    out = simulate(release, vectors, torch.Generator(device=GPU).manual_seed(3)).double()
     randomizer = release.randomizer
     encoded = release.encoder.encode(z[None])
     if name == "privunit2":

@@ -1,6 +1,6 @@
 """How often the live demo's page is right: 1,000 simulated drawings, in a real browser.
 
-``python -m benchmarks.live_demo`` needs the images of MNIST (``offaxis data get mnist``), Chromium
+``python -m benchmarks.live_demo`` needs MNIST (``python -m experiments data get mnist``), Chromium
 and playwright. A drawing is a test digit, drawn as an image on the page's own canvas of 280×280 at
 0.6 to 1 times that size, tilted by up to 10 degrees and moved by up to 20 pixels along each axis;
 size, tilt and shift are uniform, by a seed. From there on everything is the page's own: the image
@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
-from tools.ports import free_port
 
-from offaxis import data
-from offaxis.browser.demo_data import KINDS
-from offaxis.browser.demo_site import demo_site
+from experiments import data
+from experiments.live_demo.site import KINDS, demo_site
+from tools.ports import free_port
 
 CLASSES = 10
 

@@ -19,10 +19,11 @@ import time
 import numpy as np
 
 import offaxis
+from experiments.data import load_cifar10_features
 from offaxis import randomizers
-from offaxis.data import load_cifar10_features
 from offaxis.evaluation import clipping_bias
 from offaxis.sampling.entropy import Entropy
+from offaxis.simulation import simulate
 from offaxis.theory import least_mean_error, sphere_mean_error
 
 BALL = ("privunit2-mean", "privunitg-mean", "projunit-mean")
@@ -79,16 +80,16 @@ def by_classes(epsilon: float, rounds: int) -> None:
             None,
             data.public,
             epsilon=epsilon,
-            randomizer=name,
+            mechanism=name,
             delta=delta,
             reshaping="none",
         )
         total = np.zeros_like(truth)
         for seed in range(rounds):
-            total += by_class(release.simulate(data.vectors, np.random.default_rng(seed)))
+            total += by_class(simulate(release, data.vectors, np.random.default_rng(seed)))
         line = f"{name:<15} long run {off(total / rounds):6.1%}"
         reports = release.privatize(data.vectors)
-        if not release.gives_means:
+        if not release.supports_mean:
             print(f"{line}, one round {off(by_class(release.decode(reports))):6.1%} (refused)")
             continue
         result = release.aggregate(reports, groups=labels)

@@ -17,11 +17,12 @@ from collections.abc import Callable
 import numpy as np
 
 import offaxis
+from experiments.data import load_cifar10_features
+from experiments.without_guarantee import LABEL, classical_plan, unbounded_coordinatewise
 from offaxis.audit import audit
-from offaxis.data import load_cifar10_features
 from offaxis.evaluation import evaluate
-from offaxis.recipes import NAMES, recipe
-from offaxis.studies.without_guarantee import LABEL, classical_plan, unbounded_coordinatewise
+from offaxis.mechanisms import NAMES, find_mechanism
+from offaxis.simulation import simulate
 
 ROWS = 100_000
 EXACT_SECONDS = 1.0
@@ -57,15 +58,15 @@ def main() -> None:
     for name in NAMES:
         if name == "scalar-response":  # for tasks of one output
             continue
-        delta = 1e-5 if recipe(name).needs_delta else None
+        delta = 1e-5 if find_mechanism(name).needs_delta else None
         for shape in ("none", "jacobian"):
-            settings = {"randomizer": name, "delta": delta, "reshaping": shape}
+            settings = {"mechanism": name, "delta": delta, "reshaping": shape}
             started = time.perf_counter()
             release = offaxis.fit(data.head, data.public, epsilon=arguments.epsilon, **settings)
             fitted = time.perf_counter() - started
             score = evaluate(release, data.head, data.vectors, data.labels, seeds=arguments.seeds)
             rng = np.random.default_rng(0)
-            simulated = _rate(lambda n, r=release, g=rng: r.simulate(many[:n], g), ROWS)
+            simulated = _rate(lambda n, r=release, g=rng: simulate(r, many[:n], g), ROWS)
             trial = _rate(lambda n, r=release: r.privatize(many[:n]), 64)
             exact = _rate(
                 lambda n, r=release: r.privatize(many[:n]),

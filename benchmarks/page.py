@@ -1,6 +1,6 @@
-"""Put the figures of a run of ``offaxis bench`` into docs/benchmarks.md.
+"""Put the figures of a run of ``python -m benchmarks`` into docs/benchmarks.md.
 
-    offaxis bench --json > figures.json
+    python -m benchmarks --json > figures.json
     python -m benchmarks.page figures.json
 
 Only what lies between the marks of the page is replaced.
@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from offaxis.bench.results import OURS, Growth
-from offaxis.bench.wording import amount, figure, line, times
+from benchmarks.harness import OURS, Growth, amount, figure, line, times
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-MARKS = "<!-- offaxis bench -->\n", "<!-- end of offaxis bench -->"
+MARKS = "<!-- python -m benchmarks -->\n", "<!-- end of python -m benchmarks -->"
 TITLES = {
     "reports": "Exact reports",
     "simulate": "Simulated releases",
@@ -63,7 +62,7 @@ def lines(facts: dict[str, Any]) -> Iterator[str]:
 def main() -> None:
     """Replace what lies between the marks."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("figures", type=Path, help="what offaxis bench --json printed")
+    parser.add_argument("figures", type=Path, help="what python -m benchmarks --json printed")
     facts = json.loads(parser.parse_args().figures.read_text())
     first, last = (re.escape(mark) for mark in MARKS)
     text = "\n".join(lines(facts))
@@ -74,7 +73,7 @@ def main() -> None:
         flags=re.S,
     )
     if found != 1:
-        raise SystemExit(f"{PAGE} must hold the marks of offaxis bench once, it has {found}")
+        raise SystemExit(f"{PAGE} must hold the marks of python -m benchmarks once, it has {found}")
     PAGE.write_text(page)
 
 

@@ -4,7 +4,7 @@
 
 Settings as published: radius at the 90th percentile, lambda_max 1000, gauge 1. Real reports are
 drawn fewer times (--exact-seeds 3), because PrivUnit's take long. All images, at all budgets:
-``offaxis study run main-mlp``.
+``python -m experiments run main-mlp``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 import offaxis
-from offaxis.data import load_cifar10_features
+from experiments.data import load_cifar10_features
 from offaxis.evaluation import evaluate
 
 
@@ -38,7 +38,7 @@ def main() -> None:
             ("reshaped, matched gauge", {}),
         ):
             release = offaxis.fit(
-                head, public, epsilon=arguments.epsilon, randomizer=name, delta=delta, **settings
+                head, public, epsilon=arguments.epsilon, mechanism=name, delta=delta, **settings
             )
             for exact in (False, True):
                 seeds = arguments.exact_seeds if exact else arguments.seeds

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from offaxis.data import load
+from experiments.data import load
+from experiments.households import prepare
 from offaxis.evaluation import BUDGETS
-from offaxis.recipes.scalar_channel import (
+from offaxis.mechanisms.scalar_channel import (
     AnswerPrior,
     ScalarChannel,
     optimal_channel,
     refined_channel,
 )
-from offaxis.studies.households import prepare
 from offaxis.vectors import Vectors
 
 _SPLITS = 4

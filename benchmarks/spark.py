@@ -32,7 +32,7 @@ import offaxis
 from offaxis.engines import local, spark
 from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
-from offaxis.engines.spark import records
+from offaxis.engines.spark import jobs as records
 from offaxis.geometry import Layers, measure
 
 DIM = 16

@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from offaxis.bench.timing import publish
-from offaxis.data import load_cifar10_features
+from benchmarks.harness import publish
+from experiments import engine
+from experiments.catalogue import study
+from experiments.data import load_cifar10_features
+from experiments.sources import PublicTask, Setting
 from offaxis.evaluation import BUDGETS
-from offaxis.studies import engine
-from offaxis.studies.catalogue import study
-from offaxis.studies.sources import PublicSide, Setting
+from offaxis.simulation import simulate
 
 VECTORS = 10_000
 ONE_BY_ONE = 300
@@ -34,7 +35,7 @@ def source() -> Setting:
     data = load_cifar10_features()
     place = np.arange(VECTORS) % len(data.vectors)
     sample = data.vectors[place], data.labels[place]
-    return Setting("benchmark", PublicSide(data.head, data.public), lambda seed: sample)
+    return Setting("benchmark", PublicTask(data.head, data.public), lambda seed: sample)
 
 
 def one_by_one(setting: Setting, rows: list[engine.Row]) -> float:
@@ -45,7 +46,7 @@ def one_by_one(setting: Setting, rows: list[engine.Row]) -> float:
         for release in row.mechanism.make(setting, [5.0]).values():
             start = time.perf_counter()
             for vector in vectors:
-                setting.task.outputs(release.simulate(vector[None], rng)).argmax()
+                setting.task.outputs(simulate(release, vector[None], rng)).argmax()
             spent += time.perf_counter() - start
             count += len(vectors)
     return spent / count

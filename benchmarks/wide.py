@@ -26,11 +26,11 @@ from scipy.fft import dct
 from threadpoolctl import threadpool_limits
 
 import offaxis
-from offaxis.bench.results import Growth
-from offaxis.bench.timing import publish
+from benchmarks.harness import Growth, publish
 from offaxis.encoding import active_directions
 from offaxis.evaluation import tune
 from offaxis.geometry import Layers, PublicVectors, TaskModel, as_task_model, measure
+from offaxis.simulation import simulate
 
 WIDE = (4096, 1024, 1000)
 BOTH = (512, 256, 100)
@@ -89,7 +89,7 @@ def fit_once(kind: str, path: str) -> dict[str, Any]:
             geometry,
             public,
             epsilon=EPSILON,
-            randomizer=name,
+            mechanism=name,
             reshaping="optimal",
             active=DIRECTIONS,
         )
@@ -194,12 +194,12 @@ def _compare(seed: int) -> dict[str, float]:
                 geometry,
                 public,
                 epsilon=epsilon,
-                randomizer=name,
+                mechanism=name,
                 reshaping="optimal",
                 active=16,
                 percentile=50,
             )
-            decoded = [release.simulate(new, np.random.default_rng([seed, i])) for i in range(4)]
+            decoded = [simulate(release, new, np.random.default_rng([seed, i])) for i in range(4)]
             same = np.mean([model.outputs(part).argmax(axis=1) == clean for part in decoded])
             lost = np.mean([np.sum((part - new) @ exact.gram * (part - new)) for part in decoded])
             for metric, score in (("agreement", same), ("fidelity", 1 - lost / spread)):

@@ -12,14 +12,24 @@ import numpy as np
 from scipy import stats
 
 from offaxis.geometry import Layers
-from offaxis.recipes import recipe
+from offaxis.mechanisms import find_mechanism
 
 ALPHA = 1e-6
 
 
 def delta_for(name: str) -> str | None:
     """Return a δ for the randomizers that need one."""
-    return "1e-5" if recipe(name).needs_delta else None
+    return "1e-5" if find_mechanism(name).needs_delta else None
+
+
+def effective(name: str, **settings: object) -> dict[str, object]:
+    """Return those settings of ``fit`` that have an effect on a mechanism; others are errors."""
+    mechanism = find_mechanism(name)
+    if mechanism.reshaping == "none":
+        settings.pop("reshaping", None)
+    if not mechanism.uses_percentile:
+        settings.pop("percentile", None)
+    return settings
 
 
 def task_for(name: str, model: Layers) -> Layers:

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offaxis
-from offaxis.arrays import like, moved, to_numpy, with_rows
 from offaxis.decoding import LinearDecoder
 from offaxis.errors import InvalidInput
+from offaxis.simulation import simulate
+from offaxis.vectors import like, moved, to_numpy, with_rows
 
 Rows = np.ndarray
 
@@ -130,8 +131,8 @@ def test_a_release_simulates_every_kind_as_it_does_numpy(
 ) -> None:
     rows = public[:9].astype(dtype)
     value = KINDS[name].make(rows)
-    found = release.simulate(value, np.random.default_rng(3))
-    wanted = release.simulate(rows.astype(np.float64), np.random.default_rng(3))
+    found = simulate(release, value, np.random.default_rng(3))
+    wanted = simulate(release, rows.astype(np.float64), np.random.default_rng(3))
     np.testing.assert_array_equal(to_numpy(found), wanted.astype(dtype))
     if name != "lists":
         assert KINDS[name].same(value, found)
@@ -144,7 +145,7 @@ def test_a_release_simulates_every_kind_as_it_does_numpy(
 )
 def test_one_vector_is_answered_by_one(make: Any, release: offaxis.Release, public: Rows) -> None:
     vector = make(public[0].astype(np.float32))
-    found = release.simulate(vector, np.random.default_rng(3))
+    found = simulate(release, vector, np.random.default_rng(3))
     assert type(found) is type(vector)
     assert to_numpy(found).shape == (6,)
     assert len(release.privatize(vector)) == release.report_size
@@ -169,7 +170,7 @@ def test_half_precision_of_every_library_is_read_and_given_back(
         jnp.asarray(public[:4], dtype=jnp.bfloat16),
         public[:4].astype(np.float16),
     ):
-        assert release.simulate(vectors, rng).dtype == vectors.dtype
+        assert simulate(release, vectors, rng).dtype == vectors.dtype
         assert len(release.privatize(vectors)) == 4
 
 
@@ -178,9 +179,9 @@ def test_a_result_that_does_not_fit_is_refused(public: Rows) -> None:
     vectors = np.float16(public[:200])
     for value in (vectors, torch.tensor(vectors)):
         with pytest.raises(InvalidInput, match="does not fit into"):
-            wide.simulate(value, np.random.default_rng(0))
+            simulate(wide, value, np.random.default_rng(0))
     with pytest.raises(InvalidInput, match="does not fit into"):
-        wide.simulate(torch.tensor(vectors), torch.Generator().manual_seed(0))
+        simulate(wide, torch.tensor(vectors), torch.Generator().manual_seed(0))
 
 
 def test_other_widths_get_other_columns() -> None:
@@ -196,10 +197,10 @@ def test_integers_come_back_as_floating_point(release: offaxis.Release) -> None:
     whole = np.arange(12).reshape(2, 6)
     for name, kind in KINDS.items():
         if name != "lists":
-            found = release.simulate(kind.make(whole), np.random.default_rng(0))
+            found = simulate(release, kind.make(whole), np.random.default_rng(0))
             assert to_numpy(found).dtype.kind == "f"
             assert to_numpy(found).shape == (2, 6)
-    assert release.simulate(whole.tolist(), np.random.default_rng(0)).dtype == np.float64
+    assert simulate(release, whole.tolist(), np.random.default_rng(0)).dtype == np.float64
 
 
 def test_lists_in_a_series_come_back_as_lists() -> None:
@@ -232,7 +233,7 @@ def test_tables_that_hold_no_vectors_are_refused(value: Any, message: str, publi
     with pytest.raises(InvalidInput, match=message):
         pair.privatize(value)
     with pytest.raises(InvalidInput, match=message):
-        pair.simulate(value, np.random.default_rng(0))
+        simulate(pair, value, np.random.default_rng(0))
 
 
 def test_a_part_is_carried_to_a_device_once() -> None:

@@ -17,10 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tools.ports import free_port
 
 import offaxis
-from offaxis.cli.serve import serve
+from offaxis.cli.collector import serve
 from offaxis.client.transport import Transport
 from tests.collector.conftest import (  # noqa: F401
     for_means,
@@ -29,6 +28,7 @@ from tests.collector.conftest import (  # noqa: F401
 )
 from tests.collector.running import new_id, running
 from tests.collector.walking import ROOT, walk
+from tools.ports import free_port
 
 DEPLOY = ROOT / "deploy"
 GUIDE = (ROOT / "docs/deployment.md").read_text()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.recipes import NAMES
-from tests.checks import ALPHA, delta_for, mean_p_value, task_for
+from offaxis.mechanisms import NAMES
+from offaxis.simulation import simulate
+from tests.checks import ALPHA, delta_for, effective, mean_p_value, task_for
 
 
 @pytest.mark.parametrize("shape", ["jacobian", "none"])
@@ -15,7 +16,8 @@ from tests.checks import ALPHA, delta_for, mean_p_value, task_for
 def test_every_randomizer_releases_saves_loads_and_decodes(head, public, tmp_path, name, shape):
     delta = delta_for(name)
     task = task_for(name, head)
-    release = offaxis.fit(task, public, epsilon=2, randomizer=name, delta=delta, reshaping=shape)
+    settings = effective(name, reshaping=shape)
+    release = offaxis.fit(task, public, epsilon=2, mechanism=name, delta=delta, **settings)
     release.save(tmp_path / "some.release")
     loaded = offaxis.load(tmp_path / "some.release", expect=release.hash)
     assert loaded == release
@@ -26,7 +28,7 @@ def test_every_randomizer_releases_saves_loads_and_decodes(head, public, tmp_pat
     decoded = release.decode(reports)
     assert np.isfinite(decoded).all()
     np.testing.assert_allclose(loaded.decode(reports[3]), decoded[3], rtol=1e-9)
-    assert release.simulate(public, np.random.default_rng(0)).shape == public.shape
+    assert simulate(release, public, np.random.default_rng(0)).shape == public.shape
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,16 +39,15 @@ def test_real_reports_of_every_randomizer_follow_their_simulation(head, public, 
         task_for(name, head),
         public,
         epsilon=4,
-        randomizer=name,
+        mechanism=name,
         delta=delta,
-        reshaping="none",
-        percentile=50,
+        **effective(name, reshaping="none", percentile=50),
     )
     z = public[np.abs(public).sum(axis=1).argmax()]
     twin = -z
     if release.encoder.kind.endswith("argmax"):  # the twin must have another symbol
         symbols = release.encoder.encode(public)
         twin = public[symbols != release.encoder.encode(z[None])[0]][0]
-    wanted = release.simulate(np.tile(z, (400_000, 1)), np.random.default_rng(3)).mean(axis=0)
+    wanted = simulate(release, np.tile(z, (400_000, 1)), np.random.default_rng(3)).mean(axis=0)
     assert mean_p_value(release.decode(release.privatize(np.tile(z, (4000, 1)))), wanted) > ALPHA
     assert mean_p_value(release.decode(release.privatize(np.tile(twin, (4000, 1)))), wanted) < ALPHA

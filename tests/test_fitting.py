@@ -8,7 +8,8 @@ from sklearn.linear_model import LinearRegression
 import offaxis
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry import CentredOutputs, Layers, PublicVectors, measure
-from offaxis.recipes import NAMES, recipe
+from offaxis.mechanisms import NAMES, find_mechanism
+from offaxis.simulation import simulate
 
 
 @pytest.mark.parametrize(
@@ -19,34 +20,28 @@ from offaxis.recipes import NAMES, recipe
         ({"epsilon": float("nan")}, "epsilon"),
         ({"epsilon": float("inf")}, "epsilon"),
         ({"epsilon": None}, "epsilon"),
-        ({"randomizer": "lapalce"}, "no randomizer 'lapalce'; did you mean 'laplace'"),
-        ({"randomizer": "noise"}, "no randomizer 'noise'; choose one of laplace, gaussian,"),
-        ({"randomizer": None}, "no randomizer None; choose one of"),
+        ({"mechanism": "lapalce"}, "no mechanism 'lapalce'; did you mean 'laplace'"),
+        ({"mechanism": "noise"}, "no mechanism 'noise'; choose one of laplace, gaussian,"),
+        ({"mechanism": None}, "no mechanism None; choose one of"),
         ({"epsilon": "two"}, "must be a finite number such as 0.1 or '1/3', got epsilon='two'"),
         ({"model": np.ones((6, 3))}, r"\(outputs, inputs\); did you mean its transpose, model.T"),
-        ({"randomizer": "gaussian"}, "needs delta"),
-        ({"randomizer": "gaussian", "delta": 0}, "delta"),
-        ({"randomizer": "gaussian", "delta": 1.0}, "delta"),
+        ({"mechanism": "gaussian"}, "needs delta"),
+        ({"mechanism": "gaussian", "delta": 0}, "delta"),
+        ({"mechanism": "gaussian", "delta": 1.0}, "delta"),
         ({"delta": 1e-5}, "takes no delta"),
         ({"percentile": 0}, "percentile"),
         ({"percentile": 0.9}, "nine of ten"),
         ({"percentile": "90"}, "percentile"),
-        ({"lambda_max": "big"}, "lambda_max"),
         ({"statement": None}, "statement"),
         ({"statement": "x" * 10_001}, "statement"),
         ({"public": lambda: iter([])}, "empty"),
         ({"public": lambda: np.ones((20, 6))}, "arrays"),
         ({"public": "public.npy"}, "real numbers"),
-        ({"lambda_max": 1}, "lambda_max"),
-        ({"gauge": 0}, "gauge"),
-        ({"rank": "full"}, "rank"),
-        ({"rank": 6, "reshaping": "optimal"}, "use reshaping='optimal' and active"),
-        ({"rank": "full", "reshaping": "none"}, "rank must be 'capped' or 'gap'"),
-        ({"reshaping": "pca"}, "reshaping"),
-        ({"active": 2}, "reshaping='optimal'"),
-        ({"active": 2, "reshaping": "none"}, "reshaping='optimal'"),
-        ({"active": 9, "reshaping": "optimal"}, "active must be an integer from 1 to"),
-        ({"active": 2, "reshaping": "optimal", "randomizer": "response"}, "codebook"),
+        ({"reshaping": offaxis.Jacobian(lambda_max=1)}, "lambda_max"),
+        ({"reshaping": offaxis.Jacobian(order=0)}, "order"),
+        ({"reshaping": "pca"}, r"reshaping must be one of .* or an Optimal\(...\), got 'pca'"),
+        ({"reshaping": offaxis.Jacobian}, "reshaping must be one of"),
+        ({"reshaping": offaxis.Optimal(rank=9)}, "rank must be an integer from 1 to"),
         ({"unit": "person"}, "unit"),
         ({"public": np.ones((5, 6))}, "at least 10"),
         ({"public": np.ones((0, 6))}, "empty"),
@@ -97,15 +92,62 @@ def test_centring_alone_is_offered(public):
     assert centred.provenance.model is None
 
 
-def test_the_gauge_follows_the_randomizers_norm_unless_told(head, public):
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mechanism": "class-response", "percentile": 90}, "changes nothing for 'class-response'"),
+        ({"mechanism": "class-response", "percentile": "ninety"}, "percentile changes nothing"),
+        ({"mechanism": "response", "percentile": 50}, "percentile changes nothing"),
+        (
+            {"mechanism": "instance-optimal", "delta": 1e-5, "percentile": 50},
+            "percentile changes nothing",
+        ),
+        ({"mechanism": "class-response", "reshaping": "jacobian"}, "changes nothing"),
+        ({"mechanism": "task-aware", "reshaping": "none"}, "changes nothing"),
+        ({"mechanism": "response", "reshaping": "optimal"}, "works in the task's metric"),
+        ({"mechanism": "subset", "reshaping": offaxis.Jacobian(lambda_max=2)}, "task's metric"),
+        ({"mechanism": "response", "reshaping": offaxis.Optimal(rank=2)}, "task's metric"),
+        ({"mechanism": "laplace", "size": 3}, "'laplace' takes no size"),
+        ({"mechanism": "privunit2", "delta": 1e-5}, "takes no delta"),
+    ],
+)
+def test_a_setting_without_effect_is_an_error(head, public, settings, message):
+    with pytest.raises(InvalidInput, match=message):
+        offaxis.fit(head, public, epsilon=1, **settings)
+
+
+@pytest.mark.parametrize("name", ["lambda_max", "order", "allocation", "rank", "randomizer"])
+def test_settings_of_a_reshaping_are_not_arguments_of_fit(head, public, name):
+    with pytest.raises(TypeError, match=name):
+        offaxis.fit(head, public, epsilon=1, **{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: offaxis.Jacobian(lambda_max="big"), "lambda_max must be a number"),
+        (lambda: offaxis.Jacobian(order="two"), "order must be a number"),
+        (lambda: offaxis.Jacobian(allocation="half"), "allocation must be 'capped' or 'gap'"),
+        (lambda: offaxis.Optimal(rank=0), "rank must be an integer of at least 1"),
+        (lambda: offaxis.Optimal(rank="2"), "rank must be an integer"),
+    ],
+)
+def test_a_reshaping_checks_its_own_settings(made, message):
+    with pytest.raises(InvalidInput, match=message):
+        made()
+
+
+def test_the_order_follows_the_randomizers_norm_by_default(head, public):
     settings = {
-        name: offaxis.fit(head, public, epsilon=1, randomizer=name).provenance.settings
+        name: offaxis.fit(head, public, epsilon=1, mechanism=name).provenance.settings
         for name in ("laplace", "privunit2")
     }
-    assert settings["laplace"]["gauge"] == 1
-    assert settings["privunit2"]["gauge"] == 2
-    paper = offaxis.fit(head, public, epsilon=1, randomizer="privunit2", gauge=1)
-    assert paper.provenance.settings["gauge"] == 1
+    assert settings["laplace"]["order"] == 1
+    assert settings["privunit2"]["order"] == 2
+    paper = offaxis.fit(
+        head, public, epsilon=1, mechanism="privunit2", reshaping=offaxis.Jacobian(order=1)
+    )
+    assert paper.provenance.settings["order"] == 1
 
 
 def test_a_measured_geometry_can_be_used_again(head, public):
@@ -168,8 +210,8 @@ def test_reshaping_helps_the_task():
     clean = task.outputs(public).argmax(1)
 
     def agreement(name, **settings):
-        release = offaxis.fit(task, public, epsilon=6, randomizer=name, **settings)
-        answers = [task.outputs(release.simulate(public, rng)).argmax(1) for _ in range(10)]
+        release = offaxis.fit(task, public, epsilon=6, mechanism=name, **settings)
+        answers = [task.outputs(simulate(release, public, rng)).argmax(1) for _ in range(10)]
         return np.mean([(answer == clean).mean() for answer in answers])
 
     for name in ("laplace", "privunit2", "privunitg"):
@@ -184,14 +226,19 @@ def test_a_statement_that_no_file_can_hold_is_refused(public):
     assert kept.provenance.statement == "aus Zürich, 東京"
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "task-aware-network"])
-def test_every_randomizer_takes_the_optimal_reshaping(head, public, name, tmp_path):
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in NAMES
+        if find_mechanism(name).reshaping == "coordinates" and name != "task-aware-network"
+    ],
+)
+def test_every_mechanism_of_coordinates_takes_the_optimal_reshaping(head, public, name, tmp_path):
     """The network is trained, which takes long; it gets its frame as the others do."""
-    wanted = {"delta": 1e-5} if recipe(name).needs_delta else {}
-    model = np.ones((1, 6)) if name == "scalar-response" else head
-    release = offaxis.fit(model, public, epsilon=2, randomizer=name, reshaping="optimal", **wanted)
-    if recipe(name).order is not None:
-        assert 1 <= release.provenance.settings["active"] <= 5
+    wanted = {"delta": 1e-5} if find_mechanism(name).needs_delta else {}
+    release = offaxis.fit(head, public, epsilon=2, mechanism=name, reshaping="optimal", **wanted)
+    assert 1 <= release.provenance.settings["rank"] <= 5
     release.save(tmp_path / "a.release")
     assert offaxis.load(tmp_path / "a.release") == release
     assert release.decode(release.privatize(public[:2])).shape == (2, 6)
@@ -201,9 +248,9 @@ def test_every_randomizer_takes_the_optimal_reshaping(head, public, name, tmp_pa
 def test_a_single_direction_will_do(head, public, name):
     rng = np.random.default_rng(0)
     release = offaxis.fit(
-        head, public, epsilon=8, randomizer=name, reshaping="optimal", active=1, percentile=50
+        head, public, epsilon=8, mechanism=name, reshaping=offaxis.Optimal(rank=1), percentile=50
     )
-    assert release.provenance.settings["active"] == 1
+    assert release.provenance.settings["rank"] == 1
     assert release.encoder.output_dim == 1
     w = release.encoder.encode(public)[:, 0]
     reported = release.decode(release.privatize(public))
@@ -212,7 +259,7 @@ def test_a_single_direction_will_do(head, public, name):
     # ε = 8 a sign is wrong with probability 0.0004, other noise turns the few near the middle.
     assert np.allclose(reported - public.mean(axis=0), np.outer(seen, release.decoder.matrix[:, 0]))
     assert (np.sign(seen) == np.sign(w)).mean() > 0.7
-    again = release.encoder.encode(release.simulate(public, rng))[:, 0]
+    again = release.encoder.encode(simulate(release, public, rng))[:, 0]
     assert (np.sign(again) == np.sign(w)).mean() > 0.7
 
 
@@ -220,7 +267,7 @@ def test_a_measured_geometry_serves_the_optimal_reshaping_too(head, public):
     geometry = measure(head, PublicVectors(public))
     for name in ("laplace", "privunit2"):
         both = [
-            offaxis.fit(m, public, epsilon=1, randomizer=name, reshaping="optimal", active=2)
+            offaxis.fit(m, public, epsilon=1, mechanism=name, reshaping=offaxis.Optimal(rank=2))
             for m in (geometry, head)
         ]
         assert both[0] == both[1]
@@ -235,9 +282,9 @@ def test_the_optimal_reshaping_is_ahead_where_vectors_vary_unevenly():
     clean = task.outputs(public).argmax(1)
 
     def agreement(name, **shape):
-        release = offaxis.fit(task, public, epsilon=6, randomizer=name, **shape)
-        return (task.outputs(release.simulate(public, rng)).argmax(1) == clean).mean()
+        release = offaxis.fit(task, public, epsilon=6, mechanism=name, **shape)
+        return (task.outputs(simulate(release, public, rng)).argmax(1) == clean).mean()
 
     for name in ("laplace", "privunit2"):
         # 4,000 answers: the standard error is below 0.008.
-        assert agreement(name, reshaping="optimal", active=3) > agreement(name) + 0.05
+        assert agreement(name, reshaping=offaxis.Optimal(rank=3)) > agreement(name) + 0.05

@@ -8,16 +8,16 @@ from html import escape
 CELL = 18
 LEFT, TOP, RIGHT = 188, 20, 64
 HUES = (250, 200, 165, 130, 90, 45, 20, 340, 300)
-"""One a storey, so that bands are told apart; the words tell them apart, too."""
+"""One a group, so that bands are told apart; the words tell them apart, too."""
 
 STYLE = """
 text { font: 11.5px system-ui, 'Segoe UI', sans-serif; fill: #1c2230; }
-.storey { font-weight: 600; }
+.group { font-weight: 600; }
 .note { fill: #5a6375; }
 .card { fill: #fbfbfd; stroke: #d8dce6; }
 .band { fill-opacity: .07; }
 .line { stroke: #8a93a8; stroke-opacity: .25; }
-.room { fill-opacity: .9; }
+.package { fill-opacity: .9; }
 @media (prefers-color-scheme: dark) {
   text { fill: #e4e8f1; }
   .note { fill: #a3adc2; }
@@ -40,70 +40,70 @@ def _rect(x: float, y: float, width: float, height: float, rest: str) -> str:
 
 
 def picture(
-    storeys: Mapping[str, Sequence[str]],
+    groups: Mapping[str, Sequence[str]],
     imports: Mapping[tuple[str, str], int],
 ) -> str:
-    """Return the matrix as SVG: rooms in their order, marks where a row imports a column."""
-    rooms = [room for storey in storeys.values() for room in storey]
-    hue = {room: HUES[at] for at, storey in enumerate(storeys.values()) for room in storey}
-    size = len(rooms) * CELL
+    """Return the matrix as SVG: packages in their order, marks where a row imports a column."""
+    packages = [package for group in groups.values() for package in group]
+    hue = {package: HUES[at] for at, group in enumerate(groups.values()) for package in group}
+    size = len(packages) * CELL
     width, height = LEFT + size + RIGHT, TOP + size + 20
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'width="{width}" height="{height}">',
-        "<title>Which room imports which</title>",
+        "<title>Which package imports which</title>",
         f"<style>{STYLE}</style>",
         _rect(0.5, 0.5, width - 1, height - 1, 'rx="8" class="card"'),
     ]
-    parts += _bands(storeys, hue)
-    for row, room in enumerate(rooms):
+    parts += _bands(groups, hue)
+    for row, package in enumerate(packages):
         y = TOP + row * CELL
         end = LEFT + row * CELL
-        # A guide from the room's first mark to its name, and down from its name.
+        # A guide from the package's first mark to its name, and down from its name.
         parts.append(
             f'<path class="line" d="M{LEFT} {y + CELL / 2:g}H{end}M{end + CELL / 2:g} {y + CELL}'
             f'V{TOP + size}"/>'
         )
         last = row
-        for column, other in enumerate(rooms):
-            if count := imports.get((room, other)):
+        for column, other in enumerate(packages):
+            if count := imports.get((package, other)):
                 last = max(last, column)
-                parts.append(_mark(LEFT + column * CELL, y, count, hue[other], room, other))
-        parts.append(_name(end, LEFT + last * CELL, y, room, hue[room]))
+                parts.append(_mark(LEFT + column * CELL, y, count, hue[other], package, other))
+        parts.append(_name(end, LEFT + last * CELL, y, package, hue[package]))
     parts += _legend(LEFT + size * 0.50, TOP + 20)
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _bands(storeys: Mapping[str, Sequence[str]], hue: Mapping[str, int]) -> list[str]:
+def _bands(groups: Mapping[str, Sequence[str]], hue: Mapping[str, int]) -> list[str]:
     parts, row = [], 0
-    for storey, rooms in storeys.items():
-        y, tall = TOP + row * CELL, len(rooms) * CELL
-        wide = LEFT + (row + len(rooms)) * CELL - 8
-        colour = _colour(hue[rooms[0]])
+    for group, packages in groups.items():
+        y, tall = TOP + row * CELL, len(packages) * CELL
+        wide = LEFT + (row + len(packages)) * CELL - 8
+        colour = _colour(hue[packages[0]])
         parts.append(_rect(8, y + 1, wide, tall - 2, f'rx="4" class="band" fill="{colour}"'))
         parts.append(_rect(8, y + 1, 4, tall - 2, f'rx="2" fill="{colour}"'))
-        parts.append(_text(20, y + tall / 2 + 4, storey, "storey"))
-        row += len(rooms)
+        parts.append(_text(20, y + tall / 2 + 4, group, "group"))
+        row += len(packages)
     return parts
 
 
-def _mark(x: float, y: float, count: int, hue: int, room: str, other: str) -> str:
+def _mark(x: float, y: float, count: int, hue: int, package: str, other: str) -> str:
     """Draw a mark of one of three sizes: few imports, some, many."""
     side = 6 if count <= 3 else 10 if count <= 12 else 14
     gap = (CELL - side) / 2
     rest = f'rx="2" fill="{_colour(hue)}"'
     square = _rect(x + gap, y + gap, side, side, rest)
-    return square.replace("/>", f"><title>{room} imports {other}</title></rect>")
+    return square.replace("/>", f"><title>{package} imports {other}</title></rect>")
 
 
-def _name(x: float, last: float, y: float, room: str, hue: int) -> str:
-    box = _rect(x + 1, y + 1, CELL - 2, CELL - 2, f'rx="3" class="room" fill="{_colour(hue)}"')
-    return box + _text(last + CELL + 5, y + CELL / 2 + 4, room, "name")
+def _name(x: float, last: float, y: float, package: str, hue: int) -> str:
+    box = _rect(x + 1, y + 1, CELL - 2, CELL - 2, f'rx="3" class="package" fill="{_colour(hue)}"')
+    return box + _text(last + CELL + 5, y + CELL / 2 + 4, package, "name")
 
 
 def _legend(x: float, y: float) -> list[str]:
     words = (
-        "Each row is a room; its marks show what it imports.",
+        "Each row is a package; its marks show what it imports.",
         "Nothing lies right of the diagonal, but that",
         "a file which is read becomes a release.",
     )

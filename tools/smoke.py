@@ -30,9 +30,8 @@ OPTIONAL = {
 DATA = (
     "py.typed",
     "collector/migrations/env.py",
-    "browser/client/package.json",
-    "browser/dashboard",
-    "browser/demo",
+    "collector/pages/client/package.json",
+    "collector/pages/dashboard",
 )
 """What is no module, and easily forgotten."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from drawing import finish, panels, say
 
 from offaxis.privacy.composition import Cost, by_loss_distribution
-from offaxis.reporting.svg import INK, LINE_DASHES, MUTED, PLAIN, RESHAPED
+from offaxis.reporting.pages import INK, LINE_DASHES, MUTED, PLAIN, RESHAPED
 from offaxis.theory import sphere_mean_error
 
 BUDGETS = (0.5, 1, 2, 3, 5)

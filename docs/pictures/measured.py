@@ -10,19 +10,20 @@ import numpy as np
 from drawing import dots, finish, panels, say
 
 import offaxis
-from offaxis.data import load_cifar10_features
+from experiments.data import load_cifar10_features
 from offaxis.evaluation import evaluate
-from offaxis.reporting.svg import INK, MUTED, PLAIN, POINT, RESHAPED, SAME
+from offaxis.reporting.pages import INK, MUTED, PLAIN, POINT, RESHAPED, SAME
+from offaxis.simulation import simulate
 from offaxis.theory import agreement_ceiling, answer_prior
 
 TABLE = Path(__file__).with_name("utility.csv")
 BUDGETS = (0.5, 1, 2, 3, 4, 5, 6, 7.5, 10)
 CURVES: dict[str, dict[str, Any]] = {
-    "the model's answer": {"randomizer": "class-response"},
-    "codebook": {"randomizer": "response"},
-    "PrivUnit2, six directions": {"randomizer": "privunit2", "reshaping": "optimal", "active": 6},
-    "PrivUnit2, plain": {"randomizer": "privunit2", "reshaping": "none"},
-    "Laplace, reshaped": {"randomizer": "laplace"},
+    "the model's answer": {"mechanism": "class-response"},
+    "codebook": {"mechanism": "response"},
+    "PrivUnit2, six directions": {"mechanism": "privunit2", "reshaping": offaxis.Optimal(rank=6)},
+    "PrivUnit2, plain": {"mechanism": "privunit2", "reshaping": "none"},
+    "Laplace, reshaped": {"mechanism": "laplace"},
 }
 
 
@@ -101,11 +102,12 @@ def off_axis() -> str:
     task = np.array([[1.0, 0.0]])
     mine = np.array([1.0, 0.6])
     with panels(2, 7.6, 3.9) as (figure, axes):
-        shown = (("none", "plain", PLAIN), ("jacobian", "reshaped", RESHAPED))
+        stretched = offaxis.Jacobian(lambda_max=8)
+        shown = (("none", "plain", PLAIN), (stretched, "reshaped", RESHAPED))
         told = []
-        for one, (reshaping, title, colour) in zip(axes, shown, strict=True):
-            release = offaxis.fit(task, public, epsilon=4, reshaping=reshaping, lambda_max=8)
-            noisy = release.simulate(np.tile(mine, (400, 1)), np.random.default_rng(1))
+        for one, (shape, title, colour) in zip(axes, shown, strict=True):
+            release = offaxis.fit(task, public, epsilon=4, reshaping=shape)
+            noisy = simulate(release, np.tile(mine, (400, 1)), np.random.default_rng(1))
             right = 100 * float((noisy[:, 0] > -0.5).mean())
             told.append(f"{title}: {right:.0f} %")
             one.axvspan(-0.5, 20, color=SAME, linewidth=0, zorder=0)

@@ -18,14 +18,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from examples.flower.runtime import simulate
-from examples.flower.task import PRIVATE, PUBLIC, TEST, Digits, public_updates, start
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from offaxis.federated import DirectGradient, DistributedGuarantee, PermutedGradients
+from examples.flower.runtime import simulate
+from examples.flower.task import PRIVATE, PUBLIC, TEST, Digits, public_updates, start
+from experiments.permuted_gradients import PermutedGradients
+from offaxis.federated import DirectGradient, DistributedGuarantee
 from offaxis.federated.flower import (
     LocalClientSide,
     LocalStrategy,

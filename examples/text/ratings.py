@@ -16,8 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.data.cache import cache_folder
-from offaxis.data.packages import Package, downloaded, fetch
+from experiments.data.cache import Package, cache_folder, downloaded, fetch
 from offaxis.errors import InvalidInput
 
 PACKAGE: Final = Package("pip", "vaderSentiment", "2.5", 3, source=True)

@@ -14,11 +14,11 @@ import argparse
 from typing import Any, Final
 
 import numpy as np
-from examples.text.ratings import NAMES, PACKAGE, Ratings, load
 from sklearn.linear_model import LogisticRegression
 
 import offaxis
-from offaxis.data.cache import cache_folder, read_sealed, write_sealed
+from examples.text.ratings import NAMES, PACKAGE, Ratings, load
+from experiments.data.cache import cache_folder, read_sealed, write_sealed
 from offaxis.evaluation import evaluate, tune
 from offaxis.evaluation.recommend import recommend
 from offaxis.geometry import CentredOutputs
@@ -50,9 +50,9 @@ def releases(head: Any, public: np.ndarray, epsilon: float) -> dict[str, offaxis
         "Laplace, plain": offaxis.fit(None, public, reshaping="none", **shaped),
         "Laplace, reshaped": offaxis.fit(task, public, **shaped),
         "PrivUnit2, plain": offaxis.fit(
-            None, public, randomizer="privunit2", reshaping="centre", **shaped
+            None, public, mechanism="privunit2", reshaping="centre", **shaped
         ),
-        "PrivUnit2, reshaped": offaxis.fit(task, public, randomizer="privunit2", **shaped),
+        "PrivUnit2, reshaped": offaxis.fit(task, public, mechanism="privunit2", **shaped),
         "PrivUnit2, tuned": tune(task, public, **shaped).release,
         "recommended": recommend(head, public, epsilon=epsilon).release,
     }

@@ -16,10 +16,6 @@ True
 >>> release.save("my.release")
 >>> offaxis.load("my.release", expect=release.hash)
 Release(laplace, ε = 5, pure, per item, dimension 6, ...)
->>> release.directions_of_means, release.decoder_of_means.kind  # what a mean over people tells
-(6, 'linear')
->>> bool(np.allclose(release.public_mean, public.mean(axis=0)))  # for who has nothing to report
-True
 """
 
 from __future__ import annotations
@@ -30,43 +26,50 @@ from typing import TYPE_CHECKING, Any
 from offaxis.version import __version__
 
 if TYPE_CHECKING:
+    from offaxis.encoding import Jacobian, Optimal
     from offaxis.errors import OffaxisError
     from offaxis.evaluation.priors import wide_prior
-    from offaxis.evaluation.recommend import recommend, recommend_range
-    from offaxis.evaluation.smallest import smallest_epsilon
+    from offaxis.evaluation.recommend import recommend, recommend_range, smallest_epsilon
     from offaxis.fitting import fit
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
+    from offaxis.simulation import simulate
 
     load = Release.load
 
 __all__ = [
     "Guarantee",
+    "Jacobian",
     "OffaxisError",
+    "Optimal",
     "Release",
     "__version__",
     "fit",
     "load",
     "recommend",
     "recommend_range",
+    "simulate",
     "smallest_epsilon",
     "wide_prior",
 ]
 
 _HOMES = {
     "Guarantee": "offaxis.privacy.guarantee",
+    "Jacobian": "offaxis.encoding",
     "OffaxisError": "offaxis.errors",
+    "Optimal": "offaxis.encoding",
     "Release": "offaxis.release",
     "fit": "offaxis.fitting",
     "recommend": "offaxis.evaluation.recommend",
     "recommend_range": "offaxis.evaluation.recommend",
-    "smallest_epsilon": "offaxis.evaluation.smallest",
+    "simulate": "offaxis.simulation",
+    "smallest_epsilon": "offaxis.evaluation.recommend",
     "wide_prior": "offaxis.evaluation.priors",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: SciPy alone takes half a second."""
+    """Import a name on first use: SciPy alone takes half a second."""
     if name == "load":
         return __getattr__("Release").load
     if name not in _HOMES:

@@ -6,9 +6,9 @@ from typing import Any
 
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import RELATION, decimal
-from offaxis.privacy.numbers import at_most
-from offaxis.randomizers.domain import FiniteSet
-from offaxis.randomizers.rank_form import RankForm
+from offaxis.privacy.wording import at_most
+from offaxis.randomizers.base import FiniteSet
+from offaxis.randomizers.privunit import RankForm
 from offaxis.release import Release
 
 
@@ -41,12 +41,12 @@ def spent(release: Release) -> dict[str, str]:
 
 def averages(release: Release) -> str:
     """Say whether reports can be averaged over people."""
-    if not release.gives_means:
+    if not release.supports_mean:
         if isinstance(release.randomizer, RankForm):
             return "no, a report forgets its vector's length"
         return "no, they would be off"
-    if release.directions_of_means < release.input_dim:
-        return f"yes, {wording.means_along(release.directions_of_means)}"
+    if release.mean_rank < release.input_dim:
+        return f"yes, {wording.means_along(release.mean_rank)}"
     if release.provenance.model:
         return "yes, accurate along what the model reads and very noisy across it"
     return "yes"
@@ -86,7 +86,7 @@ def card_facts(release: Release) -> dict[str, Any]:
             "encoder": release.encoder.kind,
             "randomizer": release.randomizer.kind,
             "symbols": symbols(release),
-            "can_decode_mean": release.gives_means,
+            "can_decode_mean": release.supports_mean,
             "averages": averages(release),
         },
         "origin": {

@@ -68,7 +68,7 @@ class BiasedDecoder(OffaxisError, RuntimeError):
     --------
     >>> import offaxis
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2, randomizer="privunit2")
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2, mechanism="privunit2")
     >>> release.decode_mean(release.privatize(public))
     Traceback (most recent call last):
         ...
@@ -111,7 +111,7 @@ class InvalidDocument(OffaxisError, ValueError):
 
     Examples
     --------
-    >>> from offaxis.formats.signing import public_key
+    >>> from offaxis.formats.documents import public_key
     >>> public_key("my key")
     Traceback (most recent call last):
         ...
@@ -126,7 +126,7 @@ class RoundRefused(OffaxisError, RuntimeError):
     --------
     >>> import offaxis
     >>> from offaxis.client import Terms
-    >>> from offaxis.formats.artifact import to_bytes
+    >>> from offaxis.formats.release_file import to_bytes
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
     >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=5)
     >>> terms = Terms("https://collector.example", epsilon="1", release=release.hash)

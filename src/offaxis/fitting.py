@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from offaxis.encoding.reshaping import Rank
+from offaxis import randomizers
+from offaxis.encoding.reshaping import Reshaping
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry import Geometry, TaskModel, as_task_model
 from offaxis.geometry.public import Progress
+from offaxis.mechanisms import Mechanism, find_mechanism
+from offaxis.mechanisms.base import gather
 from offaxis.privacy.guarantee import Unit
-from offaxis.provenance import LONGEST_STATEMENT, Provenance
-from offaxis.recipes import recipe
-from offaxis.recipes.gathering import Shape, gather
-from offaxis.release import Release
+from offaxis.randomizers import Randomizer
+from offaxis.release import LONGEST_STATEMENT, Provenance, Release
 
 
 def fit(
@@ -22,15 +25,11 @@ def fit(
     public: Any,
     *,
     epsilon: Any,
-    randomizer: str = "laplace",
+    mechanism: str | Mechanism = "laplace",
     delta: Any = None,
     unit: Unit = "item",
-    reshaping: Shape = "jacobian",
-    percentile: float = 90.0,
-    lambda_max: float = 1000.0,
-    gauge: float | None = None,
-    rank: Rank = "capped",
-    active: int | None = None,
+    reshaping: str | Reshaping | None = None,
+    percentile: float | None = None,
     size: int | None = None,
     statement: str = "",
     progress: Progress | None = None,
@@ -38,20 +37,21 @@ def fit(
     """Fit a release to a public task.
 
     Everything is learnt from the public model and the public vectors; the result is frozen and can
-    be published. No private vector may be among ``public``.
+    be published. No private vector may be among ``public``. A setting that would have no effect is
+    an error.
 
     Parameters
     ----------
     model : torch module, scikit-learn estimator, weight matrix, Layers, TaskModel, or Geometry
         The public task. A :class:`~offaxis.geometry.Geometry` measured before on the same public
         vectors saves measuring it again for another budget. May be None where nothing looks at a
-        task: with ``reshaping`` "centre" or "none", and a randomizer that asks no task either.
+        task: with ``reshaping`` "centre" or "none", and a mechanism that needs no task either.
     public : array (n, m), or callable returning an iterator of batches
         Public vectors.
     epsilon : number
         Budget of one report, read exactly: 0.1 means 1/10.
-    randomizer : str
-        One of ``offaxis.recipes.NAMES``. "laplace" (pure), "spherical-laplace" (pure) and
+    mechanism : str
+        One of ``offaxis.mechanisms.NAMES``. "laplace" (pure), "spherical-laplace" (pure) and
         "gaussian" (ε, δ) report the vector; "privunit2", "privunitg", "privunitg-sphere" and
         "projunit" (pure) its direction only, more accurately; with "-mean" (not the sphere) they
         serve means over people. "duchi", "piecewise" and "hybrid" (pure) report coordinates in a
@@ -64,26 +64,17 @@ def fit(
         For those with a δ, and only for them.
     unit : {"item", "user"}
         What one report stands for.
-    reshaping : {"jacobian", "optimal", "centre", "none"}
-        Shape the space to the task; to the task and the public covariance at once, which also
-        leaves out what the task does not see; only subtract the public mean; or use the
-        randomizer plainly. The last two need no model. For a task whose answer is its largest
-        output pass :class:`~offaxis.geometry.CentredOutputs` of the model.
-    percentile : float
-        Public percentile of the encoded norms that becomes the radius ρ.
-    lambda_max : float
-        Largest stretch of a direction the task ignores ("jacobian").
-    gauge : float, optional
-        p of the volume constraint; by default the randomizer's own norm, 2 for the box. The
-        published tables use 1 throughout.
-    rank : {"capped", "gap"}
-        Water-filling under the cap, or the threshold rule of the paper's public code.
-    active : int, optional
-        How many directions a report tells of ("optimal"); by default all that the task sees.
-        Fewer mean less noise on each: :func:`offaxis.evaluation.tune` chooses.
+    reshaping : {"jacobian", "optimal", "centre", "none"}, Jacobian or Optimal
+        Shape the space to the task (the default); to the task and the public covariance at once,
+        which also leaves out what the task does not see; only subtract the public mean; or use the
+        mechanism plainly. The last two need no model. :class:`~offaxis.Jacobian` and
+        :class:`~offaxis.Optimal` carry settings. For a task whose answer is its largest output
+        pass :class:`~offaxis.geometry.CentredOutputs` of the model.
+    percentile : float, optional
+        Public percentile of the encoded norms that becomes the radius ρ; 90 by default.
     size : int, optional
-        Number of codewords ("response", "subset"), of numbers a report carries
-        ("task-aware-network"), or of projected coordinates ("projunit").
+        Number of codewords ("response", "subset"), of numbers per report ("task-aware-network"),
+        or of projected coordinates ("projunit").
     statement : str
         Where the public data came from, in your words; kept in the release.
     progress : callable, optional
@@ -100,17 +91,16 @@ def fit(
     >>> head, public = rng.standard_normal((3, 8)), rng.standard_normal((1000, 8))
     >>> offaxis.fit(head, public, epsilon=5)
     Release(laplace, ε = 5, pure, per item, dimension 8, ...)
-    >>> best = offaxis.fit(head, public, epsilon=5, randomizer="privunit2", reshaping="optimal")
+    >>> best = offaxis.fit(head, public, epsilon=5, mechanism="privunit2", reshaping="optimal")
     >>> best.encoder.output_dim  # the task sees three directions
     3
-    >>> str(offaxis.fit(head, public, epsilon=1, randomizer="gaussian", delta=1e-6).guarantee)
+    >>> str(offaxis.fit(head, public, epsilon=1, mechanism="gaussian", delta=1e-6).guarantee)
     'ε = 1, δ = 1e-06'
     """
-    chosen = recipe(randomizer)
-    chosen.check_delta(delta, randomizer)
+    chosen = mechanism if isinstance(mechanism, Mechanism) else find_mechanism(mechanism)
     _check_statement(statement)
     _check_places(model, public)
-    given, settings = gather(
+    inputs, recorded = gather(
         model,
         public,
         chosen,
@@ -118,17 +108,31 @@ def fit(
         delta=delta,
         reshaping=reshaping,
         percentile=percentile,
-        lambda_max=lambda_max,
-        gauge=gauge,
-        rank=rank,
-        active=active,
         size=size,
         progress=progress,
     )
-    parts = chosen.prepare(given)
-    settings = {"recipe": randomizer, **settings, **parts.settings}
-    origin = Provenance(given.model, given.identity, settings, statement)
+    parts = chosen.prepare(inputs)
+    settings = {"mechanism": chosen.name, **recorded, **parts.settings}
+    origin = Provenance(inputs.model, inputs.identity, settings, statement)
     return Release(parts.encoder, parts.randomizer, parts.decoder, origin, unit, parts.mean_decoder)
+
+
+def at_budget(release: Release, epsilon: Any, mechanism: str) -> Release:
+    """Return the release of the same public side at another budget.
+
+    Equal to fitting again where neither the maps nor the radius depend on the budget, which holds
+    for every mechanism that is a randomizer alone: the lattice and the directions of a randomizer
+    do not depend on the radius.
+    """
+    old: Any = release.randomizer
+    name = mechanism if mechanism in randomizers.NAMES else old.kind
+    unit: Any = _unit_randomizer(name, old.dim, epsilon, getattr(old, "delta", None))
+    return replace(release, randomizer=replace(unit, radius=old.radius))
+
+
+@lru_cache(maxsize=1024)
+def _unit_randomizer(name: str, dim: int, epsilon: Any, delta: Any) -> Randomizer:
+    return randomizers.make(name, dim=dim, radius=1.0, epsilon=epsilon, delta=delta)
 
 
 def _check_places(model: Any, public: Any) -> None:

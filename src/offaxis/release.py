@@ -1,40 +1,63 @@
-"""A release: the frozen, published recipe by which private vectors become reports.
+"""A release: a fitted mechanism, frozen and published (OpenDP calls this a measurement).
 
     encoder  →  randomizer  →  report (bytes)  →  decoder
 
 The first two run on the device that holds the vector, the last one anywhere. The guarantee comes
-from the randomizer alone.
+from the randomizer alone. No method here takes a seed: :func:`offaxis.simulate` is for research.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.decoding import Aggregate, Decoder, aggregate
-from offaxis.decoding.posterior import NeedsLaw
-from offaxis.decoding.public_mean import public_mean
+from offaxis.decoding.posterior import NeedsLaw, public_mean
 from offaxis.encoding import Encoder
-from offaxis.errors import BiasedDecoder, InvalidInput
+from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.formats import reports as wire
-from offaxis.privacy.assumptions import ALWAYS, PER_UNIT
-from offaxis.privacy.guarantee import Guarantee, Unit
-from offaxis.provenance import Provenance
+from offaxis.geometry.models import ModelIdentity
+from offaxis.geometry.public import PublicIdentity
+from offaxis.privacy.guarantee import ALWAYS, PER_UNIT, Guarantee, Unit
 from offaxis.randomizers import Randomizer
-from offaxis.randomizers.domain import FiniteSet
-from offaxis.reading import decoded_in_parts, iterable, mean_of, observe
-from offaxis.sampling.draws import Rng
+from offaxis.randomizers.base import FiniteSet
 from offaxis.sampling.entropy import Entropy
-from offaxis.simulating import simulate
 from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
 
-_PRIVATIZE_ROWS = 4096
+LONGEST_STATEMENT: Final = 10_000
+
+_PRIVATIZE_ROWS: Final = 4096
+_DECODE_ROWS: Final = 4096
+_DECODE_NUMBERS: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The public side of a release, recorded for whoever has to trust it.
+
+    Attributes
+    ----------
+    model : ModelIdentity or None
+        The public model, None when the release was not shaped by one.
+    public : PublicIdentity
+        Number, dimension and hash of the public vectors.
+    settings : dict
+        How the map was fitted.
+    statement : str
+        The publisher's own words on where the public data came from.
+    """
+
+    model: ModelIdentity | None
+    public: PublicIdentity
+    settings: dict[str, str | float] = field(default_factory=dict)
+    statement: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,16 +72,12 @@ class Release:
     >>> rng = np.random.default_rng(0)
     >>> head, public = rng.standard_normal((2, 6)), rng.standard_normal((1000, 6))
     >>> release = offaxis.fit(head, public, epsilon=5)
-    >>> release.input_dim, release.report_size, release.gives_means
-    (6, 30, True)
-    >>> report = release.privatize(rng.standard_normal(6))  # on the device, once a vector
-    >>> release.decode(report).shape, release.observe([report]).shape
-    ((6,), (1, 6))
-    >>> crowd = release.privatize(rng.standard_normal((400, 6)))
-    >>> release.decode_mean(crowd).shape, release.aggregate(crowd).standard_error.shape
+    >>> report = release.privatize(rng.standard_normal(6))  # on the device, once per vector
+    >>> release.decode(report).shape
+    (6,)
+    >>> reports = release.privatize(rng.standard_normal((400, 6)))
+    >>> release.decode_mean(reports).shape, release.aggregate(reports).standard_error.shape
     ((6,), (6,))
-    >>> release.simulate(public, rng).shape  # research: protects nobody, and is no report
-    (1000, 6)
     >>> release.save("my.release")
     >>> offaxis.Release.load("my.release", expect=release.hash) == release
     True
@@ -72,7 +91,7 @@ class Release:
     mean_decoder: Decoder | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit each other, and tell decoders that need it the law."""
+        """Check that the parts fit each other, and give decoders that need it the law."""
         domain = self.randomizer.domain
         inner = domain.size if isinstance(domain, FiniteSet) else domain.dim
         sizes = [self.encoder.output_dim, self.decoder.input_dim]
@@ -98,7 +117,7 @@ class Release:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the release's content, in hexadecimal: its identity."""
-        from offaxis.formats.artifact import content_hash
+        from offaxis.formats.release_file import content_hash
 
         return content_hash(self)
 
@@ -118,8 +137,8 @@ class Release:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to other processes as a release file does: whole, checked and frozen."""
-        from offaxis.formats.artifact import from_bytes, to_bytes
+        """Pickle as a release file does: whole, checked and frozen."""
+        from offaxis.formats.release_file import from_bytes, to_bytes
 
         return from_bytes, (to_bytes(self),)
 
@@ -130,10 +149,10 @@ class Release:
 
     @cached_property
     def public_mean(self) -> Vectors:
-        """The public mean, (m,), as well as the release knows it: for who has no vector to report.
+        """The public mean, (m,), as well as the release knows it: for clients without a vector.
 
         The mean of the decoder's codewords or points; else the encoder's centre, which is zero
-        where nothing was fitted; else what a trained decoder makes of an observation of zero.
+        where nothing was fitted; else a trained decoder's answer to an observation of zero.
         """
         return public_mean(self.encoder, self.decoder)
 
@@ -143,30 +162,37 @@ class Release:
         return wire.HEADER_SIZE + self.randomizer.payload_size
 
     @property
-    def gives_means(self) -> bool:
+    def supports_mean(self) -> bool:
         """Whether a mean over people can be decoded without bias."""
         return (self.mean_decoder or self.decoder).unbiased and self.randomizer.unbiased
 
     @property
-    def decoder_of_means(self) -> Decoder:
-        """The mean decoder, or the decoder if that is unbiased; refused otherwise."""
-        if not self.gives_means:
+    def unbiased_decoder(self) -> Decoder:
+        """The decoder of means: the mean decoder, or the decoder if that is unbiased.
+
+        Raises
+        ------
+        BiasedDecoder
+            If the release supports no mean.
+        """
+        if not self.supports_mean:
             part = "decoder" if self.randomizer.unbiased else f"{self.randomizer.kind} randomizer"
             raise BiasedDecoder(
                 f"the {part} of this release is biased, so a mean of its reports would not tend to "
                 f"the mean of the vectors; decode single reports, or fit a release for means with "
-                f"randomizer='laplace', 'gaussian' or 'privunit2-mean' (and reshaping='none' for "
+                f"mechanism='laplace', 'gaussian' or 'privunit2-mean' (and reshaping='none' for "
                 f"means of the vectors themselves)"
             )
         return self.mean_decoder or self.decoder
 
     @property
-    def directions_of_means(self) -> int:
-        """Along how many directions a mean tells of people; along the others it is the public one.
+    def mean_rank(self) -> int:
+        """Number of directions along which a mean depends on people's reports.
 
-        All m, but for a decoder of means that maps fewer numbers back.
+        Along the others it is the public mean. All m, except for a decoder of means that maps
+        fewer numbers back.
         """
-        decoder = self.decoder_of_means
+        decoder = self.unbiased_decoder
         if isinstance(self.randomizer.domain, FiniteSet):
             return decoder.output_dim
         return min(decoder.input_dim, decoder.output_dim)
@@ -176,11 +202,11 @@ class Release:
         """Turn private vectors into reports that may leave the device.
 
         Every call draws fresh randomness from the operating system and spends the budget again:
-        call it once a vector.
+        call it once per vector.
 
         Parameters
         ----------
-        vectors : array (m,) or (n, m), or a table with a vector a row
+        vectors : array (m,) or (n, m), or a table with one vector per row
             NumPy, torch, JAX, pandas or Arrow. Any finite vectors; zero, tiny and huge ones are
             valid.
 
@@ -200,7 +226,7 @@ class Release:
             # Copied, then checked again: the caller's array may change meanwhile.
             part = np.array(batch[start : start + _PRIVATIZE_ROWS])
             check_finite(part, first_row=start)
-            # A device that fails for some vectors tells something, so no setting of NumPy's
+            # A device that fails for some vectors reveals something, so no setting of NumPy's
             # floating-point errors may make encoding fail; the randomizer checks in integers.
             with np.errstate(all="ignore"):
                 encoded = self.encoder.encode(part)
@@ -208,30 +234,49 @@ class Release:
         framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
         return framed[0] if single else framed
 
-    def observe(self, reports: Iterable[bytes]) -> NDArray[Any]:
-        """Read reports strictly and return what the randomizer let through, undecoded."""
-        return observe(reports, self.randomizer, self.hash)
+    def observe(self, reports: Iterable[bytes], *, first: int = 0) -> NDArray[Any]:
+        """Read reports strictly and return the randomizer's observations, undecoded.
 
-    def _decoded(self, reports: Any, decoder: Decoder) -> Iterator[Vectors]:
-        return decoded_in_parts(reports, self.randomizer, self.hash, decoder)
+        ``first`` is the index of the first report in a larger whole, for error messages.
+        """
+        randomizer = self.randomizer
+        size = randomizer.payload_size
+        payloads = wire.unframe(reports, randomizer.wire_id, self.hash, size, first=first)
+        return randomizer.read(payloads)
 
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
         """Turn one report into a vector (m,), or several into vectors (n, m)."""
-        decoded = self.decoder.decode(self.observe(iterable(reports)))
+        decoded = self.decoder.decode(self.observe(_as_iterable(reports)))
         return decoded.reshape(-1) if isinstance(reports, bytes) else decoded
+
+    def decode_in_batches(
+        self, reports: Iterable[bytes], decoder: Decoder | None = None
+    ) -> Iterator[Vectors]:
+        """Yield decoded vectors, in memory that does not grow with the number of reports."""
+        decoder = self.decoder if decoder is None else decoder
+        source = iter(_as_iterable(reports))
+        widest = max(decoder.input_dim, decoder.output_dim)
+        rows = min(_DECODE_ROWS, max(1, _DECODE_NUMBERS // widest))
+        seen = 0
+        while (batch := list(islice(source, rows))) or not seen:
+            yield decoder.decode(self.observe(batch, first=seen))
+            seen += len(batch)
 
     def decode_mean(self, reports: Iterable[bytes]) -> Vectors:
         """Estimate the mean of the reporting people's vectors, (m,).
 
-        Uses the release's mean decoder, or its decoder if that is unbiased; refuses otherwise.
-        What clipping and the lattice take away is not given back, and a codebook gives the mean of
-        the codewords (:func:`offaxis.evaluation.clipping_bias` estimates both on public vectors).
-        A reshaped release is made for its task: the mean is accurate along the task's directions
-        and very noisy across them. For means of the vectors themselves fit with
-        ``reshaping="none"``.
+        Uses the release's mean decoder, or its decoder if that is unbiased; raises otherwise. What
+        clipping and the lattice take away is not given back, and a codebook gives the mean of the
+        codewords (:func:`offaxis.evaluation.clipping_bias` estimates both on public vectors). A
+        reshaped release is made for its task: the mean is accurate along the task's directions and
+        very noisy across them. For means of the vectors themselves fit with ``reshaping="none"``.
         """
-        decoder = self.decoder_of_means
-        return mean_of(self._decoded(reports, decoder), decoder.output_dim)
+        decoder = self.unbiased_decoder
+        mean, seen = np.zeros(decoder.output_dim), 0
+        for batch in self.decode_in_batches(reports, decoder):
+            seen += len(batch)
+            mean += (batch.mean(axis=0) - mean) * (len(batch) / seen)
+        return mean
 
     def aggregate(
         self,
@@ -239,59 +284,73 @@ class Release:
         weights: Iterable[float] | None = None,
         groups: Iterable[Hashable] | None = None,
     ) -> Aggregate:
-        """Estimate means as :meth:`decode_mean` does, with standard errors, by group if asked.
+        """Estimate means as :meth:`decode_mean` does, with standard errors, optionally by group.
 
         Reads iterators once, in memory that grows with the groups only.
 
         Parameters
         ----------
         reports : iterable of bytes
-            From different people: the standard errors take reports for independent.
+            From different people: the standard errors assume independent reports.
         weights : iterable of positive numbers, optional
-            One a report, decided without looking at the reports.
+            One per report, decided without looking at the reports.
         groups : iterable of labels, optional
-            One a report. A label tells where a report is counted and is *not* private: it must
+            One per report. A label says where a report is counted and is *not* private: it must
             be public anyway or protected on its own.
 
         Returns
         -------
         Aggregate
         """
-        return aggregate(self._decoded(reports, self.decoder_of_means), weights, groups)
+        batches = self.decode_in_batches(reports, self.unbiased_decoder)
+        return aggregate(batches, weights, groups)
 
-    @overload
-    def simulate(self, vectors: Vectors, rng: Rng) -> Vectors: ...
+    def with_decoder(self, decoder: Decoder) -> Release:
+        """Return the release with another decoder, which its provenance names.
 
-    @overload
-    def simulate(self, vectors: Any, rng: Rng) -> Any: ...
+        Means are decoded as before: by the mean decoder, or by the old decoder if it was unbiased.
 
-    def simulate(self, vectors: Any, rng: Rng) -> Any:
-        """Return decoded vectors as reports would give them, in fast seeded floating point.
-
-        For research and utility estimates only: the result protects nobody and is not a report.
-
-        Parameters
-        ----------
-        vectors : array or table of any kind, as in :meth:`privatize`
-        rng : numpy.random.Generator, torch.Generator or JAX key
-            A NumPy one computes in NumPy, on all cores; one of the vectors' own library computes
-            where they lie.
-
-        Returns
-        -------
-        The kind of the vectors, on their device, in their floating dtype; see docs/arrays.md.
+        Examples
+        --------
+        >>> import offaxis
+        >>> from offaxis.mechanisms import shrink
+        >>> public = np.random.default_rng(0).standard_normal((200, 3))
+        >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+        >>> shrunk = release.with_decoder(shrink(release, public))
+        >>> shrunk.decoder.kind, shrunk.supports_mean
+        ('shrinkage', True)
         """
-        return simulate(self, vectors, rng)
+        kept = self.unbiased_decoder if self.supports_mean else self.mean_decoder
+        settings = {**self.provenance.settings, "decoder": decoder.kind}
+        return replace(
+            self,
+            decoder=decoder,
+            mean_decoder=kept,
+            provenance=replace(self.provenance, settings=settings),
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the release to one file, atomically."""
-        from offaxis.formats.artifact import write
+        from offaxis.formats.release_file import write
 
         write(self, path)
 
     @classmethod
     def load(cls, path: str | Path, *, expect: str | None = None) -> Release:
         """Read a release file strictly; ``expect`` pins the hash it must have."""
-        from offaxis.formats.artifact import read
+        from offaxis.formats.release_file import read
 
         return read(path, expect=expect)
+
+
+def _as_iterable(reports: Any) -> Iterable[bytes]:
+    """Return one or many reports as an iterable; reject what cannot be reports."""
+    if isinstance(reports, bytes):
+        return [reports]
+    is_array = isinstance(reports, np.ndarray | bytearray | memoryview | str)
+    if is_array or not isinstance(reports, Iterable):
+        raise InvalidReport(
+            f"reports must be bytes or a list of bytes, got {type(reports).__name__}; simulated "
+            f"arrays are not reports, only privatize() makes them"
+        )
+    return reports

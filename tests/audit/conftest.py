@@ -20,7 +20,7 @@ class Audited(dict):
 
     def __missing__(self, name: str) -> offaxis.Release:
         self[name] = offaxis.fit(
-            *self._task, epsilon=EPSILON, randomizer=name, delta=delta_for(name)
+            *self._task, epsilon=EPSILON, mechanism=name, delta=delta_for(name)
         )
         return self[name]
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit import LEAST, audit, black_box
-from offaxis.audit.forms import is_ranked
+from offaxis.audit import LEAST, audit
+from offaxis.audit import attacks as black_box
+from offaxis.audit.inputs import is_ranked
 from offaxis.audit.result import AuditResult, Finding
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee
@@ -38,7 +39,7 @@ def test_an_honest_release_is_not_accused(audited, kind):
     assert result.reports > 2 * reports
     symbols = kind in ("response", "subset")
     assert [f.test for f in result.by_verdict("not run")] == ["freshness"] * symbols
-    assert result.sentence.startswith(f"No violation found at ε = {EPSILON} with")
+    assert result.summary.startswith(f"No violation found at ε = {EPSILON} with")
     check_that_the_auditor_is_not_blind(result, kind)
     check_shares(result)
     check_facts(result, reports)
@@ -93,9 +94,9 @@ def test_few_reports_cannot_contradict_a_large_budget(public):
     release = offaxis.fit(None, public, epsilon=10, reshaping="none")
     result = audit(release, reports=LEAST, false_alarm=ALPHA)
     assert result.resolution < 10
-    assert "this run could not have contradicted ε = 10; run at least" in result.sentence
+    assert "this run could not have contradicted ε = 10; run at least" in result.summary
     assert result.needed > 10**5
-    assert f"{result.needed:,} reports" in result.sentence
+    assert f"{result.needed:,} reports" in result.summary
 
 
 def test_the_reports_asked_for_by_the_result_are_enough(public):
@@ -103,14 +104,14 @@ def test_the_reports_asked_for_by_the_result_are_enough(public):
     needed = audit(release, reports=LEAST, false_alarm=ALPHA).needed
     result = audit(release, reports=needed, false_alarm=ALPHA)
     assert by_name(result)["worst-pair"].resolution > 3
-    assert "could have shown up to" in result.sentence
+    assert "could have shown up to" in result.summary
 
 
 def test_some_budgets_cannot_be_contradicted_at_all():
     result = AuditResult(
         "00", "laplace", Guarantee(1000), (), 0, 1e-3, None, (), "1", {"offaxis": "0"}, 1.0
     )
-    assert "no number of reports within reach could" in result.sentence
+    assert "no number of reports within reach could" in result.summary
     assert result.strongest is None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit.freshness import _chance, freshness
+from offaxis.audit.attacks import _chance, freshness
 from offaxis.randomizers import Duchi, Hybrid, Piecewise, Randomizer
 from offaxis.sampling.entropy import Entropy
 from tests.audit.twins import with_twin
@@ -19,7 +19,7 @@ from tests.checks import ALPHA
 def release_of(kind: str, dim: int, epsilon: int) -> offaxis.Release:
     """A release whose radius is so small that every vector is clipped to a corner."""
     public = 1e-3 * np.random.default_rng(0).standard_normal((60, dim))
-    return offaxis.fit(None, public, epsilon=epsilon, randomizer=kind, reshaping="none")
+    return offaxis.fit(None, public, epsilon=epsilon, mechanism=kind, reshaping="none")
 
 
 @pytest.mark.parametrize("kind", ["duchi", "piecewise", "hybrid"])

@@ -3,9 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offaxis.audit.hostile import hostile
-from offaxis.randomizers.domain import Ball
-from offaxis.randomizers.lattice import onto_lattice
+from offaxis.audit.inputs import hostile
+from offaxis.randomizers.base import Ball, onto_lattice
 from offaxis.vectors import row_norms
 
 BALLS = [

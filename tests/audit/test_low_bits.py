@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from offaxis.audit.low_bits import Precision, WireBits, lowest_set_bit, wire_bits, wire_numbers
+from offaxis.audit.attacks import Precision, WireBits, lowest_set_bit, wire_bits, wire_numbers
 from offaxis.randomizers import Laplace
-from offaxis.randomizers.payload import pack
+from offaxis.randomizers.additive import pack
 from offaxis.sampling.entropy import Entropy
 from tests.audit.twins import FloatLaplace
 from tests.checks import ALPHA

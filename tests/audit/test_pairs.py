@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit.pairs import pairs
-from offaxis.audit.preimages import preimages
+from offaxis.audit.inputs import pairs, preimages
 from offaxis.encoding import AffineEncoder, ArgmaxEncoder
 from offaxis.errors import InvalidInput
 from offaxis.randomizers import NAMES

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from offaxis.audit.events import Event, choose
-from offaxis.audit.trial import SIDES, Trial
+from offaxis.audit.trials import SIDES, Event, Trial, choose
 from tests.checks import ALPHA
 
 

@@ -47,7 +47,7 @@ def test_the_twin_is_caught(audited, kind, twin, reports, tests):
     violations = {finding.test for finding in result.by_verdict("violation")}
     assert set(tests) <= violations
     assert result.violated
-    assert result.sentence.startswith("Violation found at ε = 2")
+    assert result.summary.startswith("Violation found at ε = 2")
 
 
 def test_a_release_that_lets_nan_pass_is_caught(audited):
@@ -62,7 +62,7 @@ def test_time_that_tells_is_a_side_channel_and_no_violation(audited):
     result = audit(twin, reports=20_000, false_alarm=ALPHA, rng=np.random.default_rng(0))
     assert "timing-worst" in {finding.test for finding in result.by_verdict("side channel")}
     assert not result.violated
-    assert "a side channel was found" in result.sentence
+    assert "a side channel was found" in result.summary
 
 
 def test_a_device_that_fails_for_some_vectors_is_caught(audited):

@@ -20,15 +20,15 @@ from offaxis.randomizers import (
     SphericalLaplace,
     SubsetSelection,
 )
+from offaxis.randomizers.additive import largest_magnitude, pack, unpack
 from offaxis.randomizers.directions import NONCE_BYTES
-from offaxis.randomizers.payload import largest_magnitude, pack, unpack
 from offaxis.release import Release
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
+from offaxis.sampling.choices import Response, place
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.response import Response, place
-from offaxis.sampling.rounded_gaussian import RoundedGaussian
-from offaxis.sampling.rounded_spherical import RoundedSpherical
-from offaxis.sampling.simulation import towards
+from offaxis.sampling.gaussian import RoundedGaussian
+from offaxis.sampling.laplace import DiscreteLaplace
+from offaxis.sampling.spherical import RoundedSpherical
+from offaxis.simulation.randomizers import draw_ranks, towards
 from offaxis.vectors import Vectors, row_norms
 
 LARGEST = largest_magnitude(3)
@@ -235,7 +235,7 @@ class FloorForTinyVectors(PrivUnit2):
     def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
         u = W / np.maximum(row_norms(W, 2), 1e-10)[:, None]
         rng = np.random.default_rng()
-        tail, forward = self.ranks.draw(len(u), rng)
+        tail, forward = draw_ranks(self.ranks, len(u), rng)
         t = 1 - 2 * self._quantile(tail)
         return [row.tobytes() for row in towards(u, np.where(forward, t, -t), 1.0, rng)]
 

@@ -21,13 +21,13 @@ from offaxis.audit import AuditResult
 from offaxis.decoding import CodewordDecoder, ShiftDecoder
 from offaxis.encoding import ArgmaxEncoder, ShiftEncoder
 from offaxis.errors import InvalidInput
-from offaxis.formats.artifact import to_bytes
+from offaxis.formats.release_file import to_bytes
 from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, Randomizer
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array
 from tests.fuzz import seeds
 
-CLIENT = Path(offaxis.__file__).parent / "browser" / "client"
+CLIENT = Path(offaxis.__file__).parent / "collector" / "pages" / "client"
 _MAKER = Path(__file__).parent / "node" / "maker.mjs"
 _PROCESSES = 2
 """An audit draws reports of two vectors at the same time."""

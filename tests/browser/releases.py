@@ -8,7 +8,7 @@ import numpy as np
 
 import offaxis
 from offaxis.decoding import CodewordDecoder
-from offaxis.encoding.network import ANSWERS
+from offaxis.encoding.encoders import ANSWERS
 from offaxis.randomizers import KaryResponse
 from tests.fuzz import seeds
 

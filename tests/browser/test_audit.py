@@ -29,8 +29,8 @@ def test_the_verdict_is_pythons(node, kind):
     own = audit(release, reports=REPORTS // 4, false_alarm=ALPHA)
     with in_javascript(release, node) as same:
         result = audit(same, reports=REPORTS, false_alarm=ALPHA)
-    assert not result.violated, result.sentence
-    assert not own.violated, own.sentence
+    assert not result.violated, result.summary
+    assert not own.violated, own.summary
     assert verdicts(result) == verdicts(own)
     # It sees most of the budget, and the run could have contradicted it.
     assert 0.6 < shown(result) <= 1

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 from offaxis.errors import InvalidDocument, InvalidInput
-from offaxis.formats.documents import Round
-from offaxis.formats.signing import new_key, sign_release, sign_round
+from offaxis.formats.documents import Round, new_key, sign_release, sign_round
 from offaxis.formats.strict_json import canonical_json, parse_json
 from offaxis.privacy.guarantee import exact
 from tests.fuzz import mutation, seeds

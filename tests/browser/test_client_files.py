@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from offaxis.errors import InvalidRelease
-from offaxis.formats.artifact import from_bytes, to_bytes
+from offaxis.formats.release_file import from_bytes, to_bytes
 from tests.browser.releases import KINDS, SEEDS, answering
 from tests.fuzz import forgery, mutation, seeds
 
@@ -28,7 +28,7 @@ def test_the_same_files_are_loaded(client):
         assert facts["guarantee"]["unit"] == release.unit
         assert facts["inputDim"] == release.input_dim
         assert facts["reportSize"] == release.report_size
-        assert facts["givesMeans"] == release.gives_means
+        assert facts["givesMeans"] == release.supports_mean
         assert np.allclose(facts["publicMean"], release.public_mean, rtol=1e-12, atol=1e-12)
 
 

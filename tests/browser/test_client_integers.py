@@ -10,9 +10,8 @@ import pytest
 
 from offaxis.errors import InvalidInput
 from offaxis.randomizers import Laplace, PrivUnit2, parameters
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
-from offaxis.sampling.response import Response
-from offaxis.sampling.uniform import below
+from offaxis.sampling.choices import Response, below
+from offaxis.sampling.laplace import DiscreteLaplace
 from tests.tape import Tape
 
 

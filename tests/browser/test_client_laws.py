@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import offaxis
-from offaxis.formats.artifact import to_bytes
+from offaxis.formats.release_file import to_bytes
 from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, PrivUnitG
 from tests.browser.maker import release_of
 from tests.checks import ALPHA, counts_p_value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import offaxis
 
-PACKAGE = Path(offaxis.__file__).parent / "browser" / "client"
+PACKAGE = Path(offaxis.__file__).parent / "collector" / "pages" / "client"
 
 
 def modules() -> list[Path]:

@@ -10,9 +10,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from offaxis.encoding.network import ANSWERS
+from offaxis.encoding.encoders import ANSWERS
 from offaxis.errors import InvalidReport
-from offaxis.formats.artifact import to_bytes
+from offaxis.formats.release_file import to_bytes
 from offaxis.randomizers import PrivUnit2, PrivUnitG
 from tests.browser.conftest import FOLDER
 from tests.browser.releases import SEEDS, answering

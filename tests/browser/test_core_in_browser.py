@@ -45,7 +45,7 @@ def test_a_page_without_secure_origin_is_told_so(page, site):
     )
     page.goto("http://elsewhere.example/")
     said = page.evaluate("""async () => {
-      const { loadRelease } = await import("/src/offaxis/browser/client/index.js");
+      const { loadRelease } = await import("/src/offaxis/collector/pages/client/index.js");
       const file = await (await fetch("/tests/vectors/laplace.release")).arrayBuffer();
       return loadRelease(file).then(() => "loaded", (error) => error.message);
     }""")
@@ -62,7 +62,7 @@ def test_the_page_says_what_it_cannot_use(page):
           : real(form, key, algorithm, ...more);
     }""")
     said = page.evaluate("""async () => {
-      const { verifyRelease } = await import("/src/offaxis/browser/client/index.js");
+      const { verifyRelease } = await import("/src/offaxis/collector/pages/client/index.js");
       return verifyRelease("ab".repeat(32), "cd".repeat(32), new Uint8Array(64)).then(
         () => "verified",
         (error) => [error.name, error.message],

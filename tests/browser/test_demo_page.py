@@ -11,14 +11,21 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, Route, expect
-from tools.ports import free_port
 
-from offaxis.browser.demo_data import EPSILON, EPSILONS, KINDS, data_folder, release_file
-from offaxis.browser.demo_site import Site, demo_site
+from experiments.live_demo.site import (
+    EPSILON,
+    EPSILONS,
+    KINDS,
+    Site,
+    data_folder,
+    demo_site,
+    release_file,
+)
+from experiments.models import load_model
+from experiments.models.networks import embed_digits
 from offaxis.client.transport import Transport
 from offaxis.release import Release
-from offaxis.studies.models import load_model
-from offaxis.studies.models.vae import embed
+from tools.ports import free_port
 
 DATA = "**/browser/demo/data/"
 PHONE = {"width": 390, "height": 844}
@@ -151,7 +158,7 @@ def test_the_encoder_is_that_of_python(opened: Callable[..., Page]) -> None:
             Array.from(shelf.encoder.apply(Float64Array.from(image, (ink) => ink / 255))));
         }"""
     )
-    vectors = embed(load_model("mnist-encoder"), images)
+    vectors = embed_digits(load_model("mnist-encoder"), images)
     assert np.abs(np.array(found) - vectors).max() < 1e-5 * np.abs(vectors).max()
 
 

@@ -13,14 +13,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tools.ports import free_port
 
-from offaxis.browser.demo_data import EPSILON, EPSILONS, KINDS, data_folder, release_file
-from offaxis.browser.demo_site import Site, crowd, demo_site
+from experiments.live_demo.site import (
+    EPSILON,
+    EPSILONS,
+    KINDS,
+    Site,
+    crowd,
+    data_folder,
+    demo_site,
+    release_file,
+)
+from experiments.models import load_model
 from offaxis.client.transport import Transport
 from offaxis.errors import InvalidInput
 from offaxis.release import Release
-from offaxis.studies.models import load_model
+from tools.ports import free_port
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +57,7 @@ def test_the_collector_has_what_is_known_of_its_releases(demo: Site) -> None:
         curve = asked(demo, f"/v1/releases/{release.hash}/facts/curve")["budgets"]
         assert [one["epsilon"] for one in curve] == list(EPSILONS)
         drift = asked(demo, f"/v1/rounds/digits-{kind}/drift")
-        assert drift["sentence"].startswith("There are too few reports to tell: 0 of ")
+        assert drift["summary"].startswith("There are too few reports to tell: 0 of ")
 
 
 def test_the_crowd_reports_to_every_round(demo: Site) -> None:
@@ -66,7 +74,7 @@ def test_a_taken_port_is_told(demo: Site) -> None:
 
 def test_one_command_brings_all_up_and_leaves_nothing(tmp_path: Any) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "offaxis.cli", "serve-demo", "--port", str(port)]
+    command = [sys.executable, "-m", "experiments", "serve-demo", "--port", str(port)]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

@@ -19,7 +19,7 @@ OFTEN = {"limits": [{"epsilon": 9000}], "epsilon": 500}
 @pytest.fixture(scope="module")
 def exact(public) -> offaxis.Release:
     """A release of so large a budget that a decoded report is the vector, nearly."""
-    return offaxis.fit(None, public, epsilon=500, reshaping="none", randomizer="laplace")
+    return offaxis.fit(None, public, epsilon=500, reshaping="none", mechanism="laplace")
 
 
 def now() -> int:

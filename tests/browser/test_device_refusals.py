@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.formats.artifact import to_bytes
-from offaxis.formats.signing import new_key, sign_round
+from offaxis.formats.documents import new_key, sign_round
+from offaxis.formats.release_file import to_bytes
 from tests.browser.devices import WAITING, answer_instead, new_round, open_tab
 from tests.collector.running import KEY, START, encoded, make_round
 from tests.fuzz.forgery import put_together, take_apart

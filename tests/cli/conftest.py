@@ -35,10 +35,10 @@ def releases(small_head: Layers, tmp_path_factory: pytest.TempPathFactory) -> Pa
     offaxis.fit(small_head, vectors, epsilon=5, statement="made up for a test").save(
         folder / "laplace.release"
     )
-    offaxis.fit(
-        small_head, vectors, epsilon=2, randomizer="gaussian", delta=1e-5, unit="user"
-    ).save(folder / "gaussian.release")
-    offaxis.fit(small_head, vectors, epsilon="7/2", randomizer="privunit2").save(
+    offaxis.fit(small_head, vectors, epsilon=2, mechanism="gaussian", delta=1e-5, unit="user").save(
+        folder / "gaussian.release"
+    )
+    offaxis.fit(small_head, vectors, epsilon="7/2", mechanism="privunit2").save(
         folder / "privunit2.release"
     )
     return folder

@@ -29,7 +29,7 @@ def test_version(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["fit", "privatize", "decode", "evaluate", "inspect", "audit", "ledger", "demo"],
+    ["fit", "privatize", "decode", "evaluate", "inspect", "audit", "ledger", "serve"],
 )
 def test_every_command_has_help(run: Run, command: str) -> None:
     assert command in run("--help").stdout
@@ -43,9 +43,9 @@ def test_every_command_has_help(run: Run, command: str) -> None:
         ("inspect",),
         ("fit", "--epsilon", "1", "--out", "x"),
         ("fit", "--public", "public.npy", "--epsilon", "1", "--out", "x"),
-        ("fit", "--public", "public.npy", "--epsilon", "1", "--out", "x", "--randomizer", "cauchy"),
+        ("fit", "--public", "public.npy", "--epsilon", "1", "--out", "x", "--mechanism", "cauchy"),
         ("evaluate", "laplace.release", "--vectors", "private.npy"),
-        ("demo", "--seeds", "0"),
+        ("fit", "--public", "public.npy", "--epsilon", "1", "--out", "x", "--rank", "2"),
     ],
 )
 def test_wrong_usage_exits_with_2(desk: Path, run: Run, arguments: tuple[str, ...]) -> None:
@@ -59,7 +59,7 @@ def test_missing_extra_exits_with_4(desk: Path, run: Run, monkeypatch: pytest.Mo
     def missing(*_: object) -> None:
         raise MissingExtra("pip install 'offaxis[thing]'")
 
-    monkeypatch.setattr("offaxis.cli.reading.releases.load_release", missing)
+    monkeypatch.setattr("offaxis.cli.inspect.load_release", missing)
     assert_fails(run("inspect", "laplace.release"), 4, "offaxis[thing]")
 
 
@@ -74,7 +74,7 @@ def test_system_errors_are_one_line(desk: Path, run: Run, monkeypatch: pytest.Mo
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "somewhere")
 
-    monkeypatch.setattr("offaxis.cli.reading.releases.load_release", full)
+    monkeypatch.setattr("offaxis.cli.inspect.load_release", full)
     assert_fails(run("inspect", "laplace.release"), 3, "somewhere: No space left on device")
 
 
@@ -84,7 +84,7 @@ def test_a_broken_pipe_is_not_an_input_error(
     def closed(*_: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("offaxis.cli.reading.releases.load_release", closed)
+    monkeypatch.setattr("offaxis.cli.inspect.load_release", closed)
     result = run("inspect", "laplace.release")
     assert result.exit_code == 1
     assert "error" not in result.stderr
@@ -96,7 +96,7 @@ def test_bugs_are_not_dressed_up_as_input_errors(
     def bug(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("offaxis.cli.reading.releases.load_release", bug)
+    monkeypatch.setattr("offaxis.cli.inspect.load_release", bug)
     assert isinstance(run("inspect", "laplace.release").exception, ZeroDivisionError)
     # Decorated tracebacks may show local variables, and so private vectors.
     assert application.app.pretty_exceptions_enable is False

@@ -50,12 +50,12 @@ def test_json_and_page_tell_the_same(desk: Path, run: Run) -> None:
     assert len(names) == len(set(names)) > 15
     page = Path("audit.html").read_text(encoding="utf-8")
     assert release.hash in page
-    assert facts["sentence"] in page
+    assert facts["summary"] in page
 
 
 def test_a_violation_is_exit_code_1(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     twin = twins.with_twin(offaxis.load("laplace.release"), twins.LengthTells)
-    monkeypatch.setattr("offaxis.cli.reading.releases.load_release", lambda *_: twin)
+    monkeypatch.setattr("offaxis.cli.audit.load_release", lambda *_: twin)
     result = run(*COMMAND)
     assert result.exit_code == 1
     text = words(result.stdout)
@@ -98,6 +98,6 @@ def test_a_missing_extra_is_named_before_anything_is_drawn(
     desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.setattr("offaxis.audit.audit", lambda *_, **__: pytest.fail("drew reports"))
+    monkeypatch.setattr("offaxis.cli.audit.attack", lambda *_, **__: pytest.fail("drew reports"))
     assert_fails(run(*COMMAND, "--html", "audit.html"), 4, "pip install '.[report]'")
     assert not Path("audit.html").exists()

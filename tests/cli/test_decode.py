@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import offaxis
+from offaxis.cli import decode as cli_means
 from offaxis.cli import decode as command
-from offaxis.cli.reading.arrays import read_array
-from offaxis.cli.showing import means as cli_means
+from offaxis.cli.inputs import read_array
 from offaxis.decoding import Aggregate, LinearDecoder
 from offaxis.formats.reports import write_reports
 from tests.cli.conftest import DIM, Run, assert_fails, assert_misused
@@ -210,7 +210,7 @@ def test_memory_does_not_grow_with_labels_and_reports(run: Run, reports: list[by
 def test_a_mean_along_some_directions_says_so(desk: Path, run: Run) -> None:
     public = np.load("public.npy")
     weights = np.eye(2, DIM)
-    few = offaxis.fit(weights, public, epsilon=5, randomizer="laplace", reshaping="optimal")
+    few = offaxis.fit(weights, public, epsilon=5, mechanism="laplace", reshaping="optimal")
     back = few.decoder
     few = replace(few, mean_decoder=LinearDecoder(back.matrix, back.offset))
     few.save("few.release")

@@ -9,8 +9,8 @@ import pytest
 import offaxis
 from offaxis.evaluation import evaluate
 from offaxis.geometry import Layers
-from offaxis.recipes.scalar_channel import least_rmse
-from offaxis.theory.ceiling import agreement_ceiling, answer_prior, reference_line
+from offaxis.mechanisms.scalar_channel import least_rmse
+from offaxis.theory.ceilings import agreement_ceiling, answer_prior, reference_line
 from tests.cli.conftest import CLASSES, Run, assert_fails
 
 COMMAND = ("evaluate", "laplace.release", "--model", "head.safetensors", "--vectors", "private.npy")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offaxis.cli.files import check_input, check_new, check_output
+from offaxis.cli.inputs import check_input, check_new, check_output
 from offaxis.errors import InvalidInput
 
 

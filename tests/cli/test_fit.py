@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis import recipes
+from offaxis import mechanisms
 from offaxis.cli.fit import fit
 from offaxis.geometry import Layers
 from tests.cli.conftest import DIM, Run, assert_fails, assert_misused
@@ -31,9 +31,9 @@ def test_fit_writes_the_release_the_library_would(desk: Path, run: Run, small_he
 
 def test_every_option_reaches_the_release(desk: Path, run: Run) -> None:
     result = run(
-        *("fit", *BASICS, "--epsilon", "0.1", "--randomizer", "gaussian", "--delta", "1e-6"),
-        *("--unit", "user", "--percentile", "50", "--lambda-max", "20", "--gauge", "1.5"),
-        *("--rank", "gap", "--json"),
+        *("fit", *BASICS, "--epsilon", "0.1", "--mechanism", "gaussian", "--delta", "1e-6"),
+        *("--unit", "user", "--percentile", "50", "--lambda-max", "20", "--order", "1.5"),
+        *("--allocation", "gap", "--json"),
     )
     facts = json.loads(result.stdout)
     release = offaxis.load("my.release")
@@ -44,22 +44,22 @@ def test_every_option_reaches_the_release(desk: Path, run: Run) -> None:
     assert facts["guarantee"]["unit"] == "user"
     assert facts["report_bytes"] == release.report_size
     assert facts["provenance"]["settings"] == {
-        "recipe": "gaussian",
+        "mechanism": "gaussian",
         "reshaping": "jacobian",
         "percentile": 50.0,
         "lambda_max": 20.0,
-        "gauge": 1.5,
-        "rank": "gap",
+        "order": 1.5,
+        "allocation": "gap",
     }
 
 
 def test_the_optimal_reshaping_and_its_rank_reach_the_release(desk: Path, run: Run) -> None:
-    options = ("--epsilon", "2", "--randomizer", "privunit2", "--reshaping", "optimal")
-    result = run("fit", *BASICS, *options, "--active", "1")
+    options = ("--epsilon", "2", "--mechanism", "privunit2", "--reshaping", "optimal")
+    result = run("fit", *BASICS, *options, "--rank", "1")
     assert result.exit_code == 0, result.output
     release = offaxis.load("my.release")
     assert release.encoder.output_dim == 1
-    assert release.provenance.settings["active"] == 1.0
+    assert release.provenance.settings["rank"] == 1.0
     assert run("fit", *BASICS[2:], *options).exit_code == 2  # it needs the model
 
 
@@ -69,9 +69,9 @@ def test_a_plain_release_needs_no_model(desk: Path, run: Run) -> None:
     assert offaxis.load("my.release").provenance.model is None
 
 
-def test_every_randomizer_of_the_library_is_told_of() -> None:
-    told = get_type_hints(fit, include_extras=True)["randomizer"].__metadata__[0].help
-    assert set(recipes.NAMES) <= set(re.split(r"[ ,:;.]+", told))
+def test_the_help_names_every_mechanism() -> None:
+    told = get_type_hints(fit, include_extras=True)["mechanism"].__metadata__[0].help
+    assert set(mechanisms.NAMES) <= set(re.split(r"[ ,:;.]+", told))
 
 
 def test_a_release_that_is_there_is_not_replaced_unless_forced(desk: Path, run: Run) -> None:
@@ -91,11 +91,20 @@ def test_a_release_that_is_there_is_not_replaced_unless_forced(desk: Path, run: 
         (("--epsilon", "nan"), "epsilon must be a finite number"),
         (("--epsilon", "two"), "must be a finite number such as 0.1 or '1/3', got epsilon='two'"),
         (("--epsilon", "1", "--delta", "1e-5"), "it takes no delta"),
-        (("--epsilon", "1", "--randomizer", "gaussian"), "needs delta"),
-        (("--epsilon", "1", "--randomizer", "gaussian", "--delta", "2"), "delta must lie"),
-        (("--epsilon", "1", "--randomizer", "laplas"), "'laplas'; did you mean 'laplace'?"),
-        (("--epsilon", "1", "--randomizer", "noise"), "'noise'; choose one of laplace, gaussian"),
-        (("--epsilon", "1", "--active", "2"), "--active goes with --reshaping optimal"),
+        (("--epsilon", "1", "--mechanism", "gaussian"), "needs delta"),
+        (("--epsilon", "1", "--mechanism", "gaussian", "--delta", "2"), "delta must lie"),
+        (("--epsilon", "1", "--mechanism", "laplas"), "'laplas'; did you mean 'laplace'?"),
+        (("--epsilon", "1", "--mechanism", "noise"), "'noise'; choose one of laplace, gaussian"),
+        (("--epsilon", "1", "--rank", "2"), "--rank goes with --reshaping optimal"),
+        (
+            ("--epsilon", "1", "--reshaping", "none", "--lambda-max", "9"),
+            "--lambda-max goes with --reshaping jacobian, got --reshaping none",
+        ),
+        (
+            ("--epsilon", "1", "--mechanism", "class-response", "--percentile", "50"),
+            "a percentile changes nothing for 'class-response'",
+        ),
+        (("--epsilon", "1", "--size", "3"), "'laplace' takes no size"),
         (("--epsilon", "1", "--lambda-max", "0.5"), "--lambda-max"),
         (("--epsilon", "1", "--percentile", "0.9"), "--percentile"),
     ],

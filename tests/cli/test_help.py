@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 import typer
 
+from offaxis.cli.app import COMMANDS as ENTRIES
 from offaxis.cli.app import app
 from offaxis.geometry import Layers
 from tests.checks import ALPHA
@@ -19,18 +22,18 @@ from tests.cli.conftest import CLASSES, DIM, Run
 WALK = ("fit", "inspect", "privatize", "decode", "evaluate", "audit", "recommend")
 """What one does with a release, in the order in which files come to be."""
 
-ANYWHERE = ("data list", "study list", "ledger create", "ledger show", "keys new", "keys show")
+ANYWHERE = ("ledger create", "ledger show", "keys new", "keys show")
 """What needs nothing but a folder."""
 
 
 def commands(group: object = None, names: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
     """Yield every command by its words, groups opened."""
     found = typer.main.get_command(app) if group is None else group
-    if not hasattr(found, "commands"):
+    if not hasattr(found, "list_commands"):
         yield " ".join(names), found
         return
-    for name, inner in found.commands.items():
-        yield from commands(inner, (*names, name))
+    for name in found.list_commands(None):
+        yield from commands(found.get_command(None, name), (*names, name))
 
 
 COMMANDS = dict(commands())
@@ -57,6 +60,20 @@ def test_every_help_ends_with_a_call_that_its_command_understands(
         COMMANDS[name].make_context(name, words[len(path) :])
 
 
+@pytest.mark.parametrize("name", ENTRIES)
+def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+    """The list is written without importing any command, so its lines are stated twice."""
+    command = typer.main.get_command(app).get_command(None, name)
+    assert ENTRIES[name].help == command.help.split("\n\n")[0]
+
+
+def test_listing_the_commands_imports_none_of_them() -> None:
+    code = "import sys; from offaxis.cli.app import app; app(['--help'], standalone_mode=False); "
+    code += "print([m for m in ('numpy', 'scipy', 'offaxis.fitting') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_says_what_it_is(name: str) -> None:
     silent = [p.name for p in COMMANDS[name].params if not getattr(p, "help", None)]
@@ -76,7 +93,7 @@ def test_paragraphs_are_whole_and_flags_have_no_type(
         assert not (line and after) or len(f"{line} {after.split()[0]}") > 78, (line, after)
 
 
-@pytest.mark.parametrize("name", ["", "study", "device", "ledger", "collector", "keys", "data"])
+@pytest.mark.parametrize("name", ["", "device", "ledger", "collector", "keys"])
 def test_groups_have_no_types_of_flags_either(name: str, run: Run) -> None:
     assert "<bool>" not in run(*name.split(), "--help").stdout
 

@@ -11,7 +11,7 @@ import pytest
 import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
-from offaxis.theory.ceiling import agreement_ceiling, answer_prior
+from offaxis.theory.ceilings import agreement_ceiling, answer_prior
 from tests.cli.conftest import Run, assert_fails
 
 
@@ -165,7 +165,7 @@ def test_a_map_that_is_not_affine_has_no_stretch(
     def bent(release: offaxis.Release) -> None:
         raise InvalidInput("the condition 'affine encoder' fails")
 
-    monkeypatch.setattr("offaxis.theory.amplification", bent)
+    monkeypatch.setattr("offaxis.cli.inspect.amplification", bent)
     assert "stretch in" not in run("inspect", "laplace.release").stdout
     assert json.loads(run("inspect", "laplace.release", "--json").stdout)["stretch"] is None
 
@@ -184,7 +184,7 @@ def test_json_holds_facts_and_words(desk: Path, run: Run) -> None:
 @pytest.mark.parametrize(("epsilon", "name"), [("1e-9", "privunitg"), ("10000", "laplace")])
 def test_extreme_budgets_have_cards(desk: Path, run: Run, epsilon: str, name: str) -> None:
     release = offaxis.fit(
-        None, np.load("public.npy"), epsilon=epsilon, reshaping="none", randomizer=name
+        None, np.load("public.npy"), epsilon=epsilon, reshaping="none", mechanism=name
     )
     release.save("odd.release")
     assert run("inspect", "odd.release").exit_code == 0

@@ -8,7 +8,7 @@ import pytest
 
 import offaxis
 from offaxis.cli import privatize as command
-from offaxis.cli.reading.arrays import write_array
+from offaxis.cli.inputs import write_array
 from offaxis.formats.reports import read_reports
 from offaxis.release import Release
 from tests.cli.conftest import DIM, Run, assert_fails, assert_misused

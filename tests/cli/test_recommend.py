@@ -42,26 +42,26 @@ def test_json(desk: Path, run: Run) -> None:
     facts = json.loads(run(*BASICS, "--epsilon", "3", "--json").stdout)
     assert facts["expected"]["low"] < facts["expected"]["score"] < facts["expected"]["high"]
     assert facts["expected"]["score"] <= facts["ceiling"] + 0.1
-    assert facts["tried"][0]["title"] == facts["choice"]
+    assert facts["candidates"][0]["title"] == facts["choice"]
     assert facts["out"] is None
 
 
 def test_the_smallest_budget(desk: Path, run: Run) -> None:
     prepare()
-    facts = json.loads(run(*BASICS, "--wanted", "0.6", "--json").stdout)
-    assert facts["wanted"] == 0.6
+    facts = json.loads(run(*BASICS, "--target", "0.6", "--json").stdout)
+    assert facts["target"] == 0.6
     assert facts["least_possible_epsilon"] <= facts["epsilon"]
     assert facts["expected"]["score"] >= 0.6
 
 
 def test_a_budget_or_a_wish_but_not_both(desk: Path, run: Run) -> None:
     prepare()
-    assert_misused(run(*BASICS), "Missing option '--epsilon' or '--wanted'")
-    both = run(*BASICS, "--epsilon", "1", "--wanted", "0.5")
-    assert_misused(both, "--epsilon and --wanted exclude each other")
-    told = run(*BASICS, "--wanted", "0.35")
+    assert_misused(run(*BASICS), "Missing option '--epsilon' or '--target'")
+    both = run(*BASICS, "--epsilon", "1", "--target", "0.5")
+    assert_misused(both, "--epsilon and --target exclude each other")
+    told = run(*BASICS, "--target", "0.35")
     assert "is the smallest budget found to reach 0.35" in " ".join(told.stdout.split())
-    assert_fails(run(*BASICS, "--wanted", "1.1"), 3, "No report of a budget up to 10 can reach")
+    assert_fails(run(*BASICS, "--target", "1.1"), 3, "No report of a budget up to 10 can reach")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_several_budgets_are_one_table(desk: Path, run: Run) -> None:
     assert told.exit_code == 0, told.output
     words = " ".join(told.stdout.split())
     assert words.startswith(("best release of a ε choose", "ε choose"))
-    assert "Expected: measured on 60 vectors that had no say in the choice; keeps: on the" in words
+    assert "Expected: measured on 60 held-out vectors; keeps: on the" in words
     assert "three standard errors" in words
     facts = json.loads(run(*BASICS, "--epsilon", "1,4", "--json").stdout)
     assert [each["epsilon"] for each in facts["budgets"]] == [1, 4]

@@ -15,9 +15,8 @@ import pytest
 
 from offaxis.client import Device
 from offaxis.errors import OffaxisError
-from offaxis.formats.artifact import to_bytes
-from offaxis.formats.documents import Round
-from offaxis.formats.signing import new_key, sign_round
+from offaxis.formats.documents import Round, new_key, sign_round
+from offaxis.formats.release_file import to_bytes
 from offaxis.release import Release
 
 KEY = new_key()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import offaxis
-from offaxis.client.entry import report_id
+from offaxis.client.outbox import report_id
 from offaxis.errors import BudgetExceeded, InvalidInput, RoundRefused
 from tests.client.collectors import PUBLISHER, a_round
 

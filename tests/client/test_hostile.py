@@ -11,8 +11,8 @@ import pytest
 
 import offaxis
 from offaxis.errors import OffaxisError, RoundRefused
-from offaxis.formats.artifact import to_bytes
-from offaxis.formats.signing import RELEASE, new_key
+from offaxis.formats.documents import RELEASE, new_key
+from offaxis.formats.release_file import to_bytes
 from offaxis.privacy.ledger import Limit
 from tests.client.collectors import KEY, a_round, offered, refused
 from tests.fuzz.forgery import content_hash, put_together, take_apart
@@ -40,7 +40,7 @@ def test_a_limit_for_one_report_holds_below_the_limit_for_all(
 
 
 def test_a_delta_is_refused_unless_it_was_allowed(collector, device_of, head, public):
-    noisy = offaxis.fit(head, public, epsilon=2, randomizer="gaussian", delta=1e-6)
+    noisy = offaxis.fit(head, public, epsilon=2, mechanism="gaussian", delta=1e-6)
     collector.offer(noisy)
     refused(collector, device_of("a"), public[0], "δ = 1e-06", "δ = 0")
     refused(collector, device_of("b", delta=1e-7, limits=[Limit(8, 1e-3)]), public[0], "δ")

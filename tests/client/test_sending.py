@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.client.entry import LONGEST_WAIT
-from offaxis.client.sending import backoff
+from offaxis.client.device import backoff
+from offaxis.client.outbox import LONGEST_WAIT
 from offaxis.client.transport import Answer
 
 

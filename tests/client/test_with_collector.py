@@ -15,10 +15,10 @@ import uvicorn
 from offaxis.client import Device
 from offaxis.client.transport import Answer, Transport
 from offaxis.collector.app import create_app
-from offaxis.collector.settings import Settings
+from offaxis.collector.service import Settings
 from offaxis.errors import RoundRefused
-from offaxis.formats.artifact import to_bytes
-from offaxis.formats.signing import sign_release, sign_round
+from offaxis.formats.documents import sign_release, sign_round
+from offaxis.formats.release_file import to_bytes
 from offaxis.privacy.ledger import Limit
 from tests.client.collectors import KEY, PUBLISHER, a_round
 

@@ -17,10 +17,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from schemathesis.transport.serialization import Binary
 
 import offaxis
+from offaxis.collector.access import Role, new_token
 from offaxis.collector.app import create_app
-from offaxis.collector.auth import Role, new_token
-from offaxis.collector.settings import Settings
-from offaxis.formats.artifact import to_bytes
+from offaxis.collector.service import Settings
+from offaxis.formats.release_file import to_bytes
 from tests.collector.running import START, Clock, make_round
 
 

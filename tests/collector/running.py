@@ -15,12 +15,11 @@ from typing import get_args
 
 import uvicorn
 
+from offaxis.collector.access import Role, new_token
 from offaxis.collector.app import create_app
-from offaxis.collector.auth import Role, new_token
-from offaxis.collector.settings import Settings
-from offaxis.formats.artifact import to_bytes
-from offaxis.formats.documents import Round
-from offaxis.formats.signing import new_key, sign_release, sign_round
+from offaxis.collector.service import Settings
+from offaxis.formats.documents import Round, new_key, sign_release, sign_round
+from offaxis.formats.release_file import to_bytes
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 KEY = new_key()

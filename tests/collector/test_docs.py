@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from offaxis.collector.app import create_app
-from offaxis.collector.metrics import Metrics
+from offaxis.collector.monitoring import Metrics
 from offaxis.collector.problems import STATUS
-from offaxis.collector.settings import Settings
-from offaxis.formats.signing import save_key
+from offaxis.collector.service import Settings
+from offaxis.formats.documents import save_key
 from tests.collector.running import KEY, ask, running
 from tests.collector.walking import ROOT, walk
 

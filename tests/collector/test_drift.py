@@ -14,9 +14,11 @@ import pytest
 from scipy.stats import binom
 
 import offaxis
-from offaxis.collector.drift import FALSE_ALARM, Profile, drift_facts, profile_of
+from offaxis.collector.drift import FALSE_ALARM, Profile, drift_facts
 from offaxis.decoding.aggregate import Moments
 from offaxis.errors import InvalidInput
+from offaxis.evaluation.profiles import profile_of
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA
 from tests.collector.running import new_id
 
@@ -49,7 +51,7 @@ def population():
 def releases(population, head):
     public = population(np.random.default_rng(2), 2000)
     return {
-        kind: offaxis.fit(head, public, epsilon=2, randomizer=kind, **more)
+        kind: offaxis.fit(head, public, epsilon=2, mechanism=kind, **more)
         for kind, more in KINDS.items()
     }
 
@@ -61,7 +63,7 @@ def fitted(request, releases):
 
 def _observed(release, vectors, rng) -> Moments:
     observed = Moments()
-    seen = release.randomizer.simulate(release.encoder.encode(vectors), rng)
+    seen = draw_observations(release.randomizer, release.encoder.encode(vectors), rng)
     observed.add(seen, np.ones(len(seen)))
     return observed
 
@@ -91,11 +93,11 @@ def test_a_profile_taken_for_the_truth_would_alarm_too_often(population, head):
     """The broken twin: a small public sample whose own error is not counted."""
     from dataclasses import replace
 
-    from offaxis.collector.drift.profile import Traces
+    from offaxis.collector.drift import Traces
 
     rng = np.random.default_rng(4)
     public = population(rng, 2000)
-    release = offaxis.fit(head, public, epsilon=8, randomizer="response", size=12)
+    release = offaxis.fit(head, public, epsilon=8, mechanism="response", size=12)
     alarms = 0
     for at in range(60):
         profile = profile_of(release, population(rng, 60), seed=at)
@@ -127,7 +129,7 @@ def test_symbol_shares_are_those_of_the_exact_law(releases, kind, population):
     profile = profile_of(fitted, public)
     symbols = np.tile(fitted.encoder.encode(public), 500)
     low, high = fitted.randomizer.levels
-    named = (fitted.randomizer.simulate(symbols, rng) - low) / (high - low)
+    named = (draw_observations(fitted.randomizer, symbols, rng) - low) / (high - low)
     (shares,) = profile.expectations
     error = np.sqrt(shares.expected / len(symbols))
     assert (np.abs(named.mean(axis=0) - shares.expected) < 6 * error).all()

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import offaxis
 from offaxis.cli.app import app
-from offaxis.collector.facts import LARGEST_FACTS, read_facts
+from offaxis.collector.routes.facts import LARGEST_FACTS, read_facts
 from offaxis.errors import InvalidInput
 from offaxis.privacy import wording
 from tests.collector.running import new_id
@@ -21,7 +21,7 @@ from tests.collector.running import new_id
 
 @pytest.fixture(scope="module")
 def answers(head, public) -> offaxis.Release:
-    return offaxis.fit(head, public, epsilon=2, randomizer="class-response")
+    return offaxis.fit(head, public, epsilon=2, mechanism="class-response")
 
 
 def test_a_card_says_what_the_parameters_promise(server, for_means):

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy import event
 
-from offaxis.collector.limits import Buckets
+from offaxis.collector.access import Buckets
 from offaxis.collector.problems import Problem
 from tests.collector.running import new_id, running
 
@@ -77,7 +77,7 @@ def test_a_lost_database(new_database, for_means, some_reports):
 
 
 def test_what_is_known_too_long_is_not_trusted(new_database, for_means, some_reports, monkeypatch):
-    from offaxis.collector import catalogue
+    from offaxis.collector import service as catalogue
 
     with running(new_database("sqlite")) as server:
         server.open(for_means, "stale")

@@ -10,7 +10,8 @@ import logging
 
 import pytest
 
-from offaxis.collector import logs, service
+from offaxis.collector import monitoring as logs
+from offaxis.collector import service
 from tests.collector.running import running
 
 SECRET = "1234567890abcdef"

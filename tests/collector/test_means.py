@@ -8,9 +8,8 @@ import threading
 import numpy as np
 import pyarrow.parquet as pq
 
-from offaxis.collector import follower as module
-from offaxis.collector.follower import Follower
-from offaxis.collector.means import Totals
+from offaxis.collector import means as module
+from offaxis.collector.means import Follower, Totals
 from tests.collector.running import new_id
 
 
@@ -154,8 +153,8 @@ def test_export_holds_every_report_in_the_order_of_ids(server, for_means, some_r
 def test_a_release_without_unbiased_decoder_has_no_means(server, public, head):
     import offaxis
 
-    biased = offaxis.fit(head, public, epsilon=3, randomizer="privunit2")
-    assert not biased.gives_means
+    biased = offaxis.fit(head, public, epsilon=3, mechanism="privunit2")
+    assert not biased.supports_mean
     server.open(biased, "biased")
     got = server.ask("analyst", "GET", "/v1/rounds/biased/means")
     assert (got.status, got.kind) == (409, "no-means")

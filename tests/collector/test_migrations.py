@@ -9,13 +9,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import DateTime, bindparam, inspect, text
 
-from offaxis.collector.database import _config, connect, is_current, migrate, open_database, writing
-from offaxis.collector.follower import Follower
-from offaxis.collector.means import Totals, means_facts
+from offaxis.collector.database import (
+    _config,
+    connect,
+    is_current,
+    metadata,
+    migrate,
+    open_database,
+    writing,
+)
+from offaxis.collector.means import Follower, Totals, means_facts
 from offaxis.collector.store import Store
-from offaxis.collector.tables import metadata
 from offaxis.errors import InvalidInput
-from offaxis.formats.artifact import to_bytes
+from offaxis.formats.release_file import to_bytes
 from tests.collector.running import START, make_round, new_id
 
 

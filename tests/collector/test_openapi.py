@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import get_args
 
-from offaxis.collector.auth import Role
+from offaxis.collector.access import Role
 from tests.collector.described import application
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.collector.running import ask, running
 
-BROWSER = files("offaxis") / "browser"
+BROWSER = files("offaxis.collector") / "pages"
 
 
 @pytest.fixture(scope="module")

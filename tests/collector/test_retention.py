@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from offaxis.collector import store
-from offaxis.collector.follower import Follower
-from offaxis.collector.retention import Retention
+from offaxis.collector.means import Follower
+from offaxis.collector.service import Retention
 from tests.collector.running import START, new_id
 
 

@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from offaxis.formats.artifact import to_bytes
-from offaxis.formats.documents import Round
-from offaxis.formats.signing import new_key, sign_release, sign_round, verify_round
+from offaxis.formats.documents import Round, new_key, sign_release, sign_round, verify_round
+from offaxis.formats.release_file import to_bytes
 from tests.collector.running import KEY, encoded, make_round, new_id, running
 
 ANY = {"device", "analyst", "admin"}

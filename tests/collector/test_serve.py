@@ -20,12 +20,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tools.ports import free_port
 from typer.testing import CliRunner
 
 from offaxis.cli.app import app
 from tests.checks import ALPHA
 from tests.collector.running import ask, new_id
+from tools.ports import free_port
 
 PATIENCE = 180
 """Seconds that a process may take to start: machines are shared, and only what fails waits."""
@@ -170,7 +170,7 @@ def test_a_killed_server_keeps_what_it_had_answered(
 ):
     from offaxis.collector.database import open_database
     from offaxis.collector.store import Store
-    from offaxis.formats.artifact import to_bytes
+    from offaxis.formats.release_file import to_bytes
     from tests.collector.running import make_round
 
     url = new_database("sqlite")

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 
+from offaxis.collector.access import MOST_REPORTS
 from offaxis.collector.database import take_turns, writing
-from offaxis.collector.limits import MOST_REPORTS
 from tests.collector.running import START, new_id
 
 

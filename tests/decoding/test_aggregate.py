@@ -11,6 +11,7 @@ from scipy import stats
 import offaxis
 from offaxis.decoding import aggregate
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
+from offaxis.simulation import simulate
 from tests.checks import ALPHA
 
 RNG = np.random.default_rng(0)
@@ -150,9 +151,7 @@ def test_a_level_is_a_probability(level):
 def means():
     public = np.random.default_rng(2).standard_normal((400, 3)) + np.array([1.0, 0.0, -0.5])
     return {
-        name: offaxis.fit(
-            None, public, epsilon=4, randomizer=name, reshaping="none", percentile=100
-        )
+        name: offaxis.fit(None, public, epsilon=4, mechanism=name, reshaping="none", percentile=100)
         for name in ("laplace", "privunit2-mean", "privunit2")
     }
 
@@ -208,7 +207,7 @@ def test_intervals_cover_as_often_as_they_say(means, name):
     weights = rng.uniform(0.5, 2.0, count)
     mean = np.array([0.5, 0.0, -0.3])
     vectors = mean + 0.2 * rng.standard_normal((times * count, 3))
-    decoded = release.simulate(vectors, rng).reshape(times, count, 3)[:, :, 0]
+    decoded = simulate(release, vectors, rng).reshape(times, count, 3)[:, :, 0]
     found = aggregate([decoded.T], weights)
     reach, off = found.interval(level)[1] - found.estimate, np.abs(found.estimate - mean[0])
     hits = [int((off <= share * reach).sum()) for share in (1.0, 0.8)]

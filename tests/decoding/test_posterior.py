@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.decoding import (
-    CodewordDecoder,
-    PosteriorCodewordDecoder,
-    PosteriorDecoder,
-    posterior,
-)
-from offaxis.decoding.likelihood import likelihood
+from offaxis.decoding import CodewordDecoder, PosteriorCodewordDecoder, PosteriorDecoder
+from offaxis.decoding.posterior import likelihood
 from offaxis.errors import InvalidInput, InvalidRelease
-from offaxis.formats.artifact import from_bytes, to_bytes
+from offaxis.formats.release_file import from_bytes, to_bytes
+from offaxis.mechanisms import posterior
+from offaxis.simulation import draw_observations
 from tests.checks import delta_for
 from tests.fuzz.forgery import contents, fill, put_together, take_apart
 
@@ -26,11 +23,13 @@ MEANS = ("privunit2-mean", "privunitg-mean")
 
 def made(head, public, name, epsilon=3):
     delta = delta_for(name)
-    return offaxis.fit(head, public, epsilon=epsilon, randomizer=name, delta=delta)
+    return offaxis.fit(head, public, epsilon=epsilon, mechanism=name, delta=delta)
 
 
 def observed(release, Z, seed=3):
-    return release.randomizer.simulate(release.encoder.encode(Z), np.random.default_rng(seed))
+    return draw_observations(
+        release.randomizer, release.encoder.encode(Z), np.random.default_rng(seed)
+    )
 
 
 @pytest.mark.parametrize("name", [*QUICK, *MEANS, "hybrid", "privunitg-sphere"])

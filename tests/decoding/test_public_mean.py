@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.decoding import NetworkDecoder, ShrinkageDecoder, posterior, shrink
+from offaxis.decoding import NetworkDecoder, ShrinkageDecoder
 from offaxis.encoding import NetworkEncoder
+from offaxis.mechanisms import posterior, shrink
 
 FITTED = [
     {},
     {"reshaping": "optimal"},
     {"reshaping": "centre"},
-    {"randomizer": "privunit2"},
-    {"randomizer": "piecewise"},
-    {"randomizer": "response"},
-    {"randomizer": "subset"},
-    {"randomizer": "class-response"},
-    {"randomizer": "coordinatewise-laplace"},
-    {"randomizer": "task-aware"},
-    {"randomizer": "plan", "delta": 1e-6},
+    {"mechanism": "privunit2"},
+    {"mechanism": "piecewise"},
+    {"mechanism": "response"},
+    {"mechanism": "subset"},
+    {"mechanism": "class-response"},
+    {"mechanism": "coordinatewise-laplace"},
+    {"mechanism": "task-aware"},
+    {"mechanism": "plan", "delta": 1e-6},
 ]
 
 
@@ -38,7 +39,7 @@ def test_points_of_a_posterior_know_it_where_nothing_was_fitted(head, public):
     assert not plain.public_mean.any()
     knowing = replace(plain, decoder=posterior(plain, public, size=500))
     assert knowing.public_mean == pytest.approx(public.mean(axis=0))
-    symbols = offaxis.fit(head, public, epsilon=3, randomizer="response")
+    symbols = offaxis.fit(head, public, epsilon=3, mechanism="response")
     knowing = replace(symbols, decoder=posterior(symbols, public))
     assert knowing.public_mean == pytest.approx(public.mean(axis=0))
 

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.data import load_cifar10_features
+from experiments.data import load_cifar10_features
 from offaxis.geometry import Layers
 from tests.docs.blocks import blocks, missing
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/reference/*.md")])
 WALKED = {"tutorial.md", "pipelines.md"}
-"""Pages with a test of their own: test_tutorial.py here, tests/faces/test_pipelines_page.py."""
+"""Pages with a test of their own: test_tutorial.py, tests/integrations/test_pipelines_page.py."""
 
 
 def _small_task() -> dict[str, object]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from tools.ports import free_port
-
 from tests.checks import ALPHA
 from tests.collector.walking import ROOT, walk
 from tests.docs.blocks import as_script, blocks, missing
+from tools.ports import free_port
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()
 

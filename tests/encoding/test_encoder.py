@@ -14,7 +14,7 @@ from offaxis.encoding import (
     NetworkEncoder,
     ShiftEncoder,
 )
-from offaxis.encoding.encoder import LARGEST_ENTRY
+from offaxis.encoding.encoders import LARGEST_ENTRY
 from offaxis.errors import InvalidInput
 
 any_float = st.floats(allow_nan=False, allow_infinity=False, width=64)

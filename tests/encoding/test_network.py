@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offaxis.encoding.network import ANSWERS, NetworkEncoder
+from offaxis.encoding.encoders import ANSWERS, NetworkEncoder
 from offaxis.errors import InvalidInput
-from offaxis.formats.artifact import tensors_of
+from offaxis.formats.release_file import tensors_of
 from offaxis.geometry import Layers
 from offaxis.geometry.layers import ACTIVATIONS
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from offaxis.encoding import active_directions, optimal, optimal_frame
-from offaxis.encoding.optimal import mean_magnitudes
+from offaxis.encoding import active_directions, optimal_frame
+from offaxis.encoding import reshaping as optimal
+from offaxis.encoding.reshaping import mean_magnitudes
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, PublicVectors, measure, spectrum
 
@@ -154,7 +155,7 @@ def test_fewer_active_directions_are_those_that_weigh_most(geometry, public):
     assert np.all(np.diff(found.effects) <= 0)
     for order in (1, 2):
         whole = optimal_frame(geometry, source, order=order)
-        few = optimal_frame(geometry, source, order=order, active=2)
+        few = optimal_frame(geometry, source, order=order, rank=2)
         assert np.array_equal(few.forward, whole.forward[:2])
         assert np.array_equal(few.back, whole.back[:, :2])
     shares = mean_magnitudes(optimal_frame(geometry, source, order=1), geometry, source)
@@ -162,7 +163,7 @@ def test_fewer_active_directions_are_those_that_weigh_most(geometry, public):
 
 
 def test_coordinates_are_uncorrelated_and_the_rest_is_the_public_regression(geometry, public):
-    frame = optimal_frame(geometry, PublicVectors(public), order=2, active=2)
+    frame = optimal_frame(geometry, PublicVectors(public), order=2, rank=2)
     encoded = frame.encoder.encode(public)
     covariance = np.cov(encoded.T, bias=True)
     assert np.allclose(covariance, np.diag(np.diag(covariance)))
@@ -173,7 +174,7 @@ def test_coordinates_are_uncorrelated_and_the_rest_is_the_public_regression(geom
 @pytest.mark.parametrize("active", [0, -1, 99, 2.0, True, "2"])
 def test_a_wrong_number_of_directions_names_the_most(geometry, public, active):
     with pytest.raises(InvalidInput, match="integer from 1 to"):
-        optimal_frame(geometry, PublicVectors(public), order=2, active=active)
+        optimal_frame(geometry, PublicVectors(public), order=2, rank=active)
 
 
 def test_a_task_that_sees_nothing_of_what_varies_is_an_error():

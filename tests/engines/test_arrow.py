@@ -9,18 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import offaxis
-from offaxis.engines.arrow import (
-    Tallies,
-    decode_batches,
-    fold_means,
-    fold_tallies,
-    privatize_batches,
-)
+from offaxis.engines.arrow import decode_batches, fold_means, privatize_batches
 from offaxis.engines.columns import lists_of, rows_of
+from offaxis.engines.tallies import Tallies, fold_tallies
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import evaluate
 from offaxis.evaluation.metrics import Evaluation
-from offaxis.sampling.record_entropy import JobKey
+from offaxis.sampling.entropy import JobKey
 
 
 def batch_of(vectors, ids=None, **more):
@@ -36,7 +31,7 @@ def reports_of(release, key, batches):
 @pytest.mark.parametrize("randomizer", ["laplace", "privunit2", "gaussian", "response"])
 def test_cutting_and_order_change_no_byte(head, public, vectors, randomizer):
     delta = 1e-5 if randomizer == "gaussian" else None
-    release = offaxis.fit(head, public, epsilon=3, randomizer=randomizer, delta=delta)
+    release = offaxis.fit(head, public, epsilon=3, mechanism=randomizer, delta=delta)
     some = vectors[:200]
     key, whole = JobKey(), batch_of(lists_of(some))
     together = reports_of(release, key, [whole])

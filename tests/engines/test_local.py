@@ -12,12 +12,12 @@ from scipy import stats
 
 import offaxis
 from offaxis.engines import local
+from offaxis.engines import local as records_of
 from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
-from offaxis.engines.distinct import DistinctIds
-from offaxis.engines.local import records as records_of
+from offaxis.engines.local import DistinctIds
 from offaxis.errors import InvalidInput
-from offaxis.sampling.record_entropy import JobKey
+from offaxis.sampling.entropy import JobKey
 from tests.checks import ALPHA
 
 

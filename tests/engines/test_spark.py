@@ -17,10 +17,10 @@ import offaxis
 from offaxis.engines import spark as engine
 from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
-from offaxis.engines.spark import records as records_of
+from offaxis.engines.spark import jobs as records_of
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.geometry import PublicVectors, measure
-from offaxis.sampling.record_entropy import JobKey
+from offaxis.sampling.entropy import JobKey
 from tests.checks import ALPHA
 from tests.engines.test_local import noise_of
 
@@ -52,7 +52,7 @@ def test_the_gram_is_that_of_one_machine_to_rounding(frame, head, vectors):
 
 @pytest.mark.parametrize("randomizer", ["laplace", "response"])
 def test_a_release_is_fitted_to_a_frame(frame, head, vectors, randomizer):
-    found = offaxis.fit(head, engine.SparkVectors(frame), epsilon=3, randomizer=randomizer)
+    found = offaxis.fit(head, engine.SparkVectors(frame), epsilon=3, mechanism=randomizer)
     public = found.provenance.public
     assert (public.count, public.dim) == vectors.shape
     if randomizer == "laplace":
@@ -234,7 +234,7 @@ def test_means_are_those_of_one_machine(made, spark, frame, release):
 
 
 def test_a_release_without_means_is_refused_at_once(made, spark, head, public):
-    biased = offaxis.fit(head, public, epsilon=3, randomizer="privunit2")
+    biased = offaxis.fit(head, public, epsilon=3, mechanism="privunit2")
     with pytest.raises(BiasedDecoder):
         engine.group_means(spark.read.parquet(str(made[0])), biased)
 
@@ -265,9 +265,9 @@ def test_several_releases_are_evaluated_in_one_pass(frame, head, vectors, public
 
 
 def test_a_grid_of_settings_is_swept_over_a_frame(frame, head, public):
-    grid = {"randomizers": ["laplace"], "epsilons": [2.0, 9.0], "shapes": ["jacobian"]}
+    grid = {"mechanisms": ["laplace"], "epsilons": [2.0, 9.0], "reshapings": ["jacobian"]}
     rows = engine.sweep(frame, head, public, targets="label", seeds=2, **grid)
     expected = offaxis.evaluation.sweep(head, public, public[:20], seeds=1, **grid)
-    settings = [(row.randomizer, row.reshaping, row.epsilon, row.lambda_max) for row in rows]
-    assert settings == [(r.randomizer, r.reshaping, r.epsilon, r.lambda_max) for r in expected]
+    settings = [(cell.mechanism, cell.reshaping, cell.epsilon) for cell in rows]
+    assert settings == [(cell.mechanism, cell.reshaping, cell.epsilon) for cell in expected]
     assert rows[0].evaluation.mean("agreement") < rows[1].evaluation.mean("agreement")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.evaluation.ceilings import Ceilings
-from offaxis.evaluation.public_side import PublicSide, Tasks
+from offaxis.evaluation.bounds import Ceilings
+from offaxis.evaluation.utility import PublicSide, Tasks
 from offaxis.geometry import Layers
 
 RNG = np.random.default_rng(13)

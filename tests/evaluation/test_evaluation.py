@@ -69,14 +69,14 @@ def test_a_sweep_covers_every_cell_once(head, public, labels):
         public,
         public,
         labels,
-        randomizers=["laplace", "gaussian"],
+        mechanisms=["laplace", "gaussian"],
         epsilons=[1, 5],
         seeds=2,
         progress=seen.append,
-        gauge=1,
+        reshapings=["none", offaxis.Jacobian(order=1)],
     )
     assert len(rows) == 8
-    assert len({(r.randomizer, r.reshaping, r.epsilon) for r in rows}) == 8
+    assert len({(r.mechanism, r.reshaping, r.epsilon) for r in rows}) == 8
     assert sum(seen) == 16
     assert len(BUDGETS) == 12
 
@@ -86,19 +86,21 @@ def test_a_sweeps_cell_is_the_release_of_its_settings(head, public):
         head,
         public,
         public,
-        randomizers=["laplace"],
+        mechanisms=["laplace"],
         epsilons=[5],
-        shapes=["centre", "jacobian"],
+        reshapings=["centre", offaxis.Jacobian(lambda_max=10)],
         percentiles=[50],
-        lambda_maxes=[10],
         seeds=2,
     )
     centred, reshaped = (
         evaluate(
             offaxis.fit(head, public, epsilon=5, percentile=50, **kwargs), head, public, seeds=2
         )
-        for kwargs in ({"reshaping": "centre"}, {"lambda_max": 10})
+        for kwargs in ({"reshaping": "centre"}, {"reshaping": offaxis.Jacobian(lambda_max=10)})
     )
     for row, expected in zip(rows, (centred, reshaped), strict=True):
         assert np.array_equal(row.evaluation.runs["agreement"], expected.runs["agreement"])
-    assert [(row.percentile, row.lambda_max) for row in rows] == [(50, None), (50, 10)]
+    assert [(row.percentile, row.reshaping.name) for row in rows] == [
+        (50, "centre"),
+        (50, "jacobian"),
+    ]

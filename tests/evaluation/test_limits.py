@@ -5,11 +5,11 @@ import pytest
 
 import offaxis
 from offaxis.evaluation import evaluate
-from offaxis.evaluation.limits import MEANINGS, limits
+from offaxis.evaluation.bounds import MEANINGS, limits
 from offaxis.geometry import Layers
+from offaxis.mechanisms.scalar_channel import certify
 from offaxis.privacy.guarantee import Guarantee
-from offaxis.recipes.scalar_channel import certify
-from offaxis.theory.ceiling import reference_line
+from offaxis.theory.ceilings import reference_line
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def vectors():
 def test_response_on_the_answers_reaches_the_bound_and_the_line_and_passes_neither(task, vectors):
     """20 times 4,000 reports: a false alarm at 5 standard errors, once in a million runs."""
     labels = np.where(np.arange(4000) % 5, task.outputs(vectors).argmax(axis=1), 0)
-    release = offaxis.fit(task, vectors, epsilon=2, randomizer="class-response")
+    release = offaxis.fit(task, vectors, epsilon=2, mechanism="class-response")
     result = evaluate(release, task, vectors, labels, seeds=20)
     found = limits(task, vectors, labels, release.guarantee)
     for name, kind in (("agreement", "at most"), ("accuracy", "line")):

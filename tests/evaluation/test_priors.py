@@ -79,5 +79,5 @@ def test_public_vectors_and_a_prior_exclude_each_other():
     prior = wide_prior(3, radius=1)
     with pytest.raises(InvalidInput, match="not both"):
         recommend(HEAD, prior.draw(100), epsilon=1, prior=prior)
-    with pytest.raises(InvalidInput, match=r"wide_prior.*class-response.*codebooks, posterior"):
+    with pytest.raises(InvalidInput, match=r"wide_prior.*class-response.*Codebooks, posterior"):
         recommend(HEAD, None, epsilon=1)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from offaxis.errors import InvalidInput
-from offaxis.evaluation.clipping import without_noise
+from offaxis.evaluation.metrics import without_noise
 from offaxis.evaluation.recommend import recommend, recommend_range
-from offaxis.evaluation.utility import Judge
+from offaxis.evaluation.utility import TaskScorer
 from offaxis.geometry import Layers, PublicVectors, measure
+from offaxis.simulation import simulate
 
 RNG = np.random.default_rng(21)
 PLACES = 3 * np.eye(4)[:, :4]
@@ -30,7 +31,7 @@ def found():
 
 
 def test_the_estimate_holds_on_people_like_the_public_ones(found):
-    decoded = found.release.simulate(np.tile(PRIVATE, (10, 1)), np.random.default_rng(0))
+    decoded = simulate(found.release, np.tile(PRIVATE, (10, 1)), np.random.default_rng(0))
     truth = (answers(decoded) == np.tile(answers(PRIVATE), 10)).mean()
     low, high = found.expected.interval(4)
     assert low - 0.02 <= truth <= high + 0.02
@@ -39,22 +40,22 @@ def test_the_estimate_holds_on_people_like_the_public_ones(found):
 def test_nothing_passes_the_ceiling_and_the_best_comes_near_it(found):
     assert found.expected.interval(-4)[1] <= found.ceiling
     assert found.expected.score > 0.95 * found.ceiling
-    scores = [each.utility.score for each in found.tried]
+    scores = [each.utility.score for each in found.candidates]
     assert scores == sorted(scores, reverse=True)
-    assert 12 <= len(found.tried) <= 40
-    assert len(found.left_out) > 20
+    assert 12 <= len(found.candidates) <= 40
+    assert len(found.screened_out) > 20
 
 
 def test_it_says_when_sending_the_answer_is_the_better_thing(found):
     assert found.candidate.is_answer
-    assert "by randomized response" in found.sentence
-    assert "release of a vector" in found.sentence
-    assert f"measured on {found.measured_on:,} vectors" in found.sentence
+    assert "by randomized response" in found.summary
+    assert "release of a vector" in found.summary
+    assert f"measured on {found.measured_on:,} held-out vectors" in found.summary
 
 
 def test_it_is_measured_on_vectors_that_it_was_not_compared_on(found):
     assert found.compared_on == found.measured_on == len(PUBLIC) // 5
-    assert found.expected != found.tried[0].utility
+    assert found.expected != found.candidates[0].utility
 
 
 def test_what_is_returned_is_fitted_on_all_public_vectors_and_pure(found):
@@ -67,13 +68,13 @@ def test_what_is_returned_is_fitted_on_all_public_vectors_and_pure(found):
 
 def test_a_number_is_told_by_the_optimal_channel():
     found = recommend(NUMBER, PUBLIC, epsilon=4)
-    channel = next(each for each in found.tried if each.candidate.is_answer)
-    assert channel.utility.score > found.tried[0].utility.score - 3 * channel.utility.error
+    channel = next(each for each in found.candidates if each.candidate.is_answer)
+    assert channel.utility.score > found.candidates[0].utility.score - 3 * channel.utility.error
     assert 0.5 < found.expected.score <= found.ceiling + 4 * found.expected.error
-    assert "of the variance of the model's answer" in found.sentence
+    assert "of the variance of the model's answer" in found.summary
     # A number is all there is to tell: answers and fidelity are the same.
-    for each in found.tried:
-        assert each.verdict.answers.score == pytest.approx(each.verdict.fidelity.score, abs=1e-9)
+    for each in found.candidates:
+        assert each.scores.answers.score == pytest.approx(each.scores.fidelity.score, abs=1e-9)
     assert len(found.frontier) == 1
 
 
@@ -81,16 +82,16 @@ def test_fidelity_prefers_a_richer_report():
     faithful = recommend(HEAD, PUBLIC[:1000], epsilon=6, goal="fidelity")
     assert not faithful.candidate.is_answer
     assert 0.3 < faithful.expected.score < faithful.ceiling
-    best_by_answers = next(t for t in faithful.tried if t.candidate.is_answer)
-    assert faithful.tried[0].utility.score > best_by_answers.utility.score
+    best_by_answers = next(t for t in faithful.candidates if t.candidate.is_answer)
+    assert faithful.candidates[0].utility.score > best_by_answers.utility.score
     # A vector is near the best here, so a network was trained to read the reports of one.
     pytest.importorskip("torch")
-    trained = next(t for t in faithful.tried if t.candidate.decoding == "noise-aware")
-    assert trained.utility.score > 0.8 * faithful.tried[0].utility.score
+    trained = next(t for t in faithful.candidates if t.candidate.decoding == "noise-aware")
+    assert trained.utility.score > 0.8 * faithful.candidates[0].utility.score
 
 
 def test_the_frontier_is_what_nothing_passes_in_both(found):
-    both = {id(t): (t.verdict.answers.score, t.verdict.fidelity.score) for t in found.tried}
+    both = {id(t): (t.scores.answers.score, t.scores.fidelity.score) for t in found.candidates}
     frontier = {id(t) for t in found.frontier}
     for each, (answers, fidelity) in both.items():
         passed = any(
@@ -100,17 +101,17 @@ def test_the_frontier_is_what_nothing_passes_in_both(found):
         )
         assert not (passed and each in frontier)
     assert max(f for _, f in both.values()) == pytest.approx(
-        found.frontier[-1].verdict.fidelity.score, abs=1e-9
+        found.frontier[-1].scores.fidelity.score, abs=1e-9
     )
 
 
 @pytest.mark.parametrize(("task", "goal"), [(NUMBER, "answers"), (HEAD, "fidelity")])
 def test_at_a_tiny_budget_nothing_chosen_is_worse_than_the_public_mean(task, goal):
     found = recommend(task, PUBLIC, epsilon=0.01, goal=goal)
-    silent = next(each for each in found.tried if each.candidate.decoding == "mean")
+    silent = next(each for each in found.candidates if each.candidate.decoding == "mean")
     assert silent.utility.score == pytest.approx(0, abs=1e-9)
-    assert found.tried[0].utility.score >= silent.utility.score
-    judge = Judge(task, measure(task, PublicVectors(PUBLIC)).gram, PUBLIC.mean(axis=0), goal)
+    assert found.candidates[0].utility.score >= silent.utility.score
+    judge = TaskScorer(task, measure(task, PublicVectors(PUBLIC)).gram, PUBLIC.mean(axis=0), goal)
     many = judge(found.release, np.tile(PRIVATE, (20, 1)))
     assert many.score > -0.005
 
@@ -127,11 +128,11 @@ def test_where_one_answer_is_common_it_is_told_without_a_report():
 
 def test_means_are_chosen_by_their_error_over_people():
     found = recommend(HEAD, PUBLIC[:1000], epsilon=2, goal="mean", people=1000)
-    assert found.release.gives_means
+    assert found.release.supports_mean
     assert -0.05 < found.expected.score < 0
-    assert "squared error" in found.sentence
-    assert any("subset" in t.candidate.title for t in found.tried)
-    assert any(t.candidate.decoding == "affine" for t in found.tried)
+    assert "squared error" in found.summary
+    assert any("subset" in t.candidate.title for t in found.candidates)
+    assert any(t.candidate.decoding == "affine" for t in found.candidates)
     assert found.frontier == ()
 
 
@@ -154,17 +155,17 @@ def test_several_tasks_are_served_by_one_release():
     parity = Layers.linear(np.stack([HEAD.weights[0][::2].sum(0), HEAD.weights[0][1::2].sum(0)]))
     tasks = {"place": HEAD, "parity": parity}
     found = recommend(tasks, PUBLIC[:1200], epsilon=5)
-    assert set(found.each) == set(found.ceilings) == {"place", "parity"}
-    mean = np.mean([each.score for each in found.each.values()])
+    assert set(found.expected_by_task) == set(found.ceiling_by_task) == {"place", "parity"}
+    mean = np.mean([each.score for each in found.expected_by_task.values()])
     assert found.expected.score == pytest.approx(mean)
     assert found.expected.error > 0
-    joint = next(t for t in found.tried if t.candidate.title.startswith("all answers"))
-    assert joint.utility.score > found.tried[0].utility.score - 0.05
-    decoded = found.release.simulate(np.tile(PRIVATE, (10, 1)), np.random.default_rng(0))
+    joint = next(t for t in found.candidates if t.candidate.title.startswith("all answers"))
+    assert joint.utility.score > found.candidates[0].utility.score - 0.05
+    decoded = simulate(found.release, np.tile(PRIVATE, (10, 1)), np.random.default_rng(0))
     for name, model in tasks.items():
         clean = np.tile(model.outputs(PRIVATE).argmax(1), 10)
         truth = (model.outputs(decoded).argmax(1) == clean).mean()
-        low, high = found.each[name].interval(4)
+        low, high = found.expected_by_task[name].interval(4)
         assert low - 0.02 <= truth <= high + 0.02
     with pytest.raises(InvalidInput, match="name every task"):
         recommend(tasks, PUBLIC, epsilon=5, weights={"place": 1})

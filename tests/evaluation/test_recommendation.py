@@ -1,68 +1,68 @@
-"""The sentence of a recommendation is true: of the estimate, of the bound, and of both together."""
+"""The summary of a recommendation is true: of the estimate, of the bound, and of both together."""
 
 from __future__ import annotations
 
 import pytest
 
 from offaxis.evaluation.candidates import Candidate
-from offaxis.evaluation.recommendation import sentence
-from offaxis.evaluation.trials import Tried
-from offaxis.evaluation.utility import Utility, Verdict
+from offaxis.evaluation.recommend import summary
+from offaxis.evaluation.selection import ScoredCandidate
+from offaxis.evaluation.utility import Scores, Utility
 
-BY_CHANCE = "as near the bound as so many vectors can show"
+BY_CHANCE = "as close to the bound as this many vectors can show"
 TOO_FAR = "more than three standard errors"
 SPACE = "\N{NO-BREAK SPACE}"
 
 
-def tried(title, score, **fields):
-    return Tried(Candidate(title, **fields), Verdict(Utility(score, 0.01), {}))
+def scored(title, score, **fields):
+    return ScoredCandidate(Candidate(title, **fields), Scores(Utility(score, 0.01), {}))
 
 
-def told(score, ceiling, goal="answers", error=0.01, compared=0.45):
-    best = tried("the answer", compared, is_answer=True)
-    vector = tried("a vector", 0.2)
-    return sentence(goal, {"": 10}, best, [best, vector], Utility(score, error), ceiling, 1437)
+def written(score, ceiling, goal="answers", error=0.01, compared=0.45):
+    best = scored("the answer", compared, is_answer=True)
+    vector = scored("a vector", 0.2)
+    return summary(goal, {"": 10}, best, [best, vector], Utility(score, error), ceiling, 1437)
 
 
 def test_it_says_what_it_was_measured_on():
-    words = told(0.42, 0.45)
+    words = written(0.42, 0.45)
     assert "42.0 ± 3.0 %".replace(" ", SPACE) in words
-    assert "measured on 1,437 vectors that had no say in the choice" in words
+    assert "measured on 1,437 held-out vectors" in words
     assert f"No report of this budget allows more than 45.0{SPACE}%. " in words
     assert BY_CHANCE not in words
     assert TOO_FAR not in words
 
 
 def test_an_estimate_above_the_bound_is_said_to_be_so_by_chance():
-    words = told(0.465, 0.451, error=0.017)
+    words = written(0.465, 0.451, error=0.017)
     assert f"45.1{SPACE}%: the estimate lies above that by chance" in words
     assert BY_CHANCE in words
     assert TOO_FAR not in words
 
 
 def test_an_estimate_that_chance_hardly_explains_is_not_put_down_to_it():
-    words = told(0.465, 0.451, error=0.004)
+    words = written(0.465, 0.451, error=0.004)
     assert TOO_FAR in words
     assert BY_CHANCE not in words
 
 
 @pytest.mark.parametrize(("score", "below"), [(-0.02, True), (-0.05, False)])
 def test_means_may_stay_below_the_bound_of_unbiased_reports(score, below):
-    words = told(score, -0.03, goal="mean")
+    words = written(score, -0.03, goal="mean")
     assert "No unbiased report of this budget leaves less than 0.03" in words
     assert ("a little bias" in words) is below
-    assert "measured on 1,437 vectors" in words
+    assert "measured on 1,437 held-out vectors" in words
 
 
 def test_the_vector_beside_it_is_told_from_the_comparison():
-    words = told(0.42, 0.45)
+    words = written(0.42, 0.45)
     assert "Send the answer, not the vector" in words
     assert words.endswith(f"kept 20.0{SPACE}±{SPACE}3.0{SPACE}% where both were compared.")
-    assert "A vector can be had for the same" in told(0.42, 0.45, compared=0.21)
+    assert "A release of the vector does equally well" in written(0.42, 0.45, compared=0.21)
 
 
 def test_every_percent_stays_with_its_number():
-    for words in (told(0.42, 0.45), told(0.5, 0.45), told(0.46, 0.45)):
+    for words in (written(0.42, 0.45), written(0.5, 0.45), written(0.46, 0.45)):
         assert "%" in words
         assert " %" not in words
         assert " ±" not in words

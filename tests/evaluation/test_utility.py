@@ -9,8 +9,9 @@ import pytest
 
 import offaxis
 from offaxis.decoding import LinearDecoder
-from offaxis.evaluation.utility import Judge
+from offaxis.evaluation.utility import TaskScorer
 from offaxis.geometry import Layers, PublicVectors, measure
+from offaxis.simulation import simulate
 
 RNG = np.random.default_rng(8)
 PUBLIC = RNG.standard_normal((4000, 5)) * [3, 2, 1, 1, 1]
@@ -20,7 +21,7 @@ GEOMETRY = measure(HEAD, PublicVectors(PUBLIC))
 
 def judge(goal, people=1, task=HEAD):
     geometry = measure(task, PublicVectors(PUBLIC))
-    return Judge(task, geometry.gram, geometry.mean, goal, people)
+    return TaskScorer(task, geometry.gram, geometry.mean, goal, people)
 
 
 def constant(release):
@@ -55,7 +56,7 @@ def test_noise_beyond_the_spread_is_worse_than_the_mean():
 def test_agreement_is_that_of_the_answers():
     release = offaxis.fit(HEAD, PUBLIC, epsilon=8)
     found = judge("answers")(release, PUBLIC)
-    repeated = release.simulate(np.tile(PUBLIC, (20, 1)), np.random.default_rng(0))
+    repeated = simulate(release, np.tile(PUBLIC, (20, 1)), np.random.default_rng(0))
     clean = np.tile(HEAD.outputs(PUBLIC).argmax(1), 20)
     truth = (HEAD.outputs(repeated).argmax(1) == clean).mean()
     assert abs(found.score - truth) < 5 * found.error + 0.005

@@ -4,8 +4,8 @@ import io
 import tarfile
 
 import pytest
-from examples.text.ratings import PACKAGE, read
 
+from examples.text.ratings import PACKAGE, read
 from offaxis.errors import InvalidInput
 
 FILES = {

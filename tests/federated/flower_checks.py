@@ -10,11 +10,11 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from examples.flower.runtime import simulate
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
+from examples.flower.runtime import simulate
 from offaxis.errors import OffaxisError, RoundRefused
 from offaxis.federated import DirectGradient, DistributedGuarantee
 from offaxis.federated.flower import (
@@ -23,9 +23,9 @@ from offaxis.federated.flower import (
     MaskedClientSide,
     MaskedStrategy,
     local,
-    masked_client,
-    masked_strategy,
 )
+from offaxis.federated.flower import secure as masked_client
+from offaxis.federated.flower import secure as masked_strategy
 from offaxis.federated.flower.records import AGREE, answer, question
 
 NODES = 3

@@ -22,8 +22,7 @@ from offaxis.federated import (
     Roster,
     masks,
 )
-from offaxis.randomizers.domain import Ball
-from offaxis.randomizers.lattice import onto_lattice
+from offaxis.randomizers.base import Ball, onto_lattice
 
 KEYS = {name: ClientKeys.generate() for name in "abcdefghij"}
 

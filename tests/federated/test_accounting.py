@@ -14,7 +14,7 @@ from dp_accounting.rdp import RdpAccountant
 from offaxis.errors import InvalidInput
 from offaxis.federated import MaskingPlan, certified_delta, largest_rho, sum_divergence
 from offaxis.privacy.guarantee import Guarantee
-from offaxis.randomizers.gaussian_calibration import log_delta
+from offaxis.randomizers.gaussian import log_delta
 
 
 def rival_delta(rho: float, epsilon: float) -> float:

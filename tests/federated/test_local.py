@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from experiments.permuted_gradients import PermutedGradients
 from offaxis.errors import BiasedDecoder, BudgetExceeded, InvalidInput, InvalidReport
-from offaxis.federated import DirectGradient, LocalClient, LocalServer, PermutedGradients
+from offaxis.federated import DirectGradient, LocalClient, LocalServer
+from offaxis.sampling.choices import choose_columns
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.uniform import choose_columns
 from tests.checks import ALPHA, counts_p_value, mean_p_value
 from tests.federated.rounds import at_once
 
@@ -33,7 +34,7 @@ def test_the_columns_of_a_client_add_up_to_its_budget_exactly(epsilon):
 
 def test_delta_is_split_and_added_up_exactly_too():
     recipe = PermutedGradients.fit(
-        PUBLIC, samples=SAMPLES, epsilon=3, delta="1e-5", randomizer="gaussian"
+        PUBLIC, samples=SAMPLES, epsilon=3, delta="1e-5", mechanism="gaussian"
     )
     assert recipe.release.guarantee.delta == Fraction(1, 300_000)
     assert recipe.guarantee.delta == Fraction(1, 100_000)
@@ -118,7 +119,7 @@ def test_no_numbers_make_a_client_silent(form, value):
 
 
 def test_a_gradient_that_is_not_finite_counts_as_zero():
-    recipe = DirectGradient.fit(PUBLIC, samples=2, epsilon=90, randomizer="laplace")
+    recipe = DirectGradient.fit(PUBLIC, samples=2, epsilon=90, mechanism="laplace")
     decoded = [recipe.decode(recipe.report([[0.4, 0.2, 0.2], [9.0, np.nan, 9.0]]))] * 50
     assert np.allclose(np.mean(decoded, axis=0), [0.2, 0.1, 0.1], atol=1)
 
@@ -131,7 +132,7 @@ def test_refusals(form):
     with pytest.raises(InvalidInput, match="two groups"):
         form.fit(PUBLIC[:SAMPLES], samples=SAMPLES, epsilon=1)
     with pytest.raises(BiasedDecoder):
-        form.fit(PUBLIC, samples=SAMPLES, epsilon=1, randomizer="privunit2")
+        form.fit(PUBLIC, samples=SAMPLES, epsilon=1, mechanism="privunit2")
     with pytest.raises(InvalidInput, match="epsilon"):
         form.fit(PUBLIC, samples=SAMPLES, epsilon=0)
 

@@ -14,10 +14,11 @@ from safetensors.numpy import save as serialize
 import offaxis
 from offaxis.decoding import ShiftDecoder
 from offaxis.errors import InvalidRelease
-from offaxis.formats.artifact import _hash, from_bytes, manifest_of, to_bytes
+from offaxis.formats.release_file import _hash, from_bytes, manifest_of, to_bytes
 from offaxis.formats.strict_json import canonical_json
-from offaxis.recipes import NAMES
-from tests.checks import delta_for, task_for
+from offaxis.mechanisms import NAMES
+from offaxis.simulation import simulate
+from tests.checks import delta_for, effective, task_for
 
 
 def forge(release, change=None, tensors=None, rehash=True, text=None):
@@ -46,10 +47,10 @@ def test_every_release_survives_its_file(head, public, tmp_path, name, shape):
         task_for(name, head),
         public,
         epsilon=0.1,
-        randomizer=name,
+        mechanism=name,
         delta=delta,
-        reshaping=shape,
         unit="user",
+        **effective(name, reshaping=shape),
     )
     release.save(tmp_path / "a.release")
     again = offaxis.load(tmp_path / "a.release")
@@ -57,7 +58,7 @@ def test_every_release_survives_its_file(head, public, tmp_path, name, shape):
     assert again.guarantee == release.guarantee
     assert again.provenance == release.provenance
     rng = [np.random.default_rng(0) for _ in range(2)]
-    assert np.array_equal(release.simulate(public, rng[0]), again.simulate(public, rng[1]))
+    assert np.array_equal(simulate(release, public, rng[0]), simulate(again, public, rng[1]))
 
 
 def test_reports_made_before_saving_decode_after_loading(release, public):

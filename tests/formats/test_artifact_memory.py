@@ -7,9 +7,9 @@ import numpy as np
 import offaxis
 from offaxis.decoding import LinearDecoder
 from offaxis.encoding import AffineEncoder
-from offaxis.geometry.public_hash import PublicIdentity
-from offaxis.provenance import Provenance
+from offaxis.geometry.public import PublicIdentity
 from offaxis.randomizers import Laplace
+from offaxis.release import Provenance
 from tests.limits import bounded
 
 

@@ -12,8 +12,8 @@ from safetensors.numpy import save as serialize
 
 import offaxis
 from offaxis.errors import InvalidRelease
-from offaxis.formats.artifact import from_bytes, to_bytes
 from offaxis.formats.container import LARGEST_HEADER, read_header, read_metadata, read_tensors
+from offaxis.formats.release_file import from_bytes, to_bytes
 from offaxis.formats.reports import header
 from tests.fuzz.forgery import contents, fill, put_together, take_apart, with_header
 from tests.limits import bounded

@@ -11,10 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidDocument
-from offaxis.formats.documents import LARGEST_ROUND, Round
-from offaxis.formats.signing import (
+from offaxis.formats.documents import (
+    LARGEST_ROUND,
     RELEASE,
     ROUND,
+    Round,
     load_key,
     new_key,
     public_key,

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from offaxis.errors import InvalidRelease
-from offaxis.formats.artifact import manifest_of
-from offaxis.formats.manifest import parse
+from offaxis.formats.release_file import manifest_of, parse
 from offaxis.formats.strict_json import canonical_json
 from tests.limits import bounded
 

@@ -15,6 +15,7 @@ from offaxis.formats.reports import (
     unframe,
     write_reports,
 )
+from offaxis.simulation import simulate
 from tests.limits import bounded
 
 
@@ -83,7 +84,7 @@ def test_nothing_but_bytes_is_a_report(release, thing):
 
 
 def test_simulated_vectors_are_not_reports(release):
-    simulated = release.simulate(np.zeros((3, 6)), np.random.default_rng(0))
+    simulated = simulate(release, np.zeros((3, 6)), np.random.default_rng(0))
     with pytest.raises(InvalidReport, match="simulated"):
         release.decode(simulated)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from offaxis.recipes import NAMES
+from offaxis.mechanisms import NAMES
 from tests.fuzz.forgery import Draft, canonical, contents, fill, put_together, take_apart
 
 NUMBERS: tuple[Any, ...] = (

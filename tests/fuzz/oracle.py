@@ -11,7 +11,7 @@ import safetensors
 
 import offaxis
 from offaxis.errors import BiasedDecoder, InvalidRelease, InvalidReport
-from offaxis.formats.artifact import from_bytes, read, tensors_of, to_bytes
+from offaxis.formats.release_file import from_bytes, read, tensors_of, to_bytes
 from offaxis.formats.reports import header, read_reports
 
 ACCEPTED = "accepted"
@@ -75,7 +75,7 @@ def _sound(release: offaxis.Release, blob: bytes) -> None:
 def decode(release: offaxis.Release, reports: Sequence[bytes]) -> str:
     """Decode untrusted reports in every way; return "accepted" or the declared error's name."""
     ways = [release.observe, release.decode]
-    ways += [release.decode_mean] if release.gives_means else []
+    ways += [release.decode_mean] if release.supports_mean else []
     outcomes = set()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -88,7 +88,7 @@ def decode(release: offaxis.Release, reports: Sequence[bytes]) -> str:
                 assert np.isfinite(result).all()
                 assert way == release.decode_mean or len(result) == len(reports)
                 outcomes.add(ACCEPTED)
-        if not release.gives_means:
+        if not release.supports_mean:
             try:
                 release.decode_mean(reports)
             except BiasedDecoder as error:

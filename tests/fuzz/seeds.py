@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 
 import offaxis
-from offaxis.decoding import ShiftDecoder, posterior
-from offaxis.formats.artifact import to_bytes
+from offaxis.decoding import ShiftDecoder
+from offaxis.formats.release_file import to_bytes
 from offaxis.geometry import Layers
-from offaxis.recipes import NAMES
-from tests.checks import delta_for, task_for
+from offaxis.mechanisms import NAMES, posterior
+from tests.checks import delta_for, effective, task_for
 
 DIM = 3
 POSTERIOR = ("laplace", "privunit2", "response")
@@ -29,11 +29,11 @@ def releases() -> tuple[offaxis.Release, ...]:
             task_for(name, task),
             public,
             epsilon=epsilon,
-            randomizer=name,
+            mechanism=name,
             delta=delta_for(name),
-            reshaping=shape,
             unit=unit,
             statement="“public” \N{EARTH GLOBE EUROPE-AFRICA}\n",
+            **effective(name, reshaping=shape),
         )
         for name in NAMES
         for shape, epsilon, unit in (("jacobian", 3, "item"), ("centre", "1/3", "user"))

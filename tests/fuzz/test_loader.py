@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidRelease
-from offaxis.formats.artifact import from_bytes
+from offaxis.formats.release_file import from_bytes
 from tests.fuzz import forgery, mutation, oracle, seeds
 from tests.limits import bounded
 

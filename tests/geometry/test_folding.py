@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 import offaxis
 from offaxis.errors import InvalidInput
-from offaxis.formats.artifact import tensors_of
+from offaxis.formats.release_file import tensors_of
 from offaxis.geometry import PublicVectors, measure
-from offaxis.geometry.folding import PublicMoments
-from offaxis.geometry.public import survey, walk
-from offaxis.geometry.public_hash import MultisetHash, SequenceHash
+from offaxis.geometry.public import MultisetHash, PublicMoments, SequenceHash, survey, walk
 
 
 class InParts(PublicVectors):
@@ -60,7 +58,7 @@ def test_a_source_in_parts_measures_the_same_geometry(head, public):
 
 @pytest.mark.parametrize("randomizer", ["laplace", "privunit2", "response", "class-response"])
 def test_a_release_fitted_to_parts_is_the_same_to_rounding(head, public, randomizer):
-    settings = {"epsilon": 3, "randomizer": randomizer}
+    settings = {"epsilon": 3, "mechanism": randomizer}
     if randomizer in ("laplace", "privunit2"):
         settings["reshaping"] = "optimal"
     if randomizer == "response":  # where cells lie depends on the order, how many there are not

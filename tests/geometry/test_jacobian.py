@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput
 from offaxis.geometry import FiniteDifferences, Layers, PublicVectors, measure
-from offaxis.geometry.gram import PartialGram
+from offaxis.geometry.jacobian import PartialGram
 
 
 def test_the_streamed_gram_is_the_mean_of_outer_products(head, public):

@@ -37,7 +37,7 @@ def test_outputs_jacobians_and_pulls_are_those_of_the_same_weights(outputs, publ
         assert np.allclose(task.outputs(Z), wanted.outputs(Z), rtol=1e-4, atol=1e-4)
         assert np.allclose(task.jacobians(Z), wanted.jacobians(Z), rtol=1e-4, atol=1e-4)
         assert np.allclose(task.gram(Z), wanted.gram(Z), rtol=1e-3, atol=1e-3)
-        assert np.allclose(task.pull(Z, G), wanted.pull(Z, G), rtol=1e-4, atol=1e-3)
+        assert np.allclose(task.vjp(Z, G), wanted.vjp(Z, G), rtol=1e-4, atol=1e-3)
 
 
 def test_double_precision_is_kept_where_it_is_switched_on(public):

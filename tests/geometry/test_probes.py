@@ -17,13 +17,13 @@ from offaxis.geometry import (
     CentredOutputs,
     FiniteDifferences,
     Layers,
+    MultiTask,
     PublicVectors,
-    Together,
     as_task_model,
     jacobian,
     measure,
 )
-from offaxis.geometry.probes import probes_of, signs, sketched_gram
+from offaxis.geometry.jacobian import probes_of, signs, sketched_gram
 
 from .test_folding import InParts
 
@@ -48,7 +48,7 @@ MODELS = {
     "centred layers": CentredOutputs(network((6, 8, 9))),
     "centred torch": CentredOutputs(module()),
     "centred differences": CentredOutputs(FiniteDifferences(network((6, 8, 9)).outputs)),
-    "together": Together(
+    "together": MultiTask(
         {"a": network((6, 8, 5)), "b": as_task_model(np.eye(6)[:4])}, {"a": 0.3, "b": 2.0}
     ),
 }
@@ -59,7 +59,7 @@ def test_a_pull_is_the_jacobian_times_its_row(name, public):
     model, Z = MODELS[name], public[:40]
     G = np.random.default_rng(1).standard_normal((40, 9))
     expected = np.einsum("nk,nkm->nm", G, model.jacobians(Z))
-    assert np.allclose(model.pull(Z, G), expected, atol=1e-6)
+    assert np.allclose(model.vjp(Z, G), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -77,12 +77,12 @@ def test_a_module_that_ignores_its_input_pulls_nothing(public):
         def forward(self, z):
             return torch.ones(len(z), 2)
 
-    assert not as_task_model(Constant()).pull(public[:5], np.ones((5, 2))).any()
+    assert not as_task_model(Constant()).vjp(public[:5], np.ones((5, 2))).any()
 
 
 def test_pulling_leaves_the_module_as_it_was(public):
     part = module().train()
-    as_task_model(part).pull(public[:5], np.ones((5, 9)))
+    as_task_model(part).vjp(public[:5], np.ones((5, 9)))
     assert part.training
     assert all(weight.grad is None for weight in part.parameters())
 
@@ -156,7 +156,7 @@ def test_neither_batches_nor_parts_change_a_sketch(name, public):
 def test_wide_outputs_are_sketched_and_the_release_says_so(monkeypatch, public, tmp_path):
     monkeypatch.setattr(jacobian, "EXACT_NUMBERS", 71)
     small, wide = network((6, 8, 7, 8)), network((6, 8, 7, 9))
-    release = offaxis.fit(wide, public, epsilon=1, reshaping="optimal", active=2)
+    release = offaxis.fit(wide, public, epsilon=1, reshaping=offaxis.Optimal(rank=2))
     release.save(tmp_path / "a.release")
     assert offaxis.load(tmp_path / "a.release").provenance.settings["probes"] == 4
     assert "probes" not in offaxis.fit(small, public, epsilon=1).provenance.settings

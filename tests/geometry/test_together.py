@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 
 import offaxis
 from offaxis.errors import InvalidInput
-from offaxis.geometry import CentredOutputs, Layers, PublicVectors, Together, as_task_model, measure
-from offaxis.geometry.together import joint_answers
+from offaxis.geometry import (
+    CentredOutputs,
+    Layers,
+    MultiTask,
+    PublicVectors,
+    as_task_model,
+    measure,
+)
+from offaxis.geometry.multitask import joint_answers
 
 RNG = np.random.default_rng(11)
 PUBLIC = RNG.standard_normal((300, 5)) * [3, 2, 1, 1, 0.5]
@@ -37,8 +44,8 @@ def share_told(gram, covariance, told):
 def test_weights_are_importances_and_units_do_not_matter(importance, unit, told):
     weights = {"class": importance, "number": 1.0}
     tasks = {"class": CLASSES, "number": NUMBER}
-    stack = Together.of(tasks, PUBLIC, weights)
-    louder = Together.of(tasks | {"number": NUMBER.weights[0] * unit}, PUBLIC, weights)
+    stack = MultiTask.of(tasks, PUBLIC, weights)
+    louder = MultiTask.of(tasks | {"number": NUMBER.weights[0] * unit}, PUBLIC, weights)
     np.testing.assert_allclose(louder.gram(PUBLIC), stack.gram(PUBLIC), rtol=1e-9, atol=1e-9)
     geometry = measure(stack, PublicVectors(PUBLIC))
     assert np.sum(geometry.gram * geometry.covariance) == pytest.approx(1)
@@ -51,7 +58,7 @@ def test_weights_are_importances_and_units_do_not_matter(importance, unit, told)
 
 
 def test_outputs_and_jacobians_stand_side_by_side():
-    stack = Together.of({"class": CLASSES, "bent": BENT, "number": NUMBER}, PUBLIC)
+    stack = MultiTask.of({"class": CLASSES, "bent": BENT, "number": NUMBER}, PUBLIC)
     assert as_task_model(stack) is stack
     assert stack.input_dim == 5
     outputs, jacobians = stack.outputs(PUBLIC), stack.jacobians(PUBLIC)
@@ -70,20 +77,20 @@ def test_measuring_apart_gives_the_geometry_of_the_stack():
     tasks = {"class": CentredOutputs(CLASSES), "bent": CentredOutputs(BENT)}
     source = PublicVectors(PUBLIC)
     parts = {name: measure(task, source) for name, task in tasks.items()}
-    stack = Together.weighed(tasks, parts, {"class": 0.3, "bent": 0.7})
+    stack = MultiTask.weighed(tasks, parts, {"class": 0.3, "bent": 0.7})
     whole, joined = measure(stack, source), stack.geometry(parts)
     np.testing.assert_allclose(joined.gram, whole.gram, rtol=1e-10)
     assert (joined.outputs, joined.model, joined.public) == (7, whole.model, whole.public)
 
 
 def test_a_release_of_several_tasks_is_saved_and_names_them(tmp_path):
-    stack = Together.of({"class": CLASSES, "number": NUMBER}, PUBLIC)
-    release = offaxis.fit(stack, PUBLIC, epsilon=3, randomizer="privunit2", reshaping="optimal")
+    stack = MultiTask.of({"class": CLASSES, "number": NUMBER}, PUBLIC)
+    release = offaxis.fit(stack, PUBLIC, epsilon=3, mechanism="privunit2", reshaping="optimal")
     release.save(tmp_path / "both.release")
     loaded = offaxis.load(tmp_path / "both.release")
     assert loaded == release
     assert loaded.provenance.model.name == "class + number"
-    other = Together.of({"class": CLASSES, "number": NUMBER}, PUBLIC, {"class": 1, "number": 2})
+    other = MultiTask.of({"class": CLASSES, "number": NUMBER}, PUBLIC, {"class": 1, "number": 2})
     assert other.identity().sha256 != stack.identity().sha256
 
 
@@ -123,4 +130,4 @@ def test_answers_are_only_joined_where_one_network_can_do_it():
 )
 def test_what_cannot_be_weighed_is_refused(models, weights, message):
     with pytest.raises(InvalidInput, match=message):
-        Together.of(models, PUBLIC, weights)
+        MultiTask.of(models, PUBLIC, weights)

@@ -9,7 +9,7 @@ from torch import nn
 
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry import CentredOutputs, PublicVectors, as_task_model, measure
-from offaxis.geometry.gram import GramRule, HostSums
+from offaxis.geometry.jacobian import GramRule, HostSums
 from offaxis.geometry.torch_model import TorchModel
 
 
@@ -145,11 +145,11 @@ def test_sums_on_a_device_are_those_at_home(Z, probes, centred):
     back = pickle.loads(pickle.dumps(there))
     assert isinstance(back, HostSums)
     there.merge(back)  # everything twice
-    for sums in (back, there.home()):
+    for sums in (back, there.to_host()):
         assert np.allclose(sums.gram.mean(), here.gram.mean(), rtol=1e-12)
         assert np.allclose(sums.moments.mean, here.moments.mean, rtol=1e-12)
         assert np.allclose(sums.moments.covariance, here.moments.covariance, rtol=1e-8)
-    assert there.home().gram.count == 2 * back.gram.count == 80
+    assert there.to_host().gram.count == 2 * back.gram.count == 80
 
 
 def test_measuring_sums_beside_a_model_on_an_accelerator(Z, monkeypatch):

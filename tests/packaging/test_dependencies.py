@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
 from tools import dependencies
 from tools.dependencies import FOLDER, LOCKED, ROOT, closure, licence, locked, reviewed
 

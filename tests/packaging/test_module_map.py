@@ -1,4 +1,4 @@
-"""Rooms import as docs/module-map.md shows, and the contracts catch what they are there for."""
+"""Packages import as docs/module-map.md shows, and every contract rejects a violation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tools import module_map
 from tools.module_map import ROOT
 
@@ -17,16 +18,13 @@ SOURCE = ROOT / "src/offaxis"
 TOUCHES_RANDOMNESS = {
     "sampling/entropy.py": "every report",
     "files.py": "names of drafts",
-    "engines/local/files.py": "names of drafts",
-    "engines/spark/files.py": "names of drafts",
-    "engines/spark/watch.py": "names of jobs",
-    "collector/auth.py": "tokens",
+    "engines/local.py": "names of drafts",
+    "engines/spark/data.py": "names of drafts",
+    "engines/spark/cluster.py": "names of jobs",
+    "collector/access.py": "tokens",
     "client/device.py": "when to send",
-    "client/sending.py": "when to send",
-    "browser/demo_site.py": "whose turn it is in a simulated crowd",
-    "reporting/demo/run.py": "a seed of the demo's simulation",
 }
-"""Who asks the operating system for randomness, and what for. Only the first makes reports."""
+"""Files that use the operating system's randomness, and what for. Only the first makes reports."""
 
 
 def test_page_and_picture_are_drawn_from_the_imports_as_they_are() -> None:
@@ -70,7 +68,9 @@ def _linted(home: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("copy")
-    shutil.copytree(SOURCE, home / "offaxis", ignore=shutil.ignore_patterns("*.npz", "*.json"))
+    for source in (SOURCE, ROOT / "experiments", ROOT / "benchmarks"):
+        code_only = shutil.ignore_patterns("*.npz", "*.json", "*.safetensors", "*.release")
+        shutil.copytree(source, home / source.name, ignore=code_only)
     return home
 
 
@@ -78,19 +78,29 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("file", "line", "broken"),
     [
         ("files.py", "", None),
-        ("geometry/gram.py", "from offaxis.randomizers import Laplace", "only from rooms below"),
-        ("theory/risk.py", "def f():\n    import offaxis.audit", "only from rooms below"),
+        (
+            "geometry/jacobian.py",
+            "from offaxis.randomizers import Laplace",
+            "only from layers below",
+        ),
+        ("theory/risk.py", "def f():\n    import offaxis.audit", "only from layers below"),
+        ("theory/risk.py", "import experiments.rows", "neither its experiments nor"),
+        ("cli/fit.py", "def f():\n    import benchmarks.run", "neither its experiments nor"),
         ("client/terms.py", "import offaxis.fitting", "no fitting side"),
-        ("collector/auth.py", "import offaxis.recipes", "neither fits nor draws"),
-        ("randomizers/base.py", "import offaxis.geometry.gram", "nothing of what is fitted"),
-        ("randomizers/laplace.py", "import secrets", "entropy.py alone"),
+        ("collector/access.py", "import offaxis.mechanisms", "neither fits nor draws"),
+        ("randomizers/base.py", "import offaxis.geometry.jacobian", "nothing of what is fitted"),
+        ("randomizers/additive.py", "import secrets", "entropy.py alone"),
+        ("randomizers/additive.py", "import offaxis.simulation", "imports the seeded simulation"),
+        ("release.py", "def f():\n    import offaxis.simulation", "imports the seeded simulation"),
+        ("client/device.py", "import offaxis.simulation", "imports the seeded simulation"),
+        ("engines/arrow.py", "import offaxis.engines.tallies", "imports the seeded simulation"),
         ("sampling/entropy.py", "from random import Random", "entropy.py alone"),
         ("release.py", "def f():\n    import torch", "no optional package"),
-        ("audit/plan.py", "import offaxis", "the package's face"),
-        ("corridor.py", "", "every room has its place"),
+        ("audit/auditor.py", "import offaxis", "the package's interface"),
+        ("corridor.py", "", "every package has a layer"),
     ],
 )
-def test_the_contracts_catch_what_they_are_there_for(
+def test_every_contract_rejects_a_violation(
     copy: Path, file: str, line: str, broken: str | None
 ) -> None:
     path = copy / "offaxis" / file

@@ -8,16 +8,15 @@ import subprocess
 import sys
 from importlib.metadata import version
 
-from tools.module_map import ROOT
-
 import offaxis
+from tools.module_map import ROOT
 
 HEAVY = {"numpy", "scipy", "pydantic", "cryptography", "torch", "sklearn", "pandas", "pyarrow"}
 
 
 def test_everybody_knows_the_same_version() -> None:
     assert version("offaxis") == offaxis.__version__
-    package = json.loads((ROOT / "src/offaxis/browser/client/package.json").read_text())
+    package = json.loads((ROOT / "src/offaxis/collector/pages/client/package.json").read_text())
     assert package["version"] == offaxis.__version__
     released = re.findall(r"^## \[(\d\S*)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert released[0][0] == offaxis.__version__
@@ -26,10 +25,13 @@ def test_everybody_knows_the_same_version() -> None:
 
 def test_no_other_source_states_it() -> None:
     stated = re.compile(rf"""(?<![\d.=]){re.escape(offaxis.__version__)}(?![\d.])""")
-    own = {ROOT / "src/offaxis/version.py", ROOT / "src/offaxis/browser/client/package.json"}
+    own = {
+        ROOT / "src/offaxis/version.py",
+        ROOT / "src/offaxis/collector/pages/client/package.json",
+    }
     files = [ROOT / "pyproject.toml", ROOT / "mkdocs.yml", ROOT / "README.md", ROOT / "Makefile"]
     files += (ROOT / "src/offaxis").rglob("*.py")
-    files += (ROOT / "src/offaxis/browser").rglob("*.js")
+    files += (ROOT / "src/offaxis/collector/pages").rglob("*.js")
     assert [
         str(file) for file in files if file not in own and stated.search(file.read_text())
     ] == []

@@ -49,10 +49,10 @@ def test_a_bad_epsilon_is_named(value):
 
 def test_every_accepted_promise_fits_a_release_file(head, public):
     import offaxis
-    from offaxis.formats.artifact import from_bytes, to_bytes
+    from offaxis.formats.release_file import from_bytes, to_bytes
 
     for delta in ("1e-90", 1e-5, "1/3"):
-        release = offaxis.fit(head, public, epsilon=2, randomizer="gaussian", delta=delta)
+        release = offaxis.fit(head, public, epsilon=2, mechanism="gaussian", delta=delta)
         assert from_bytes(to_bytes(release)) == release
     for value in (Fraction(10**5000), Fraction(1, 10**5000), Fraction(10**150 + 1, 3 * 10**150)):
         with pytest.raises(InvalidInput, match="epsilon"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.privacy.numbers import (
+from offaxis.privacy.wording import (
     answer_rate,
     at_most,
     belief_after,

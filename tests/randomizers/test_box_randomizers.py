@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers.domain import Box
-from offaxis.randomizers.duchi import Duchi
-from offaxis.randomizers.hybrid import Hybrid
-from offaxis.randomizers.lattice import BOX_BOUND, onto_box
-from offaxis.randomizers.piecewise import POINTS, Piecewise
+from offaxis.randomizers.base import BOX_BOUND, Box, onto_box
+from offaxis.randomizers.box import POINTS, Duchi, Hybrid, Piecewise
+from offaxis.sampling.choices import below, choose_columns
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.uniform import below, choose_columns
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, counts_p_value, mean_p_value
 
 KINDS = [Duchi, Piecewise, Hybrid]
@@ -107,7 +105,7 @@ def test_both_faces_are_unbiased_with_the_stated_error(kind, face, dim, epsilon)
     def draw(w: np.ndarray) -> np.ndarray:
         W = np.tile(w, (40_000, 1))
         if face == "simulate":
-            return randomizer.simulate(W, rng)
+            return draw_observations(randomizer, W, rng)
         return randomizer.read(randomizer.report(W, Entropy()))
 
     w = rng.uniform(-2, 2, dim)

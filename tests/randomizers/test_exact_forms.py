@@ -8,9 +8,10 @@ from scipy import stats
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.randomizers import NAMES, make
-from offaxis.randomizers.domain import Box
-from offaxis.randomizers.rank_form import RankForm
+from offaxis.randomizers.base import Box
+from offaxis.randomizers.privunit import RankForm
 from offaxis.sampling.entropy import Entropy
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, mean_p_value
 
 COUNT = 6000
@@ -87,7 +88,7 @@ def test_both_faces_have_one_law(name, dim, epsilon):
     w *= 1.5 / np.abs(w).sum()
     W = np.tile(w, (COUNT, 1))
     real = randomizer.read(randomizer.report(W, Entropy()))
-    simulated = randomizer.simulate(W, np.random.default_rng(4))
+    simulated = draw_observations(randomizer, W, np.random.default_rng(4))
     for of in (lambda V: V @ w, lambda V: (V * V).sum(axis=1)):
         # Rounded, so that equal values that took different paths through floats stay equal.
         a, b = np.round(of(real), 4), np.round(of(simulated), 4)

@@ -12,11 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.gaussian import Gaussian, realised_delta
-from offaxis.randomizers.gaussian_calibration import certified_delta, log_delta, noise_scale
-from offaxis.randomizers.payload import largest_magnitude, unpack
+from offaxis.randomizers.additive import largest_magnitude, unpack
+from offaxis.randomizers.gaussian import (
+    Gaussian,
+    certified_delta,
+    log_delta,
+    noise_scale,
+    realised_delta,
+)
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.rounded_gaussian import LAST_CELL, LOG2_CELLS, RoundedGaussian
+from offaxis.sampling.gaussian import LAST_CELL, LOG2_CELLS, RoundedGaussian
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, law_p_value, mean_p_value
 
 LARGEST = largest_magnitude(3)
@@ -79,7 +85,7 @@ def test_simulation_has_the_stated_law_and_error():
 
     randomizer = Gaussian(3, 1.0, 2, 1e-5)
     w = np.array([0.3, -0.2, 0.1])
-    V = randomizer.simulate(np.tile(w, (50_000, 1)), np.random.default_rng(6))
+    V = draw_observations(randomizer, np.tile(w, (50_000, 1)), np.random.default_rng(6))
     error = ((V - w) ** 2).sum(axis=1)
     assert mean_p_value(V, w) > ALPHA
     assert mean_p_value(error, randomizer.expected_squared_error()) > ALPHA
@@ -98,7 +104,7 @@ def test_density_differences_are_those_of_a_gaussian():
 
 def test_simulation_clips_before_the_noise():
     randomizer = Gaussian(2, 1.0, 50, 1e-5)
-    V = randomizer.simulate(np.tile([3e8, 4e8], (4000, 1)), np.random.default_rng(1))
+    V = draw_observations(randomizer, np.tile([3e8, 4e8], (4000, 1)), np.random.default_rng(1))
     assert V.mean(axis=0) == pytest.approx([0.6, 0.8], abs=0.05)
 
 

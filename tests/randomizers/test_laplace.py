@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers.laplace import Laplace
-from offaxis.randomizers.lattice import onto_lattice
-from offaxis.randomizers.payload import largest_magnitude, pack, unpack
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
+from offaxis.randomizers.additive import Laplace, largest_magnitude, pack, unpack
+from offaxis.randomizers.base import onto_lattice
 from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.laplace import DiscreteLaplace
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, law_p_value, mean_p_value
 
 LARGEST = largest_magnitude(3)
@@ -86,7 +86,7 @@ def test_density_ratio_of_the_simulated_face():
     randomizer = Laplace(4, 2.0, 1.5)
     rng = np.random.default_rng(5)
     W, X = rng.standard_normal((2, 3000, 4)) * 3
-    V = randomizer.simulate(W, rng)
+    V = draw_observations(randomizer, W, rng)
     gap = randomizer.log_density(V, W) - randomizer.log_density(V, X)
     assert np.abs(gap).max() <= 1.5 * (1 + 1e-12)
     vertex = np.array([[5.0, 0, 0, 0]])
@@ -100,7 +100,7 @@ def test_both_faces_are_unbiased_with_the_stated_error(face):
     w = np.array([0.7, -0.4, 0.2])
     W = np.tile(w, (60_000, 1))
     if face == "simulate":
-        V = randomizer.simulate(W, np.random.default_rng(1))
+        V = draw_observations(randomizer, W, np.random.default_rng(1))
     else:
         V = randomizer.read(randomizer.report(W, Entropy()))
     error = ((V - w) ** 2).sum(axis=1)
@@ -119,7 +119,7 @@ def test_both_faces_have_the_laplace_law_in_every_coordinate(face):
     randomizer = Laplace(2, 1.0, 2)
     W = np.zeros((40_000, 2))
     if face == "simulate":
-        V = randomizer.simulate(W, np.random.default_rng(2))
+        V = draw_observations(randomizer, W, np.random.default_rng(2))
     else:
         V = randomizer.read(randomizer.report(W, Entropy()))
     law = stats.laplace(scale=randomizer.scale).cdf
@@ -138,7 +138,6 @@ def test_a_report_is_the_lattice_point_plus_the_samplers_noise(monkeypatch):
     randomizer = Laplace(3, 2.0, 4)
     noise = np.array([5, -7, 0, 1, 2, 3], dtype=np.int32)
     monkeypatch.setattr(DiscreteLaplace, "draw", lambda self, count, bits: noise)
-    monkeypatch.setattr(Laplace, "simulate", lambda *_: pytest.fail("float noise"))
     W = np.array([[0.5, -0.25, 0.0], [1e300, 0.0, 0.0]])
     sent = unpack(randomizer.report(W, Entropy()), 3)
     assert np.array_equal(sent, randomizer.integers(W) + noise.reshape(2, 3))

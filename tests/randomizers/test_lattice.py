@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers import lattice
-from offaxis.randomizers.domain import Ball
-from offaxis.randomizers.lattice import onto_lattice
+from offaxis.randomizers import base as lattice
+from offaxis.randomizers.base import Ball, onto_lattice
 
 any_float = st.floats(allow_nan=False, allow_infinity=False, width=64)
 batches = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 9)), elements=any_float)

@@ -16,11 +16,11 @@ from scipy import stats
 
 from offaxis.errors import InvalidInput
 from offaxis.randomizers import directions, projunit
-from offaxis.randomizers.domain import LARGEST_DIM
-from offaxis.randomizers.privunit import PrivUnitG, gaussian_log_density
+from offaxis.randomizers.base import LARGEST_DIM
+from offaxis.randomizers.privunit import INPUT_BOUND, PrivUnitG, gaussian_log_density
 from offaxis.randomizers.projunit import ProjUnit, most_projected
-from offaxis.randomizers.rank_form import INPUT_BOUND
 from offaxis.sampling.entropy import Entropy
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, counts_p_value, mean_p_value
 
 NONCES = np.frombuffer(hashlib.shake_128(b"proj").digest(12 * 5), dtype=np.uint8).reshape(5, 12)
@@ -169,7 +169,7 @@ def test_with_the_vector_as_target_means_tend_to_the_vector():
     w = 0.5 * np.array([0.6, 0.0, -0.64, 0.48, 0.0, 0.0])
     assert mean_p_value(observed(randomizer, w, 30_000), w) > ALPHA
     assert mean_p_value(observed(randomizer, 4 * w, 30_000), w) < ALPHA
-    assert mean_p_value(randomizer.simulate(np.tile(w, (60_000, 1)), rng(3)), w) > ALPHA
+    assert mean_p_value(draw_observations(randomizer, np.tile(w, (60_000, 1)), rng(3)), w) > ALPHA
 
 
 @pytest.mark.parametrize(("dim", "k", "epsilon"), [(6, 3, 4), (20, 16, 3)])
@@ -185,9 +185,9 @@ def test_simulation_has_the_law_of_real_reports(dim, k, epsilon):
         return [stats.ks_2samp(*pair).pvalue for pair in pairs]
 
     W = np.tile(w, (100_000, 1))
-    assert min(p_values(randomizer.simulate(W, rng(0)))) > ALPHA
+    assert min(p_values(draw_observations(randomizer, W, rng(0)))) > ALPHA
     plain = PrivUnitG(dim, 1.0, epsilon, directions=randomizer.directions, near=randomizer.near)
-    assert max(p_values(plain.simulate(W, rng(2)))) < ALPHA
+    assert max(p_values(draw_observations(plain, W, rng(2)))) < ALPHA
 
 
 @pytest.mark.parametrize(("dim", "epsilon"), [(1, 1), (2, 4), (8, 6), (64, 7.5), (400, 3)])
@@ -195,7 +195,7 @@ def test_simulation_is_unbiased_with_the_stated_error(dim, epsilon):
     randomizer = ProjUnit(dim, 2.0, epsilon)
     w = rng(17).standard_normal(dim)
     wanted = 2.0 * w / np.linalg.norm(w)
-    V = randomizer.simulate(np.tile(w, (20_000, 1)), rng(dim))
+    V = draw_observations(randomizer, np.tile(w, (20_000, 1)), rng(dim))
     assert mean_p_value(V, wanted) > ALPHA
     error = ((V - wanted) ** 2).sum(axis=1)
     assert mean_p_value(error, randomizer.expected_squared_error()) > ALPHA
@@ -207,7 +207,7 @@ def test_the_density_of_observations_undoes_their_dependence_on_the_input(monkey
     """Weighed by 1/density, reports have the moments of a public Gᵀg; the twin knows ‖Gu‖."""
     randomizer = ProjUnit(dim, 1.0, 3, projected=k)
     u = np.tile(np.eye(dim)[0], (1000, 1))
-    V = randomizer.simulate(u, rng(dim))
+    V = draw_observations(randomizer, u, rng(dim))
     x = V * randomizer.mean
     along, square = x[:, 0] ** 2, (x**2).sum(axis=1)
     shape = np.stack([np.ones(len(x)), x[:, 0] > 0, along, square, along * square], axis=1)
@@ -230,7 +230,7 @@ def test_the_density_is_the_integral_over_both_hidden_lengths(dim, k):
     """Against midpoints of log ‖g‖ and of quantiles of χ², many times as many."""
     randomizer = ProjUnit(dim, 1.0, 6, projected=k)
     u = np.eye(dim)[[0, 0]]
-    V = np.abs(randomizer.simulate(u, rng(k)))
+    V = np.abs(draw_observations(randomizer, u, rng(k)))
     hidden = stats.chi2.ppf((np.arange(2000) + 0.5) / 2000, k - 1)
     s = np.linspace(-8, 4, 400)[:, None]
     for v, found in zip(V * randomizer.mean, randomizer.log_density(V, u), strict=True):
@@ -246,7 +246,7 @@ def test_the_density_ratio_never_exceeds_e_to_the_epsilon(dim):
     randomizer = ProjUnit(dim, 2.0, 3)
     W, X = rng(dim).standard_normal((2, 200, dim))
     X[:50] = -W[:50]
-    V = randomizer.simulate(W, rng(dim))
+    V = draw_observations(randomizer, W, rng(dim))
     ratio = randomizer.log_density(V, W) - randomizer.log_density(V, X)
     assert np.abs(ratio).max() <= 3 * (1 + 1e-12)
     assert ratio.max() > 1
@@ -265,7 +265,7 @@ def test_zero_tiny_and_huge_vectors_are_reported_like_any_other():
     W = np.vstack([np.zeros(3), np.full(3, 5e-324), np.full(3, -1.7e308)])
     V = randomizer.read(randomizer.report(W, Entropy()))
     assert np.isfinite(V).all()
-    assert np.isfinite(randomizer.simulate(W, rng(0))).all()
+    assert np.isfinite(draw_observations(randomizer, W, rng(0))).all()
     assert np.isfinite(randomizer.log_density(V, W)).all()
     assert mean_p_value(observed(randomizer, np.zeros(3), 20_000), 0.0) > ALPHA
     assert mean_p_value(observed(randomizer, np.full(3, 5e-324), 20_000), 0.0) < ALPHA

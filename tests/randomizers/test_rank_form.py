@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers import directions, make, rank_form
+from offaxis.randomizers import directions, make
+from offaxis.randomizers import privunit as rank_form
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, counts_p_value

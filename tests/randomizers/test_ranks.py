@@ -9,8 +9,9 @@ import pytest
 from scipy.special import ndtri
 
 from offaxis.randomizers import make
+from offaxis.randomizers.caps import LOSS, Ranks, most_pairs
 from offaxis.randomizers.directions import nearest
-from offaxis.randomizers.ranks import LOSS, Ranks, most_pairs
+from offaxis.simulation.randomizers import draw_ranks
 from tests.checks import ALPHA, mean_p_value
 
 GRID = [(5, 5, 1.0), (40, 12, 1.0), (286, 19, 5.0), (20, 1, 8.0)]
@@ -38,7 +39,7 @@ def test_the_mean_component_is_that_of_ranking_real_normals(pairs, near, epsilon
 @pytest.mark.parametrize(("pairs", "near", "epsilon"), GRID)
 def test_simulated_ranks_have_that_mean_and_that_density(pairs, near, epsilon):
     ranks = Ranks(pairs, near, epsilon)
-    tail, towards = ranks.draw(200_000, np.random.default_rng(5))
+    tail, towards = draw_ranks(ranks, 200_000, np.random.default_rng(5))
     t = -ndtri(tail / 2) * np.where(towards, 1, -1)
     assert mean_p_value(t, normal_mean(ranks)) > ALPHA
     assert mean_p_value(t, normal_mean(ranks) * 1.05 + 0.02) < ALPHA

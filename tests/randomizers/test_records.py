@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from offaxis.randomizers import NAMES, make
-from offaxis.randomizers.records import report_records
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
-from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.record_entropy import JobKey
+from offaxis.randomizers.additive import report_records
+from offaxis.sampling.entropy import Entropy, JobKey
+from offaxis.sampling.laplace import DiscreteLaplace
 from tests.tape import Tape
 
 

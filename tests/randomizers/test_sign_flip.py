@@ -11,10 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers import make, rank_form, sign_flip
-from offaxis.randomizers.domain import Ball
+from offaxis.randomizers import make
+from offaxis.randomizers import privunit as rank_form
+from offaxis.randomizers import privunit as sign_flip
+from offaxis.randomizers.base import Ball
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
 from offaxis.sampling.entropy import Entropy
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, counts_p_value, mean_p_value
 from tests.tape import Tape
 
@@ -166,7 +169,7 @@ def test_the_density_is_that_of_the_simulation(output, size):
     randomizers = [PrivUnitG(3, 1.0, 1, output=output, target="vector")]
     randomizers += [PrivUnit2(3, 1.0, 1, target="vector")]
     for randomizer in randomizers:
-        V = randomizer.simulate(np.tile(w, (8_000, 1)), np.random.default_rng(1))
+        V = draw_observations(randomizer, np.tile(w, (8_000, 1)), np.random.default_rng(1))
         ratio = randomizer.log_density(V, np.tile(other, (len(V), 1)))
         ratio -= randomizer.log_density(V, np.tile(w, (len(V), 1)))
         assert mean_p_value(np.exp(ratio), 1.0) > ALPHA

@@ -14,11 +14,10 @@ from scipy import stats
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee
-from offaxis.randomizers.laplace import Laplace
-from offaxis.randomizers.payload import largest_magnitude, unpack
-from offaxis.randomizers.spherical_laplace import SphericalLaplace
+from offaxis.randomizers.additive import Laplace, SphericalLaplace, largest_magnitude, unpack
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.rounded_spherical import LARGEST_LOG2_SCALE, RoundedSpherical
+from offaxis.sampling.spherical import LARGEST_LOG2_SCALE, RoundedSpherical
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, law_p_value, mean_p_value
 from tests.limits import bounded
 
@@ -95,7 +94,7 @@ def test_density_ratio_of_the_simulated_face():
     randomizer = SphericalLaplace(4, 2.0, 1.5)
     rng = np.random.default_rng(5)
     W, X = rng.standard_normal((2, 3000, 4)) * 3
-    V = randomizer.simulate(W, rng)
+    V = draw_observations(randomizer, W, rng)
     gap = randomizer.log_density(V, W) - randomizer.log_density(V, X)
     assert np.abs(gap).max() <= 1.5 * (1 + 1e-12)
     pole, other = (x[None] for x in randomizer.worst_pair())
@@ -117,7 +116,7 @@ def test_the_likelihood_of_the_bytes_is_within_epsilon_and_reaches_it(monkeypatc
 
 def drawn(randomizer: SphericalLaplace, W: np.ndarray, face: str) -> np.ndarray:
     if face == "simulate":
-        return randomizer.simulate(W, np.random.default_rng(1))
+        return draw_observations(randomizer, W, np.random.default_rng(1))
     return randomizer.read(randomizer.report(W, Entropy()))
 
 
@@ -190,7 +189,6 @@ def test_a_report_is_the_lattice_point_plus_the_samplers_noise(monkeypatch):
     randomizer = SphericalLaplace(3, 2.0, 4)
     noise = np.array([[5, -7, 0], [1, 2, 1 << 33]])
     monkeypatch.setattr(RoundedSpherical, "draw", lambda self, rows, bits: noise)
-    monkeypatch.setattr(SphericalLaplace, "simulate", lambda *_: pytest.fail("float noise"))
     W = np.array([[0.5, -0.25, 0.0], [1e300, 0.0, 0.0]])
     largest = largest_magnitude(randomizer.width)
     sent = unpack(randomizer.report(W, Entropy()), 3, randomizer.width)

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers import base, subset
-from offaxis.randomizers.domain import FiniteSet
-from offaxis.randomizers.response import KaryResponse
-from offaxis.randomizers.subset import SubsetSelection
+from offaxis.randomizers import base
+from offaxis.randomizers import symbols as subset
+from offaxis.randomizers.base import FiniteSet
+from offaxis.randomizers.symbols import KaryResponse, SubsetSelection
 from offaxis.sampling.entropy import Entropy
+from offaxis.simulation import draw_observations
 from tests.randomizers.test_symbol_randomizers import SMALL, payload_of
 from tests.tape import Tape
 
@@ -123,7 +124,7 @@ def test_anything_but_symbols_is_refused_before_any_entropy_is_used(randomizer, 
     with mock.patch.object(base, "require_entropy"), pytest.raises(InvalidInput, match="symbols"):
         randomizer.report(W, tape)
     with pytest.raises(InvalidInput, match="symbols"):
-        randomizer.simulate(W, np.random.default_rng(0))
+        draw_observations(randomizer, W, np.random.default_rng(0))
     with pytest.raises(TypeError, match="Entropy"):
         randomizer.report(W, tape)
 

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.randomizers import base, response, subset
-from offaxis.randomizers.response import KaryResponse
-from offaxis.randomizers.subset import SubsetSelection, best_size, own_coin
-from offaxis.sampling.enclosure import exp_minus
+from offaxis.randomizers import base
+from offaxis.randomizers import symbols as response
+from offaxis.randomizers import symbols as subset
+from offaxis.randomizers.symbols import KaryResponse, SubsetSelection, best_size, own_coin
+from offaxis.sampling.choices import below, response_of
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.response import response_of
-from offaxis.sampling.uniform import below
+from offaxis.sampling.probability import exp_minus
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, counts_p_value, mean_p_value
 from tests.tape import Tape
 
@@ -195,7 +196,7 @@ def test_both_faces_are_unbiased_with_the_stated_error(randomizer, face):
     for own in (0, randomizer.size - 1):
         W = np.full(30_000, own)
         if face == "simulate":
-            V = randomizer.simulate(W, rng)
+            V = draw_observations(randomizer, W, rng)
         else:
             V = randomizer.read(randomizer.report(W, Entropy()))
         assert V.shape == (W.size, randomizer.size)

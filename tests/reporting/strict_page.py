@@ -32,7 +32,7 @@ class StrictPage(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
         if tag == "tr":
-            name = found.get("data-randomizer")
+            name = found.get("data-mechanism")
             self._row = (name, found.get("data-reshaping")) if name else None
         if tag == "td" and self._row:
             self.cells.setdefault(self._row, []).append("")

@@ -11,8 +11,8 @@ import pytest
 
 import offaxis
 from offaxis.audit import AuditResult, audit
-from offaxis.audit.events import Count, Event
 from offaxis.audit.result import Finding
+from offaxis.audit.trials import Count, Event
 from offaxis.errors import MissingExtra
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.reporting.audit_page import render, write_page
@@ -36,7 +36,7 @@ def test_every_finding_is_on_the_page_with_words_of_its_own(result, text):
     for finding in result.findings:
         if finding.epsilon is not None:
             assert f"{finding.epsilon:.2f}" in text
-    assert result.sentence in text
+    assert result.summary in text
     assert result.release in text
     assert f"{result.needed:,} reports in the main test" in text
 

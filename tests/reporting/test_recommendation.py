@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from offaxis.errors import InvalidInput
-from offaxis.evaluation import trials
+from offaxis.evaluation import selection as trials
 from offaxis.evaluation.recommend import recommend, recommend_range
 from offaxis.geometry import Layers
-from offaxis.reporting.recommendation.page import render, write_recommendation
-from offaxis.theory.ceiling import agreement_ceiling, answer_prior
+from offaxis.reporting.recommendation import render, write_recommendation
+from offaxis.theory.ceilings import agreement_ceiling, answer_prior
 
 MODEL = Layers.linear(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0], [0, 1, 0, 0]]))
 PUBLIC = np.random.default_rng(4).standard_normal((400, 4)) * [3, 2, 1, 1]
@@ -65,15 +65,15 @@ def test_the_candidates_of_the_middle_budget_with_both_goals(found, page):
     main = found[1]
     assert f"<h1>At ε = 3: {main.candidate.title}</h1>" in page
     assert cells(page, "data-candidate", "bound")[1] == share(main.ceiling)
-    for each in main.tried[:12]:
+    for each in main.candidates[:12]:
         title, answers, fidelity = cells(page, "data-candidate", each.candidate.title)
         assert title == each.candidate.title
-        assert answers == share(each.verdict.answers.score)
-        assert fidelity == share(each.verdict.fidelity.score)
+        assert answers == share(each.scores.answers.score)
+        assert fidelity == share(each.scores.fidelity.score)
 
 
 def test_sentence_cautions_and_figures(found, page):
-    assert found[1].sentence[1:] in page
+    assert found[1].summary[1:] in page
     for caution in found[1].cautions:
         assert caution[1:] in page
     labels = re.findall(r'<svg [^>]*aria-label="([^"]*)"', page)
@@ -83,7 +83,7 @@ def test_sentence_cautions_and_figures(found, page):
         assert words in labels[0]
         assert f"bound {100 * each.ceiling:.3g}" in labels[0]
     for each in found[1].frontier:
-        shares = f"{share(each.verdict.answers.score)} and {share(each.verdict.fidelity.score)}"
+        shares = f"{share(each.scores.answers.score)} and {share(each.scores.fidelity.score)}"
         assert f"{each.candidate.title} {shares}" in labels[1]
     assert "no report of this ε allows more: a bound" in page
 
@@ -101,9 +101,9 @@ def test_one_budget_has_no_curve_and_fidelity_its_own_bound():
     assert page.count("<svg") == 1
     assert "data-epsilon" not in page
     assert cells(page, "data-candidate", "bound")[1] == share(each.ceiling)
-    _, fidelity, answers = cells(page, "data-candidate", each.tried[0].candidate.title)
-    assert fidelity == share(each.tried[0].verdict.fidelity.score)
-    assert answers == share(each.tried[0].verdict.answers.score)
+    _, fidelity, answers = cells(page, "data-candidate", each.candidates[0].candidate.title)
+    assert fidelity == share(each.candidates[0].scores.fidelity.score)
+    assert answers == share(each.candidates[0].scores.answers.score)
 
 
 def test_means_show_errors_and_a_bound_for_unbiased_reports_alone():
@@ -122,11 +122,11 @@ def test_several_tasks_each_beside_its_own_bound():
     models = {"three": MODEL, "number": Layers.linear(np.array([[0.0, 1, 1, 0]]))}
     each = recommend(models, PUBLIC, epsilon=3)
     page = unescape(render([each]))
-    assert len({share(value) for value in each.ceilings.values()}) == 2
+    assert len({share(value) for value in each.ceiling_by_task.values()}) == 2
     for name in models:
         title, expected, bound = cells(page, "data-task", name)
-        assert (title, expected) == (name, share(each.each[name].score))
-        assert bound == share(each.ceilings[name])
+        assert (title, expected) == (name, share(each.expected_by_task[name].score))
+        assert bound == share(each.ceiling_by_task[name])
 
 
 def test_nothing_to_show_is_an_error():

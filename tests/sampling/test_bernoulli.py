@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.sampling.bernoulli import Probability
-from offaxis.sampling.enclosure import exp_minus
 from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.probability import Probability, exp_minus
 from tests.checks import ALPHA, counts_p_value
 from tests.tape import Tape
 

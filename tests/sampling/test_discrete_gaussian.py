@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from offaxis.sampling.discrete_gaussian import LARGEST_VARIANCE, DiscreteGaussian
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.laplace import DiscreteLaplace
 from tests.checks import ALPHA, counts_p_value
 
 COUNT = 200_000

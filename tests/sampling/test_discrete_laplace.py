@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
 from offaxis.sampling.entropy import Entropy
+from offaxis.sampling.laplace import DiscreteLaplace
 from tests.checks import ALPHA, counts_p_value
 
 COUNT = 400_000

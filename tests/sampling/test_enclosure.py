@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.sampling.enclosure import (
+from offaxis.sampling.probability import (
     digits,
     exp_minus,
     logistic_minus,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from offaxis.errors import EntropyFailure, InvalidInput
 from offaxis.randomizers.base import require_entropy
-from offaxis.sampling.record_entropy import JobKey, RecordEntropy, canonical
+from offaxis.sampling.entropy import JobKey, RecordEntropy, canonical
 from tests.checks import ALPHA, counts_p_value
 
 RELEASE, VECTOR = "ab" * 32, np.arange(4.0).tobytes()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.refinable_normal import PLACES, Digits, Normals, RefinableNormal
+from offaxis.sampling.spherical import PLACES, Digits, Normals, RefinableNormal
 from tests.checks import ALPHA, counts_p_value, law_p_value
 from tests.tape import Tape
 

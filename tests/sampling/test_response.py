@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.sampling.enclosure import digits, exp_minus, preferred
+from offaxis.sampling.choices import Response, place
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.response import Response, place
+from offaxis.sampling.probability import digits, exp_minus, preferred
 from tests.checks import ALPHA, counts_p_value
 
 COUNT = 300_000

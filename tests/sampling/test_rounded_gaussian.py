@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from offaxis.sampling import rounded_gaussian
-from offaxis.sampling.enclosure import digits, normal_tail
+from offaxis.sampling import gaussian as rounded_gaussian
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.normal_table import edge, tail_digits
-from offaxis.sampling.rounded_gaussian import RoundedGaussian
+from offaxis.sampling.gaussian import RoundedGaussian, edge, tail_digits
+from offaxis.sampling.probability import digits, normal_tail
 from tests.checks import ALPHA, counts_p_value
 from tests.tape import Tape
 
@@ -107,7 +106,7 @@ def test_a_cell_beyond_every_report_is_counted_as_the_last(monkeypatch):
 
 
 def test_an_edge_within_the_slack_falls_back_to_the_series(monkeypatch):
-    from offaxis.sampling import normal_table
+    from offaxis.sampling import gaussian as normal_table
 
     monkeypatch.setattr(normal_table, "_SLACK", 1 << 127)  # every edge is now in doubt
     assert np.array_equal(normal_table.tail_digits.__wrapped__(3), tail_digits(3))

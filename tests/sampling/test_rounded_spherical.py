@@ -12,10 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from offaxis.sampling import rounded_spherical
+from offaxis.sampling import spherical as rounded_spherical
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.refinable_normal import PLACES, Digits, Normals
-from offaxis.sampling.rounded_spherical import RoundedSpherical, _length, _squares
+from offaxis.sampling.spherical import PLACES, Digits, Normals, RoundedSpherical, _length, _squares
 from tests.checks import ALPHA, counts_p_value, law_p_value
 from tests.tape import Tape
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offaxis.sampling.choices import MOST_COLUMNS, by_keys, choose_subsets
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.subsets import MOST_COLUMNS, by_keys, choose_subsets
 from tests.checks import ALPHA, counts_p_value
 from tests.tape import Tape
 

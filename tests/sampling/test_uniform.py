@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offaxis.sampling.choices import MOST, below
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.uniform import MOST, below
 from tests.checks import ALPHA, counts_p_value
 from tests.tape import Tape
 

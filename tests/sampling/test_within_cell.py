@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from offaxis.sampling import rounded_gaussian
+from offaxis.sampling import gaussian as rounded_gaussian
 from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.rounded_gaussian import RoundedGaussian
-from offaxis.sampling.within_cell import WithinCell
+from offaxis.sampling.gaussian import RoundedGaussian, WithinCell
 from tests.checks import ALPHA, counts_p_value
 from tests.tape import Tape
 

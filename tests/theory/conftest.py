@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.data import load_cifar10_features
-from offaxis.data.cifar10_features import DemoData
+from experiments.data import load_cifar10_features
+from experiments.data.features import DemoData
 from offaxis.geometry import Geometry, PublicVectors, measure
 from offaxis.theory import (
     DisagreementBound,
@@ -51,7 +51,8 @@ def geometry(features: DemoData) -> Geometry:
 def fitted(features: DemoData, geometry: Geometry) -> Fit:
     @cache
     def fit(epsilon: float, lambda_max: float) -> offaxis.Release:
-        return offaxis.fit(geometry, features.public, epsilon=epsilon, lambda_max=lambda_max)
+        shape = offaxis.Jacobian(lambda_max=lambda_max)
+        return offaxis.fit(geometry, features.public, epsilon=epsilon, reshaping=shape)
 
     return fit
 

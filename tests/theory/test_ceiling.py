@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
-from offaxis.theory.ceiling import (
+from offaxis.theory.ceilings import (
     agreement_ceiling,
     answer_prior,
     label_accuracy_bound,

@@ -6,6 +6,7 @@ import pytest
 import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.geometry import FiniteDifferences, Layers
+from offaxis.simulation import simulate
 from offaxis.theory import disagreement_bound, flipping_tails
 from tests.theory.conftest import BUDGETS, STRETCHES
 
@@ -64,7 +65,7 @@ def test_every_vector_of_an_affine_task_is_under_its_tail(square, epsilon):
     """2,000 reports a vector; a share passes its tail by five errors in 10⁻⁶ of 200 vectors."""
     release = offaxis.fit(TWO, square, epsilon=epsilon)
     tails = flipping_tails(release, TWO, square)
-    reports = release.simulate(np.tile(square, (2000, 1)), np.random.default_rng(4))
+    reports = simulate(release, np.tile(square, (2000, 1)), np.random.default_rng(4))
     answers = (square @ TWO.T).argmax(1)
     changed = ((reports @ TWO.T).argmax(1).reshape(2000, -1) != answers).mean(0)
     allowed = np.minimum(tails, 1)
@@ -108,10 +109,10 @@ def test_the_exact_noise_has_no_heavier_tails_than_the_continuous_law():
 
 
 def test_conditions_are_named(release, head, public):
-    gaussian = offaxis.fit(head, public, epsilon=3, randomizer="gaussian", delta=1e-5)
+    gaussian = offaxis.fit(head, public, epsilon=3, mechanism="gaussian", delta=1e-5)
     with pytest.raises(InvalidInput, match="'Laplace noise' fails: the randomizer is gaussian"):
         disagreement_bound(gaussian, head, public)
-    direction = offaxis.fit(head, public, epsilon=3, randomizer="privunitg")
+    direction = offaxis.fit(head, public, epsilon=3, mechanism="privunitg")
     with pytest.raises(InvalidInput, match="'additive noise' fails"):
         disagreement_bound(direction, head, public)
     with pytest.raises(InvalidInput, match="has one output"):

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from offaxis.encoding.optimal import active_directions
+from offaxis.encoding.reshaping import active_directions
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.privunit import PrivUnit2
-from offaxis.theory.limits import (
+from offaxis.theory.ceilings import (
     fidelity_ceiling,
     least_mean_error,
     scalar_ceiling,

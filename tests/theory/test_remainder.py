@@ -6,13 +6,13 @@ import pytest
 import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
+from offaxis.simulation import simulate
 from offaxis.theory import fourth_moments, nonlinear_risk, remainder_bound
-from offaxis.theory.cells import activation_cell, lipschitz
-from offaxis.theory.draws import highest_share
+from offaxis.theory.conditions import activation_cell, highest_share, lipschitz
 from tests.theory.conftest import BUDGETS, STRETCHES
 
 
-@pytest.mark.parametrize("settings", [{}, {"randomizer": "gaussian", "delta": 1e-5}])
+@pytest.mark.parametrize("settings", [{}, {"mechanism": "gaussian", "delta": 1e-5}])
 def test_fourth_moments_are_those_of_the_simulation(public, head, settings):
     """Five standard errors of 200,000 draws each; the closed form has no error.
 
@@ -23,7 +23,7 @@ def test_fourth_moments_are_those_of_the_simulation(public, head, settings):
     vectors = np.concatenate([public[:1], 50 * public[1:2], 200 * public[2:3]])
     expected, behind = (fourth_moments(release, vectors, w) for w in (None, weight))
     for z, moment, inner in zip(vectors, expected, behind, strict=True):
-        h = release.simulate(np.tile(z, (200_000, 1)), np.random.default_rng(3)) - z
+        h = simulate(release, np.tile(z, (200_000, 1)), np.random.default_rng(3)) - z
         for moved, wanted in ((h, moment), (h @ weight.T, inner)):
             values = np.sum(moved**2, axis=1) ** 2
             error = values.std() / np.sqrt(len(values))
@@ -120,7 +120,7 @@ def test_conditions_are_named(release, head, public):
     bent = Layers(head.weights, head.biases, activation="gelu")
     with pytest.raises(InvalidInput, match=r"'piecewise affine' fails.*'gelu'"):
         remainder_bound(release, bent, public)
-    direction = offaxis.fit(head, public, epsilon=3, randomizer="privunit2")
+    direction = offaxis.fit(head, public, epsilon=3, mechanism="privunit2")
     with pytest.raises(InvalidInput, match="'additive noise' fails"):
         remainder_bound(direction, head, public)
     with pytest.raises(InvalidInput, match=r"confidence=0\.5"):

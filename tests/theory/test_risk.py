@@ -68,7 +68,7 @@ def test_jacobians_too_large_for_memory_are_taken_row_by_row(
     assert found.noise == pytest.approx(expected.noise, rel=1e-12)
 
 
-@pytest.mark.parametrize("settings", [{}, {"randomizer": "gaussian", "delta": 1e-5}])
+@pytest.mark.parametrize("settings", [{}, {"mechanism": "gaussian", "delta": 1e-5}])
 @pytest.mark.parametrize("reshaping", ["jacobian", "centre", "none"])
 def test_first_order_is_exact_on_linear_tasks(public, settings, reshaping):
     """Five standard errors: a false alarm in two million runs, and the seed is fixed."""
@@ -139,7 +139,7 @@ def test_a_gelu_task_has_a_first_order_risk(release, head, public):
 
 
 def test_noise_that_is_not_additive_is_refused(head, public):
-    release = offaxis.fit(head, public, epsilon=3, randomizer="privunit2")
+    release = offaxis.fit(head, public, epsilon=3, mechanism="privunit2")
     with pytest.raises(InvalidInput, match="'additive noise' fails: the privunit2"):
         first_order_risk(release, head, public)
     assert nonlinear_risk(release, head, public, draws=2).mean > 0

@@ -9,15 +9,15 @@ from tests.theory.conftest import BUDGETS, STRETCHES
 
 
 @pytest.mark.parametrize("lambda_max", STRETCHES)
-def test_the_gauge_forces_at_least_one(features, geometry, fitted, lambda_max):
+def test_the_constraint_forces_at_least_one(features, geometry, fitted, lambda_max):
     assert amplification(fitted(BUDGETS[0], lambda_max)).l1 >= 1
     gaussian = offaxis.fit(
         geometry,
         features.public,
         epsilon=3,
         delta=1e-5,
-        randomizer="gaussian",
-        lambda_max=lambda_max,
+        mechanism="gaussian",
+        reshaping=offaxis.Jacobian(lambda_max=lambda_max),
     )
     assert amplification(gaussian).l2 >= 1
 
@@ -36,5 +36,5 @@ def test_no_difference_is_stretched_further_and_one_is_as_far(release):
 
 @pytest.mark.parametrize("randomizer", ["laplace", "privunit2"])
 def test_a_plain_release_stretches_nothing(public, randomizer):
-    release = offaxis.fit(None, public, epsilon=2, reshaping="centre", randomizer=randomizer)
+    release = offaxis.fit(None, public, epsilon=2, reshaping="centre", mechanism=randomizer)
     assert amplification(release) == Amplification(1.0, 1.0)

@@ -15,26 +15,18 @@ from unittest import mock
 import numpy as np
 
 import offaxis
-from offaxis import recipes
+from offaxis import mechanisms as recipes
 from offaxis.geometry import Layers
-from offaxis.randomizers import (
-    NAMES,
-    KaryResponse,
-    SubsetSelection,
-    base,
-    make,
-    rank_form,
-    sign_flip,
-)
+from offaxis.randomizers import NAMES, KaryResponse, SubsetSelection, base, make
+from offaxis.randomizers import privunit as rank_form
+from offaxis.randomizers import privunit as sign_flip
+from offaxis.randomizers.additive import pack
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
-from offaxis.randomizers.payload import pack
-from offaxis.sampling.bernoulli import Probability
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
-from offaxis.sampling.response import Response
-from offaxis.sampling.rounded_gaussian import RoundedGaussian
-from offaxis.sampling.rounded_spherical import RoundedSpherical
-from offaxis.sampling.subsets import choose_subsets
-from offaxis.sampling.uniform import below
+from offaxis.sampling.choices import Response, below, choose_subsets
+from offaxis.sampling.gaussian import RoundedGaussian
+from offaxis.sampling.laplace import DiscreteLaplace
+from offaxis.sampling.probability import Probability
+from offaxis.sampling.spherical import RoundedSpherical
 from tests.checks import delta_for, task_for
 from tests.tape import Tape
 
@@ -168,7 +160,7 @@ def release(name: str) -> offaxis.Release:
     task = task_for(name, Layers.linear(weights))
     if name == "class-response":  # both answers must occur
         task = Layers.linear(weights, -np.median(public @ weights.T, axis=0))
-    return offaxis.fit(task, public, epsilon=4, randomizer=name, delta=delta_for(name))
+    return offaxis.fit(task, public, epsilon=4, mechanism=name, delta=delta_for(name))
 
 
 def content() -> dict[str, dict]:

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import offaxis
-from offaxis import recipes
+from offaxis import mechanisms as recipes
 from offaxis.randomizers import NAMES
 from tests.vectors.make import SYMBOL_RANDOMIZERS, content
 

@@ -10,10 +10,11 @@ from offaxis.federated.flower import MaskedClientSide, MaskedStrategy
 
 # isort: split
 # After offaxis.federated.flower, so that Flower sends no statistics.
-from examples.flower.task import TEST, Digits, start
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
+
+from examples.flower.task import TEST, Digits, start
 
 CLIP = 1.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from offaxis.audit.events import Count
+from offaxis.audit.trials import Count
 from offaxis.privacy.guarantee import Guarantee, decimal
 
 Verdict = Literal["nothing found", "violation", "side channel", "not run"]
@@ -109,7 +109,7 @@ class AuditResult:
     ... )
     >>> result.violated, result.by_verdict("violation"), result.strongest.test, result.resolution
     (False, [], 'worst-pair', 6.7)
-    >>> print(result.sentence)
+    >>> print(result.summary)
     No violation found at ε = 1 with 40,000 reports; the strongest attack shows ε ≥ 0.91; a run of
     this size could have shown up to ε = 6.70.
     >>> result.facts()["epsilon_at_least"]
@@ -149,7 +149,7 @@ class AuditResult:
         return max((f.resolution for f in self.findings if f.resolution is not None), default=0.0)
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         """What this run says about the promise, no more."""
         promised = f"ε = {decimal(self.guarantee.epsilon)}"
         if self.violated:
@@ -182,7 +182,7 @@ class AuditResult:
             "epsilon": decimal(self.guarantee.epsilon),
             "delta": decimal(self.guarantee.delta),
             "violation": self.violated,
-            "sentence": self.sentence,
+            "summary": self.summary,
             "caveat": CAVEAT,
             "reports": self.reports,
             "epsilon_at_least": None if self.strongest is None else self.strongest.epsilon,

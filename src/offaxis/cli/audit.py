@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-from offaxis.cli.examples import example
-from offaxis.cli.options import AsJson, Expect, ReleaseFile
-from offaxis.cli.showing.terminal import bare_table, plain, print_json, screen
-from offaxis.cli.usage import Misused
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from offaxis.audit import AuditResult, Finding
+from offaxis.audit import FALSE_ALARM, FULL, AuditResult, Finding
+from offaxis.audit import audit as attack
+from offaxis.audit.result import CAVEAT
+from offaxis.cli.inputs import check_output, load_release
+from offaxis.cli.options import AsJson, Expect, Misused, ReleaseFile, example
+from offaxis.cli.terminal import bare_table, moving, plain, print_json, screen, waiting
 
 VIOLATION = 1
 _COLOURS = {"violation": "bold red", "side channel": "bold yellow", "not run": "dim"}
@@ -51,21 +50,14 @@ def audit(
     Made-up vectors are privatized again and again, and their reports taken apart. No private
     vector is needed and no budget is spent.
     """
-    from offaxis.cli.files import check_output
-    from offaxis.cli.reading.releases import load_release
-    from offaxis.cli.showing.progress import moving, waiting
-
     if full and reports is not None:
         raise Misused("--full sets --reports; give one of them")
     loaded = load_release(release, expect)
     if html is not None:
         check_output(html, release)
     with waiting("loading"):
-        from offaxis.audit import FALSE_ALARM, FULL
-        from offaxis.audit import audit as attack
-
         if html is not None:
-            from offaxis.reporting.svg import require_report_extra
+            from offaxis.reporting.pages import require_report_extra
 
             require_report_extra()
     with moving("starting") as move:
@@ -89,16 +81,11 @@ def audit(
 
 
 def _print(result: AuditResult, html: Path | None, console: Console) -> None:
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from offaxis.audit.result import CAVEAT
-
     word, colour = ("VIOLATION FOUND", "red") if result.violated else ("NO VIOLATION FOUND", "cyan")
     title = Text("Audit", style="bold")
     title.append(f"   {result.guarantee}, {result.randomizer}   ", style="not bold")
     title.append(word, style=f"bold {colour}")
-    notes = Text(result.sentence + "\n\n", style="bold red" if result.violated else "bold")
+    notes = Text(result.summary + "\n\n", style="bold red" if result.violated else "bold")
     notes.append(
         f"{CAVEAT} All tests together accuse a release that keeps its guarantee in one run of "
         f"{1 / result.false_alarm:,.0f} at most. {result.seconds:.0f} seconds, release "
@@ -113,8 +100,6 @@ def _print(result: AuditResult, html: Path | None, console: Console) -> None:
 
 
 def _table(result: AuditResult) -> Table:
-    from rich.text import Text
-
     table = bare_table()
     table.add_column("test", no_wrap=True)
     table.add_column("what was tried")
@@ -134,8 +119,6 @@ def _table(result: AuditResult) -> Table:
 
 
 def _outcome(finding: Finding) -> Text:
-    from rich.text import Text
-
     if finding.verdict == "nothing found" and finding.epsilon is not None:
         return Text("nothing found")
     if finding.verdict == "nothing found":

@@ -1,20 +1,60 @@
-"""``offaxis device``: a device that answers rounds of a collector, within its own limits."""
+"""A device's rounds and answers as plain facts."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.text import Text
 
-from offaxis.cli.command import Group
-from offaxis.cli.examples import add, example
-from offaxis.cli.options import ARRAY, AsJson
-from offaxis.cli.showing.terminal import bare_table, counted, one_line, print_json, screen
-from offaxis.cli.usage import Misused, reading_options
+from offaxis.cli.inputs import check_output, locate, read_array
+from offaxis.cli.ledger import balance_facts, moment, read_limits
+from offaxis.cli.options import ARRAY, AsJson, Group, Misused, add, example, reading_options
+from offaxis.cli.terminal import bare_table, counted, one_line, print_json, screen
+from offaxis.client import Device, Entry, Offer, Terms
+from offaxis.errors import InvalidInput
+from offaxis.formats.documents import public_key
+from offaxis.privacy.guarantee import exact
+from offaxis.privacy.wording import rounded
 
-if TYPE_CHECKING:
-    from offaxis.client import Device, Entry
+_WAITING = ("queued", "withdrawing")
+
+
+def round_facts(offer: Offer, answered: bool) -> dict[str, Any]:
+    """Return a round for ``--json``."""
+    round_ = offer.round
+    return {
+        "round": round_.name,
+        "study": round_.study,
+        "number": round_.number,
+        "state": offer.state,
+        "answered": answered,
+        "opens": moment(round_.opens.timestamp())[:16],
+        "closes": moment(round_.closes.timestamp())[:16],
+        "groups": list(round_.groups),
+        "release": round_.release,
+    }
+
+
+def entry_facts(entry: Entry) -> dict[str, Any]:
+    """Return an answer for ``--json``, without the report itself."""
+    return {
+        "round": entry.round,
+        "study": entry.study,
+        "number": entry.number,
+        "release": entry.release,
+        "group": entry.group,
+        "id": entry.id.hex(),
+        "state": entry.state,
+        "attempts": entry.attempts,
+        "next_try": moment(entry.next_try) if entry.state in _WAITING else None,
+        "problem": entry.problem,
+    }
+
+
+# ----------------------------------------------------------------------------
+# ``offaxis device``: a device that answers rounds of a collector, within its own limits.
 
 device = typer.Typer(
     cls=Group,
@@ -68,12 +108,6 @@ def init(
 
     It needs the publisher's key or a release's hash: nothing else that comes is believed.
     """
-    from offaxis.cli.files import check_output
-    from offaxis.cli.reading.ledgers import read_limits
-    from offaxis.client import Device, Terms
-    from offaxis.formats.signing import public_key
-    from offaxis.privacy.guarantee import exact
-
     check_output(state)
     with reading_options():
         share = exact(delta, "delta")
@@ -104,7 +138,6 @@ def init(
 @example("offaxis device rounds my.device")
 def rounds(state: State, as_json: AsJson = False) -> None:
     """Show the rounds that the collector offers and this device believes."""
-    from offaxis.cli.showing.device import round_facts
 
     with _opened(state) as opened:
         answered = {entry.round for entry in opened.status() if entry.report}
@@ -140,9 +173,6 @@ def report(
     A round is answered once; asked again, nothing is paid and the vector is not read. A file that
     holds no usable vector becomes a report of the public mean, so that silence tells nothing.
     """
-    from offaxis.cli.reading.arrays import locate, read_array
-    from offaxis.errors import InvalidInput
-
     if (vector is None) != public_mean:
         raise Misused("give either --vector FILE or --public-mean")
     if vector is not None and not locate(vector)[0].is_file():
@@ -151,12 +181,8 @@ def report(
         entry = opened.report(round_, (lambda: _one(read_array(vector))) if vector else None, group)
         spent = opened.ledger.spent()[0]
     if as_json:
-        from offaxis.cli.showing.device import entry_facts
-
         print_json(entry_facts(entry))
         return
-    from offaxis.cli.showing.ledger import rounded
-
     typer.echo(
         f"round {entry.round} is answered and {entry.state}; spent so far: "
         f"ε = {rounded(spent, up=True)}"
@@ -191,18 +217,15 @@ def withdraw(state: State, round_: RoundName, as_json: AsJson = False) -> None:
 @example("offaxis device status my.device")
 def status(state: State, as_json: AsJson = False) -> None:
     """Show what was answered, what became of it, and what every limit leaves."""
-    from offaxis.cli.showing.device import entry_facts
-    from offaxis.cli.showing.ledger import rounded, standing_facts, standings
-
     with _opened(state) as opened:
-        entries, under, terms = opened.status(), standings(opened.ledger), opened.terms
+        entries, under, terms = opened.status(), opened.ledger.balances(), opened.terms
     if as_json:
         print_json(
             {
                 "state": str(state),
                 "collector": terms.url,
                 "answers": [entry_facts(entry) for entry in entries],
-                "limits": [standing_facts(one) for one in under],
+                "limits": [balance_facts(one) for one in under],
             }
         )
         return
@@ -212,9 +235,6 @@ def status(state: State, as_json: AsJson = False) -> None:
 
 
 def _opened(state: Path) -> Device:
-    from offaxis.client import Device
-    from offaxis.errors import InvalidInput
-
     if not state.is_file():
         raise InvalidInput(f"there is no device {state}; make one with: offaxis device init")
     return Device.open(state)
@@ -222,8 +242,6 @@ def _opened(state: Path) -> Device:
 
 def _token(path: Path) -> str:
     """Read a token from a file, not from the command line, which others can see."""
-    from offaxis.errors import InvalidInput
-
     try:
         return path.read_text().strip()
     except (OSError, ValueError) as error:
@@ -236,7 +254,6 @@ def _one(array: Any) -> Any:
 
 
 def _show(entries: list[Entry], as_json: bool) -> None:
-    from offaxis.cli.showing.device import entry_facts
 
     facts = [entry_facts(entry) for entry in entries]
     if as_json:
@@ -246,8 +263,6 @@ def _show(entries: list[Entry], as_json: bool) -> None:
 
 
 def _table(facts: list[dict[str, Any]], names: list[str]) -> None:
-    from rich.text import Text
-
     table = bare_table()
     for name in names:
         table.add_column(name.replace("_", " "))

@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from offaxis.cli.showing.progress import moving
-from offaxis.cli.usage import Misused
-
-if TYPE_CHECKING:
-    from offaxis.geometry import PublicVectors
+from offaxis.cli.options import Misused
+from offaxis.cli.terminal import moving
+from offaxis.engines import local, spark
+from offaxis.geometry import PublicVectors
 
 Engine = Literal["local", "spark"]
 EngineName = Annotated[
@@ -59,8 +58,6 @@ def working(engine: Engine, master: str | None, label: str) -> Iterator[Work]:
     with moving(label) as move:
         move(label, 0, None)
         if engine == "local":
-            from offaxis.engines import local
-
             done = 0
 
             def advance(records: int) -> None:
@@ -70,7 +67,6 @@ def working(engine: Engine, master: str | None, label: str) -> Iterator[Work]:
 
             yield Work(local, local.ParquetRecords, {"advance": advance})
             return
-        from offaxis.engines import spark
 
         def progress(finished: int, known: int) -> None:
             move(label, finished, known)

@@ -1,26 +1,88 @@
-"""``offaxis evaluate``: what the task keeps when vectors pass through a release."""
+"""What theory says about a release, for ``offaxis evaluate --theory`` and ``offaxis inspect``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
-from offaxis.cli.examples import example
-from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile
-from offaxis.cli.showing.terminal import bare_table, counted, print_json, screen
+from offaxis.cli.inputs import load_model, load_release, read_array, read_targets
+from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, Misused, ReleaseFile, example
+from offaxis.cli.terminal import bare_table, counted, counting, print_json, screen, waiting
+from offaxis.evaluation import Evaluation
+from offaxis.evaluation import evaluate as measure
+from offaxis.evaluation.bounds import MEANINGS, Yardstick, limits
+from offaxis.geometry import TaskModel
+from offaxis.release import Release
+from offaxis.theory.table import TheoryRow, label, theory_rows, written
+from offaxis.vectors import Vectors, as_batch
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
-    from offaxis.evaluation import Evaluation
-    from offaxis.evaluation.limits import Yardstick
-    from offaxis.release import Release
+def compute_rows(
+    release: Release,
+    task: TaskModel,
+    vectors: Vectors,
+    public: str | None,
+    *,
+    draws: int,
+    seed: int,
+) -> list[TheoryRow]:
+    """Compute the rows of the table, with the public vectors of a file if one is given."""
+    known = None if public is None else read_array(public)
+    with waiting("computing what theory says"):
+        return theory_rows(release, task, vectors, known, draws=draws, seed=seed)
 
-MEANINGS = {
+
+def check_options(theory: bool, public: str | None, seeds: int) -> None:
+    """Refuse options that do not go together."""
+    if public is not None and not theory:
+        raise Misused("--public is read with --theory only; add --theory or leave it out")
+    if theory and seeds < 2:
+        raise Misused(f"--theory measures errors and needs --seeds 2 or more, got {seeds}")
+
+
+def theory_facts(rows: list[TheoryRow]) -> dict[str, dict[str, Any]]:
+    """Return the rows for ``--json``, by quantity."""
+    return {facts.pop("quantity"): facts for facts in map(asdict, rows)}
+
+
+def print_theory(rows: list[TheoryRow], draws: int, console: Console) -> None:
+    """Print the table under a heading of its own."""
+    console.print(f"\ntheory, beside {counted(draws, 'simulated report')} a vector\n")
+    console.print(theory_table(rows))
+
+
+def theory_table(rows: list[TheoryRow]) -> Table:
+    """Lay out the rows for people; where a condition fails, the reason stands in its place."""
+    table = bare_table()
+    table.add_column("quantity", no_wrap=True)
+    table.add_column("theory", justify="right", no_wrap=True)
+    table.add_column("measured", justify="right", no_wrap=True)
+    table.add_column("holds for", style="dim", overflow="fold")
+    above = None
+    for row in rows:
+        words = row.fails or row.condition
+        measured = written(row.quantity, row.measured)
+        if row.standard_error is not None:
+            measured += f" ± {written(row.quantity, row.standard_error, digits=2)}"
+        theory = Text(written(row.quantity, row.theory), style="bold")
+        table.add_row(
+            label(row.quantity), theory, measured, "as above" if words == above else words
+        )
+        above = words
+    return table
+
+
+# ----------------------------------------------------------------------------
+# ``offaxis evaluate``: what the task keeps when vectors pass through a release.
+
+_METRICS = {
     "accuracy": "right answers",
     "agreement": "unchanged answers",
     "rmse": "error of targets",
@@ -72,15 +134,6 @@ def evaluate(
     Beside it stands what ε allows: a bound, or a line to compare with. Nothing here protects the
     vectors: use public ones. With --engine --targets names a column, and bounds are not computed.
     """
-    from offaxis.cli.reading.arrays import read_array, read_targets
-    from offaxis.cli.reading.models import load_model
-    from offaxis.cli.reading.releases import load_release
-    from offaxis.cli.showing.progress import counting
-    from offaxis.cli.showing.theory import check_options, compute_rows
-    from offaxis.evaluation import evaluate as measure
-    from offaxis.evaluation.limits import limits
-    from offaxis.vectors import as_batch
-
     check_options(theory, public, seeds)
     check_engine(engine, master, exact=exact, theory=theory)
     loaded = load_release(release, expect)
@@ -122,7 +175,6 @@ def _tell(
     exact: bool,
     as_json: bool,
 ) -> None:
-    from offaxis.cli.showing.theory import print_theory, theory_facts
 
     if as_json:
         facts = {"release": loaded.hash, "vectors": count, "seeds": seeds, "exact": exact}
@@ -156,8 +208,6 @@ def _metrics(result: Evaluation, allowed: Mapping[str, Yardstick]) -> dict[str, 
 
 def limit_facts(limit: Yardstick | None) -> dict[str, Any] | None:
     """Describe what ε allows, for ``--json``."""
-    from offaxis.evaluation.limits import MEANINGS
-
     if limit is None:
         return None
     return {"kind": limit.kind, "value": limit.value, "meaning": MEANINGS[limit.kind]}
@@ -165,31 +215,25 @@ def limit_facts(limit: Yardstick | None) -> dict[str, Any] | None:
 
 def print_limits(allowed: Mapping[str, Yardstick], console: Console) -> None:
     """Say under a table what the signs before its limits mean."""
-    from rich.text import Text
-
-    from offaxis.evaluation.limits import MEANINGS
-
     kinds = dict.fromkeys(limit.kind for limit in allowed.values())
     for kind in kinds:
         console.print(Text(f"\n{_SIGNS[kind]}  {MEANINGS[kind]}.", style="dim"))
 
 
 def _table(result: Evaluation, allowed: Mapping[str, Yardstick]) -> Table:
-    from rich.text import Text
-
     table = bare_table()
     table.add_column("measure", no_wrap=True)
     for name in ("without privacy", "with the release", "bound or line"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", style="dim")
-    for name in sorted(result.runs, key=[*MEANINGS, *result.runs].index):
+    for name in sorted(result.runs, key=[*_METRICS, *result.runs].index):
         spread = f"{_score(name, result.mean(name))} ± {_score(name, result.std(name))}"
         table.add_row(
             name,
             _score(name, result.clean[name]),
             Text(spread, style="bold"),
             written_limit(name, allowed.get(name)),
-            MEANINGS.get(name, ""),
+            _METRICS.get(name, ""),
         )
     return table
 

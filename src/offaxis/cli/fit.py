@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
-from offaxis.cli.examples import example
-from offaxis.cli.options import ARRAY, MODEL, AsJson, Force
-from offaxis.cli.showing.terminal import fields, print_json, screen
-from offaxis.cli.usage import Misused, reading_options
-
-if TYPE_CHECKING:
-    from offaxis.geometry import TaskModel
-    from offaxis.release import Release
-    from offaxis.vectors import Vectors
+from offaxis.cli.inputs import check_new_release, check_output, load_model, locate, read_array
+from offaxis.cli.inspect import describe
+from offaxis.cli.options import ARRAY, MODEL, AsJson, Force, Misused, example, reading_options
+from offaxis.cli.terminal import counting, fields, print_json, screen
+from offaxis.encoding.reshaping import Allocation, Jacobian, Optimal, Reshaping
+from offaxis.fitting import fit as fit_release
+from offaxis.geometry import Layers, TaskModel
+from offaxis.mechanisms import find_mechanism
+from offaxis.privacy.guarantee import exact_delta, exact_epsilon
+from offaxis.release import Release
+from offaxis.vectors import Vectors
 
 
 @example("offaxis fit --model head.safetensors --public public.npy --epsilon 5 --out my.release")
@@ -30,7 +32,7 @@ def fit(
     ],
     out: Annotated[Path, typer.Option(metavar="RELEASE", help="The release file to write.")],
     model: Annotated[str | None, MODEL] = None,
-    randomizer: Annotated[
+    mechanism: Annotated[
         str,
         typer.Option(
             metavar="NAME",
@@ -40,7 +42,7 @@ def fit(
             "subset: the nearest of some codewords; class-response, scalar-response: the model's "
             "answer; coordinatewise-laplace, coordinatewise-gaussian, instance-optimal, plan, "
             "task-aware, task-aware-network: as in the literature. laplace is the default "
-            "because it is pure, unbiased and gives means; for answers use offaxis recommend.",
+            "because it is pure, unbiased and supports means; for answers use offaxis recommend.",
         ),
     ] = "laplace",
     delta: Annotated[
@@ -51,44 +53,55 @@ def fit(
         typer.Option(help="What one report stands for: one vector, or all of a person's."),
     ] = "item",
     reshaping: Annotated[
-        Literal["jacobian", "optimal", "centre", "none"],
+        Literal["jacobian", "optimal", "centre", "none"] | None,
         typer.Option(
-            help="Shape the noise to the model; to the model and the public vectors' spread at "
-            "once; only subtract the public mean; or plain noise. The last two need no model."
+            help="Shape the noise to the model (the default); to the model and the public "
+            "vectors' spread at once; only subtract the public mean; or plain noise. The last two "
+            "need no model.",
         ),
-    ] = "jacobian",
+    ] = None,
     percentile: Annotated[
-        float,
-        typer.Option(
-            min=1, max=100, help="Percentile of the public vectors' lengths kept unclipped."
-        ),
-    ] = 90.0,
-    lambda_max: Annotated[
-        float, typer.Option(min=1, help="Largest stretch of a direction the model ignores.")
-    ] = 1000.0,
-    gauge: Annotated[
         float | None,
         typer.Option(
-            min=0, help="p of the volume constraint; by default the randomizer's own norm."
+            min=1,
+            max=100,
+            help="Percentile of the public vectors' lengths kept unclipped; 90 by default.",
+        ),
+    ] = None,
+    lambda_max: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Largest stretch of a direction the model ignores (jacobian); 1000 by default.",
+        ),
+    ] = None,
+    order: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="p of the volume constraint (jacobian); by default the mechanism's own norm.",
+        ),
+    ] = None,
+    allocation: Annotated[
+        Literal["capped", "gap"] | None,
+        typer.Option(
+            help="How directions share the noise (jacobian): under a cap, the default, or by "
+            "threshold."
         ),
     ] = None,
     rank: Annotated[
-        Literal["capped", "gap"],
-        typer.Option(help="How directions share the noise: under a cap, or by threshold."),
-    ] = "capped",
-    active: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="R",
-            help="How many directions a report tells of (optimal); all the model sees if not told.",
+            help="Number of directions in a report (optimal); by default all the model sees.",
         ),
     ] = None,
     size: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Number of codewords (response, subset), of numbers a report carries "
+            help="Number of codewords (response, subset), of numbers per report "
             "(task-aware-network) or of projected coordinates (projunit).",
         ),
     ] = None,
@@ -107,18 +120,21 @@ def fit(
 
     Everything is learnt from public data. The release file can be published.
     """
-    from offaxis.cli.files import check_new_release, check_output
-    from offaxis.cli.reading.arrays import locate, read_array
-    from offaxis.cli.reading.models import load_model
-    from offaxis.cli.showing.progress import counting
-    from offaxis.fitting import fit as fit_release
-
     check_engine(engine, master)
-    looks_at_task = _looks_at_task(randomizer, epsilon, delta, reshaping, active)
+    with reading_options():
+        chosen = find_mechanism(mechanism)
+        exact_epsilon(epsilon)
+        chosen.check_delta(delta)
+        if delta is not None:
+            exact_delta(delta)
+        chosen.check_size(size)
+        chosen.read_percentile(percentile)
+        shape = chosen.read_reshaping(_reshaping(reshaping, lambda_max, order, allocation, rank))
+    looks_at_task = shape.uses_task or chosen.needs_task
     if model is None and looks_at_task:
         raise Misused(
             "Missing option '--model': the noise is shaped to it; use --reshaping none, and a "
-            "randomizer that looks at no task, to go without one"
+            "mechanism that needs no task, to go without one"
         )
     source = locate(public)[0] if engine is None else Path(locate_column(public)[0])
     check_output(out, source, *([Path(model)] if model else []))
@@ -126,15 +142,11 @@ def fit(
     task = load_model(model) if model and looks_at_task else None
     settings: dict[str, Any] = {
         "epsilon": epsilon,
-        "randomizer": randomizer,
+        "mechanism": mechanism,
         "delta": delta,
         "unit": unit,
-        "reshaping": reshaping,
+        "reshaping": None if chosen.reshaping == "none" else shape,
         "percentile": percentile,
-        "lambda_max": lambda_max,
-        "gauge": gauge,
-        "rank": rank,
-        "active": active,
         "size": size,
         "statement": statement,
     }
@@ -144,37 +156,37 @@ def fit(
         # Without a model there is nothing to measure, and fitting does not count its steps.
         with counting(label, len(vectors) if task else None) as advance:
             release = fit_release(task, vectors, **settings, progress=advance)
-        _warn(task, vectors, reshaping)
+        _warn(task, vectors, shape)
     else:
         with working(engine, master, label) as work:
             release = fit_release(task, work.public_vectors(public), **settings)
     release.save(out)
-    _tell(release, out, randomizer, as_json)
+    _print(release, out, mechanism, as_json)
 
 
-def _looks_at_task(
-    randomizer: str, epsilon: str, delta: str | None, reshaping: str, active: int | None
-) -> bool:
-    """Check what can be told without a file, and whether a model is needed."""
-    from offaxis.privacy.guarantee import exact_delta, exact_epsilon
-    from offaxis.recipes import recipe
+def _reshaping(
+    name: str | None,
+    lambda_max: float | None,
+    order: float | None,
+    allocation: Allocation | None,
+    rank: int | None,
+) -> str | Reshaping | None:
+    """Return the reshaping that the options describe; reject those that would have no effect."""
+    stretch = {"lambda_max": lambda_max, "order": order, "allocation": allocation}
+    given = {key: value for key, value in stretch.items() if value is not None}
+    if given and name not in (None, "jacobian"):
+        option = f"--{next(iter(given)).replace('_', '-')}"
+        raise Misused(f"{option} goes with --reshaping jacobian, got --reshaping {name}")
+    if rank is not None and name != "optimal":
+        raise Misused("--rank goes with --reshaping optimal")
+    if given:
+        return Jacobian(**given)  # type: ignore[arg-type]
+    return name if rank is None else Optimal(rank=rank)
 
-    with reading_options():
-        chosen = recipe(randomizer)
-        exact_epsilon(epsilon)
-        chosen.check_delta(delta, randomizer)
-        if delta is not None:
-            exact_delta(delta)
-    if active is not None and (reshaping != "optimal" or chosen.order is None):
-        raise Misused("--active goes with --reshaping optimal and a randomizer of numbers")
-    return reshaping in ("jacobian", "optimal") or chosen.needs_task
 
-
-def _warn(task: TaskModel | None, vectors: Vectors, reshaping: str) -> None:
+def _warn(task: TaskModel | None, vectors: Vectors, reshaping: Reshaping) -> None:
     """Say so if reshaping aims its noise at units that no public vector turns on."""
-    from offaxis.geometry import Layers
-
-    if reshaping == "jacobian" and isinstance(task, Layers):
+    if isinstance(reshaping, Jacobian) and isinstance(task, Layers):
         silent = int(task.silent_units(vectors).sum())
         if silent:
             typer.echo(
@@ -185,16 +197,14 @@ def _warn(task: TaskModel | None, vectors: Vectors, reshaping: str) -> None:
             )
 
 
-def _tell(release: Release, out: Path, randomizer: str, as_json: bool) -> None:
-    from offaxis.cli.showing.facts import describe
-
+def _print(release: Release, out: Path, mechanism: str, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(out), **describe(release)})
         return
     rows = [
         ("wrote", str(out)),
         ("guarantee", f"{release.guarantee}, per {release.guarantee.unit}"),
-        ("randomizer", randomizer),
+        ("mechanism", mechanism),
         ("vectors", f"of dimension {release.input_dim}"),
         ("reports", f"{release.report_size:,} bytes each"),
         ("fitted to", f"{release.provenance.public.count:,} public vectors"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from numpy.typing import NDArray
 
+from offaxis.card import guarantee_facts
 from offaxis.cli.engine import (
     IDS,
     Engine,
@@ -17,17 +19,16 @@ from offaxis.cli.engine import (
     locate_column,
     working,
 )
-from offaxis.cli.examples import example
-from offaxis.cli.options import ARRAY, AsJson, Expect, Force, ReleaseFile
-from offaxis.cli.showing.terminal import counted, print_json
-from offaxis.cli.usage import Misused
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from offaxis.cli.showing.ledger import Standing
-    from offaxis.client import Reporter
-    from offaxis.release import Release
+from offaxis.cli.inputs import check_new_reports, check_output, load_release, locate, read_array
+from offaxis.cli.ledger import balance_facts, open_ledger
+from offaxis.cli.options import ARRAY, AsJson, Expect, Force, Misused, ReleaseFile, example
+from offaxis.cli.terminal import counted, counting, print_json
+from offaxis.client import Reporter
+from offaxis.files import replacing
+from offaxis.privacy.ledger import Balance
+from offaxis.privacy.wording import rounded, written_budget
+from offaxis.release import Release
+from offaxis.vectors import as_batch
 
 _ROWS = 4096
 
@@ -79,13 +80,6 @@ def privatize(
     Parquet file or folder get a report each, in a folder of ids and reports: the machines that do
     it see the vectors and must be trusted.
     """
-    from offaxis.cli.files import check_new_reports, check_output
-    from offaxis.cli.reading.arrays import locate, read_array
-    from offaxis.cli.reading.ledgers import open_ledger
-    from offaxis.cli.reading.releases import load_release
-    from offaxis.cli.showing.ledger import standings
-    from offaxis.client import Reporter
-
     check_engine(engine, master, ledger=ledger)
     if engine is not None:
         loaded = load_release(release, expect)
@@ -95,13 +89,13 @@ def privatize(
     check_new_reports(out, force=force)
     loaded = load_release(release, expect)
     batch = read_array(vectors)
-    paid: list[Standing] | None = None
+    paid: list[Balance] | None = None
     if ledger is None:
         count = _write(loaded, batch, out, None)
     else:
         with open_ledger(ledger) as opened:
             count = _write(loaded, batch, out, Reporter(loaded, opened))
-            paid = standings(opened)
+            paid = opened.balances()
     _tell(loaded, count, out, ledger, paid, as_json=as_json)
 
 
@@ -110,13 +104,10 @@ def _tell(
     count: int,
     out: Path,
     ledger: Path | None,
-    paid: list[Standing] | None,
+    paid: list[Balance] | None,
     *,
     as_json: bool,
 ) -> None:
-    from offaxis.card import guarantee_facts
-    from offaxis.cli.showing.ledger import rounded, standing_facts, written_budget
-
     if as_json:
         facts = {
             "out": str(out),
@@ -126,7 +117,7 @@ def _tell(
             "guarantee": guarantee_facts(release),
         }
         if paid is not None:
-            facts["ledger"] = {"path": str(ledger), "limits": [standing_facts(p) for p in paid]}
+            facts["ledger"] = {"path": str(ledger), "limits": [balance_facts(p) for p in paid]}
         print_json(facts)
         return
     typer.echo(
@@ -171,9 +162,6 @@ def _write(release: Release, vectors: NDArray[Any], out: Path, reporter: Reporte
 
     A reporter pays once the file is known to be writable, and before the first report is made.
     """
-    from offaxis.cli.showing.progress import counting
-    from offaxis.files import replacing
-
     batch = vectors[None] if vectors.ndim == 1 else vectors
     with counting("making reports", len(batch)) as advance, replacing(out) as file:
         parts = reporter.reports(batch, _ROWS) if reporter else _unpaid(release, batch)
@@ -185,8 +173,6 @@ def _write(release: Release, vectors: NDArray[Any], out: Path, reporter: Reporte
 
 def _unpaid(release: Release, batch: NDArray[Any]) -> Iterator[list[bytes]]:
     """Make reports whose cost nobody counts here."""
-    from offaxis.vectors import as_batch
-
     # An empty file is passed on once, for the release to refuse.
     for start in range(0, max(len(batch), 1), _ROWS):
         part, _ = as_batch(batch[start : start + _ROWS], release.input_dim, first_row=start)

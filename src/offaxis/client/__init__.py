@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offaxis.client.device import Device
-    from offaxis.client.entry import Entry
+    from offaxis.client.outbox import Entry
     from offaxis.client.reporter import Reporter
     from offaxis.client.terms import Offer, Terms
 
@@ -15,7 +15,7 @@ __all__ = ["Device", "Entry", "Offer", "Reporter", "Terms"]
 
 _HOMES = {
     "Device": "offaxis.client.device",
-    "Entry": "offaxis.client.entry",
+    "Entry": "offaxis.client.outbox",
     "Offer": "offaxis.client.terms",
     "Reporter": "offaxis.client.reporter",
     "Terms": "offaxis.client.terms",

@@ -1,17 +1,8 @@
-"""A device that answers rounds: it verifies, pays, reports once, and sends until it is taken.
-
-    device = Device("my.device", "https://collect.example", publisher=KEY, limits=[Limit(8)])
-    for offer in device.rounds():
-        device.report(offer.round.name, lambda: encode(today))
-    device.send()                       # again and again: what is due, and only that
-
-Contract: whatever the collector does, the device sends at most one report a round, always the same
-bytes, of a release that its own terms accept, within its own limits. Whether there is a usable
-vector changes nothing that can be seen from outside.
-"""
+"""A vector that can be reported, whatever was given: the public mean for what cannot be used."""
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
@@ -20,25 +11,213 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from offaxis.client.asking import ask_offers, ask_release, ask_round
-from offaxis.client.entry import Entry
-from offaxis.client.outbox import Outbox, reserve
-from offaxis.client.sending import deliver
+import numpy as np
+
+from offaxis.client.outbox import LONGEST_WAIT, Entry, Outbox, State, is_due, reserve
 from offaxis.client.terms import Offer, Terms
-from offaxis.client.transport import PATIENCE, Transport
-from offaxis.client.usable import usable_vector
-from offaxis.errors import InvalidInput
+from offaxis.client.transport import PATIENCE, SMALL, Answer, Transport
+from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused, Unreachable
 from offaxis.formats.documents import NAME, Round
 from offaxis.privacy.guarantee import Unit, exact, exact_epsilon
 from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.release import Release
+from offaxis.vectors import Vectors, as_batch, check_finite
+
+
+def usable_vector(release: Release, source: Any) -> Vectors:
+    """Return the vector, or the public mean; which of the two it was is known to nobody else.
+
+    Contract: no exception of the source or of its value comes out, so that a failure cannot be
+    seen. What is no error, such as an order to end the process, passes.
+
+    Parameters
+    ----------
+    release : Release
+    source : array (m,), or a callable that returns one
+    """
+    mean = release.public_mean
+    try:
+        value = source() if callable(source) else source
+        batch, _ = as_batch(value, release.input_dim)
+        # Copied, so that what is checked and what is reported is one and the same.
+        vector = np.array(batch[0])
+        check_finite(vector)
+    except Exception:
+        return mean
+    return vector if len(batch) == 1 else mean
+
+
+# ----------------------------------------------------------------------------
+# What a device asks a collector for, and what it takes for an answer.
+
+LARGEST_RELEASE: Final = 1 << 28
+"""Bytes of a release that a device fetches."""
+
+_LISTED: Final = 8 * SMALL
+_SLOW: Final = 10.0
+"""Times the usual patience, for a release."""
+
+
+def ask_json(collector: Transport, path: str) -> dict[str, Any]:
+    """Return the object that the collector gives at a path.
+
+    Raises
+    ------
+    Unreachable
+        If it does not answer as a collector does.
+    """
+    answer = collector.ask("GET", path, largest=_LISTED)
+    if answer.status != 200:
+        raise Unreachable(f"the collector does not give {path}: {answer.words}")
+    try:
+        found = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        raise Unreachable(f"the collector answers no JSON to {path}") from None
+    if not isinstance(found, dict):
+        raise Unreachable(f"the collector answers no object to {path}")
+    return found
+
+
+def ask_release(collector: Transport, release_hash: str) -> bytes:
+    """Return the bytes that the collector gives for a release; whoever uses them checks them.
+
+    Raises
+    ------
+    Unreachable
+        If it gives none.
+    """
+    path = f"/v1/releases/{release_hash}"
+    answer = collector.ask("GET", path, largest=LARGEST_RELEASE, patience=_SLOW)
+    if answer.status != 200:
+        raise Unreachable(f"the collector does not give the release: {answer.words}")
+    return answer.body
+
+
+def ask_offers(collector: Transport, terms: Terms) -> list[Offer]:
+    """Return the rounds that the collector offers and the terms believe; others are left out.
+
+    Raises
+    ------
+    Unreachable
+        If the collector does not answer as one does.
+    """
+    listed = ask_json(collector, "/v1/rounds").get("rounds")
+    if not isinstance(listed, list):
+        raise Unreachable("the collector lists no rounds")
+    offers = []
+    for entry in listed:
+        try:
+            offers.append(terms.offer(entry))
+        except (InvalidDocument, RoundRefused):
+            # A collector may serve several publishers.
+            continue
+    return offers
+
+
+def ask_round(collector: Transport, terms: Terms, name: str) -> Round:
+    """Return the round of that name, if the terms believe it and it is not closed.
+
+    Raises
+    ------
+    RoundRefused, InvalidDocument
+        If it is another round, a closed one, or not to be believed.
+    Unreachable
+        If the collector does not answer as one does.
+    """
+    offer = terms.offer(ask_json(collector, f"/v1/rounds/{name}"))
+    if offer.round.name != name:
+        raise RoundRefused(f"the collector gives round {offer.round.name} for {name}")
+    if offer.state == "closed":
+        raise RoundRefused(f"round {name} is closed")
+    return offer.round
+
+
+# ----------------------------------------------------------------------------
+# Sending what a device has kept, until the collector takes it or says that it never will.
+#
+# Waiting grows: the n-th try comes after a time drawn uniformly up to 30 s · 2^n, at most six
+# hours, behind what the collector asked for. Uniform from zero, so that devices that failed
+# together do not come back together.
+
+_FIRST_WAIT: Final = 30.0
+_DOUBLINGS: Final = 20
+_TAKEN: Final = (200, 201)
+_GONE: Final = (200, 204, 404)
+_FINAL: Final = (409, 410, 422)
+_RANDOM: Final = random.SystemRandom()
+
+
+def deliver(outbox: Outbox, transport: Transport, *, at_once: bool) -> list[Entry]:
+    """Send what is due, or every report that waits; return what was tried, as it is now."""
+    tried = set()
+    for entry in outbox.entries():
+        ready = is_due(entry) or (at_once and entry.state == "queued")
+        if ready and outbox.claim(entry, transport.lease):
+            _deliver(entry, outbox, transport)
+            tried.add(entry.round)
+    return [entry for entry in outbox.entries() if entry.round in tried]
+
+
+def _deliver(entry: Entry, outbox: Outbox, transport: Transport) -> None:
+    try:
+        answer = _ask(entry, transport)
+    except Unreachable as error:
+        outbox.settle(entry, entry.state, str(error), backoff(entry.attempts))
+        return
+    state = _after(entry, answer)
+    problem = "" if answer.status < 300 else answer.words
+    wait = backoff(entry.attempts, answer.retry_after) if state == entry.state else 0.0
+    outbox.settle(entry, state, problem, wait)
+
+
+def _ask(entry: Entry, transport: Transport) -> Answer:
+    path = f"/v1/rounds/{entry.round}/reports/{entry.id.hex()}"
+    if entry.state == "withdrawing":
+        return transport.ask("DELETE", path)
+    headers = {"Content-Type": "application/octet-stream"}
+    if entry.group is not None:
+        headers["Offaxis-Group"] = entry.group
+    return transport.ask("PUT", path, body=entry.report, headers=headers)
+
+
+def _after(entry: Entry, answer: Answer) -> State:
+    """Return what an entry becomes by an answer; what it was, if it is to be tried again.
+
+    A collector that lies here loses a report, or gets the same bytes again.
+    """
+    final = answer.status in _FINAL and answer.problem_type != "not-open"
+    if entry.state == "withdrawing":
+        if answer.status in _GONE:
+            return "withdrawn"
+        return "sent" if final else entry.state
+    if answer.status in _TAKEN:
+        return "sent"
+    return "refused" if final else entry.state
+
+
+def backoff(attempts: int, asked: float | None = None) -> float:
+    """Return seconds until the next try, after so many before the last one."""
+    ceiling = min(LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(attempts, _DOUBLINGS))
+    return min(LONGEST_WAIT, min(asked or 0.0, LONGEST_WAIT / 2) + _RANDOM.uniform(0.0, ceiling))
+
+
+# ----------------------------------------------------------------------------
+# A device that answers rounds: it verifies, pays, reports once, and sends until it is taken.
+#
+#     device = Device("my.device", "https://collect.example", publisher=KEY, limits=[Limit(8)])
+#     for offer in device.rounds():
+#         device.report(offer.round.name, lambda: encode(today))
+#     device.send()                       # again and again: what is due, and only that
+#
+# Contract: whatever the collector does, the device sends at most one report a round, always the
+# same bytes, of a release that its own terms accept, within its own limits. Whether there is a
+# usable vector changes nothing that can be seen from outside.
 
 SPREAD: Final = 3600.0
 """Seconds over which first sends are spread."""
 
 _LARGEST_EPSILON: Final = 10_000
 _TRIES: Final = 3
-_RANDOM: Final = random.SystemRandom()
 
 
 class Device:
@@ -74,7 +253,7 @@ class Device:
     --------
     >>> from offaxis.client import Device, Terms
     >>> from offaxis.privacy.ledger import Limit
-    >>> from offaxis.formats.signing import new_key
+    >>> from offaxis.formats.documents import new_key
     >>> publisher = new_key().public_key().public_bytes_raw().hex()  # known to all devices
     >>> device = Device("my.device", "http://localhost:1", publisher=publisher, limits=[Limit(8)])
     >>> device.rounds()  # nobody listens there

@@ -1,26 +1,93 @@
-"""Which rounds a device has answered, with what, and what became of it; in the ledger's own file.
-
-Contract: a round has one report, ever. It is paid for and kept in one transaction, so a crash
-leaves both or neither, and it can be sent only after that. What is sent again is the same bytes.
-
-    begun ──▶ queued ──▶ sent, or refused: the collector will never take it
-                └──────▶ withdrawing ──▶ withdrawn       also from sent and refused
-"""
+"""One answered round of a device: its report, and what became of it."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from offaxis.client.entry import Entry, State, report_id
 from offaxis.errors import InvalidInput, RoundRefused
 from offaxis.formats.documents import Round
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Ledger
 from offaxis.sampling.entropy import fresh_key
+
+State = Literal["begun", "queued", "sent", "refused", "withdrawing", "withdrawn"]
+
+LONGEST_WAIT: Final = 6 * 3600.0
+"""Seconds between two tries. A time further ahead was written by a clock that was wrong."""
+
+_LABEL: Final = b"offaxis report v1\0"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A round that was answered, or begun to be.
+
+    Attributes
+    ----------
+    round, study, number, release, group
+        From the round's document; the group is the device's.
+    id : bytes
+        Under which the collector knows the report, 32 bytes.
+    report : bytes
+        Empty while it is only begun.
+    state : State
+    attempts : int
+        Times its bytes were about to be sent.
+    next_try : float
+        Not to be sent before this time, in seconds.
+    problem : str
+        Why it was not taken, the last time.
+
+    Examples
+    --------
+    >>> from offaxis.client import Entry
+    >>> about = ("energy-7", "energy", 7, "0af1" * 16, "north")
+    >>> sending = {"state": "queued", "attempts": 0, "next_try": 0.0, "problem": ""}
+    >>> entry = Entry(*about, id=bytes(32), report=b"OX...", **sending)  # as Device.report() has it
+    >>> entry.round, entry.state, entry.group
+    ('energy-7', 'queued', 'north')
+    """
+
+    round: str
+    study: str
+    number: int
+    release: str
+    group: str | None
+    id: bytes
+    report: bytes
+    state: State
+    attempts: int
+    next_try: float
+    problem: str
+
+
+def report_id(secret: bytes, round_name: str) -> bytes:
+    """Return HMAC-SHA-256(secret, "offaxis report v1" NUL round): one id a device and round."""
+    return hmac.digest(secret, _LABEL + round_name.encode(), hashlib.sha256)
+
+
+def is_due(entry: Entry) -> bool:
+    """Whether an entry waits to be sent or withdrawn, and its time has come."""
+    if entry.state not in ("queued", "withdrawing"):
+        return False
+    return not 0 < entry.next_try - time.time() <= LONGEST_WAIT
+
+
+# ----------------------------------------------------------------------------
+# Which rounds a device has answered, with what, and what became of it; in the ledger's own file.
+#
+# Contract: a round has one report, ever. It is paid for and kept in one transaction, so a crash
+# leaves both or neither, and it can be sent only after that. What is sent again is the same bytes.
+#
+#     begun ──▶ queued ──▶ sent, or refused: the collector will never take it
+#                 └──────▶ withdrawing ──▶ withdrawn       also from sent and refused
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS answer (

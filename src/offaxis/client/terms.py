@@ -16,9 +16,8 @@ from typing import Any, Final, get_args
 
 from offaxis.client.transport import Transport
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused
-from offaxis.formats import artifact
-from offaxis.formats.documents import Round
-from offaxis.formats.signing import public_key, verify_round
+from offaxis.formats import release_file as artifact
+from offaxis.formats.documents import Round, public_key, verify_round
 from offaxis.formats.strict_json import canonical_json, shown
 from offaxis.privacy.guarantee import Guarantee, Unit, decimal, exact, exact_epsilon
 from offaxis.release import Release
@@ -71,8 +70,8 @@ class Terms:
     >>> import offaxis
     >>> from base64 import b64encode
     >>> from offaxis.client import Terms
-    >>> from offaxis.formats.artifact import to_bytes
-    >>> from offaxis.formats.signing import new_key, sign_round
+    >>> from offaxis.formats.release_file import to_bytes
+    >>> from offaxis.formats.documents import new_key, sign_round
     >>> key = new_key()
     >>> publisher = key.public_key().public_bytes_raw().hex()
     >>> terms = Terms("https://collect.example", epsilon="3", publisher=publisher)

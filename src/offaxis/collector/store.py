@@ -14,10 +14,9 @@ from typing import Any, Final, Literal
 from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from offaxis.collector.auth import Role, Token, Tokens, token_hash
-from offaxis.collector.database import take_turns, writing
-from offaxis.collector.tables import moments, release, report, round_
-from offaxis.collector.tables import token as tokens
+from offaxis.collector.access import Role, Token, Tokens, token_hash
+from offaxis.collector.database import moments, release, report, round_, take_turns, writing
+from offaxis.collector.database import token as tokens
 from offaxis.collector.uploads import stored_under
 from offaxis.errors import OffaxisError
 from offaxis.formats.documents import Round

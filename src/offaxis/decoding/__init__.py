@@ -1,16 +1,15 @@
 """From observations back to vectors: post-processing, free of any privacy cost."""
 
 from offaxis.decoding.aggregate import Aggregate, aggregate
-from offaxis.decoding.codeword import CodewordDecoder
-from offaxis.decoding.decoder import (
+from offaxis.decoding.decoders import (
+    CodewordDecoder,
     Decoder,
     LinearDecoder,
+    NetworkDecoder,
     ShiftDecoder,
     ShrinkageDecoder,
 )
-from offaxis.decoding.network import NetworkDecoder
-from offaxis.decoding.posterior import PosteriorCodewordDecoder, PosteriorDecoder, posterior
-from offaxis.decoding.shrinkage import shrink
+from offaxis.decoding.posterior import PosteriorCodewordDecoder, PosteriorDecoder
 
 __all__ = [
     "Aggregate",
@@ -23,6 +22,4 @@ __all__ = [
     "ShiftDecoder",
     "ShrinkageDecoder",
     "aggregate",
-    "posterior",
-    "shrink",
 ]

@@ -1,34 +1,162 @@
-"""The posterior mean over public vectors: what a report makes likely, weighed by what is common.
-
-Contract: ẑ = Σ_j w_j z_j with w_j ∝ π_j Pr[observation | z_j] over public points z_j of prior π_j.
-It lies in the convex hull of the points, and if vectors were drawn from them, no decoder would have
-a smaller mean squared error in any linear image. It is biased in a mean over people.
-
-The likelihood is the law of the release's own randomizer, which the decoder is given when a release
-is put together (:class:`NeedsLaw`): a file holds points and shares, never a law.
-"""
+"""What a decoder is fitted to: a way from vectors to observations, and public vectors."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from offaxis.arrays import namespace
-from offaxis.decoding.channel import Channel, evenly
-from offaxis.decoding.codeword import CodewordDecoder
-from offaxis.decoding.likelihood import Likelihood, likelihood
-from offaxis.encoding.encoder import frozen_map
+from offaxis.decoding.decoders import CodewordDecoder, Decoder
+from offaxis.encoding.encoders import (
+    AffineEncoder,
+    ArgmaxEncoder,
+    Encoder,
+    ShiftEncoder,
+    frozen_map,
+)
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.base import Randomizer
-from offaxis.randomizers.domain import FiniteSet
+from offaxis.randomizers.additive import Laplace, SphericalLaplace
+from offaxis.randomizers.base import Ball, FiniteSet, Randomizer, Sphere
+from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG, keep_probability
 from offaxis.randomizers.projunit import ProjUnit
-from offaxis.randomizers.symbol_form import SymbolForm
-from offaxis.vectors import Vectors, as_integer
+from offaxis.randomizers.symbols import SymbolForm
+from offaxis.vectors import Vectors, namespace, row_dots
+
+# ----------------------------------------------------------------------------
+# How likely observations are under many public candidates at once.
+#
+# Contract: ``likelihood(randomizer, W)(V)`` is the matrix (n, J) of ``log_density`` of V_i given
+# W_j, up to a number that may depend on i. It asks the randomizer's own ``log_density`` throughout,
+# except that distances are taken for all pairs at once, and that the law of a direction, which
+# depends on one cosine alone, is tabulated (to about a hundredth of ε).
+
+Likelihood = Callable[[Vectors], Vectors]
+
+_NODES: Final = 1 << 13
+_FAR: Final = 16.0
+"""No direction is so many standard deviations away from all others by chance."""
+
+_PAIR_NUMBERS: Final = 1 << 21
+"""So many numbers of pairs are written out at a time, where a randomizer wants them in rows."""
+
+
+def likelihood(randomizer: Randomizer, W: Vectors) -> Likelihood:
+    """Prepare the candidates W, (J, r); what is returned maps observations (n, r) to (n, J)."""
+    if isinstance(randomizer, Gaussian):
+        return _gaussian(randomizer, W)
+    if isinstance(randomizer, Laplace | SphericalLaplace):
+        return _by_distance(randomizer, W)
+    if isinstance(randomizer, PrivUnit2 | PrivUnitG) and randomizer.dim > 1:
+        return _by_angle(randomizer, W)
+    return _by_pairs(randomizer, W)
+
+
+def _gaussian(randomizer: Gaussian, W: Vectors) -> Likelihood:
+    """−‖v − w‖²/2σ² without the square of v, which all candidates share."""
+    clipped = randomizer.domain.project(W) / randomizer.scale
+    half = row_dots(clipped, clipped) / 2
+    return lambda V: (V / randomizer.scale) @ clipped.T - half
+
+
+def _by_distance(randomizer: Laplace | SphericalLaplace, W: Vectors) -> Likelihood:
+    # Loaded when a report is decoded: it takes a while, and most of offaxis does without.
+    from scipy.spatial.distance import cdist
+
+    clipped = randomizer.domain.project(W) / randomizer.scale
+    norm = "cityblock" if randomizer.order == 1 else "euclidean"
+
+    def density(V: Vectors) -> Vectors:
+        distance: Vectors = cdist(V / randomizer.scale, clipped, norm)
+        return -distance
+
+    return density
+
+
+def _by_angle(randomizer: PrivUnit2 | PrivUnitG, W: Vectors) -> Likelihood:
+    """Look up the law of a direction, and mix it with its mirror image where a coin hides it."""
+    U = Sphere(randomizer.dim, 1.0).directions(W)
+    law = replace(randomizer, target="direction")
+    nodes, values = _table(law)
+    zero = ~U.any(axis=1)
+    kept = keep_probability(W, Ball(randomizer.dim, randomizer.radius, 2))
+    flat = law.log_density(_pole(law.dim), np.zeros((1, law.dim)))[0]
+
+    def density(V: Vectors) -> Vectors:
+        along = _scaled(law, V) @ U.T
+        found: Vectors = np.interp(along, nodes, values)
+        if randomizer.target == "vector":
+            mirrored = np.interp(-along, nodes, values)
+            with np.errstate(divide="ignore"):  # on the boundary one of the signs is impossible
+                found = np.logaddexp(np.log(kept) + found, np.log1p(-kept) + mirrored)
+        found[:, zero] = flat
+        return found
+
+    return density
+
+
+def _scaled(law: PrivUnit2 | PrivUnitG, V: Vectors) -> Vectors:
+    """Return V so that its component along a unit direction is what the law depends on."""
+    if isinstance(law, PrivUnitG) and law.output == "gaussian":
+        return V * (law.mean / law.radius)
+    return Sphere(law.dim, 1.0).directions(V)
+
+
+def _pole(dim: int) -> Vectors:
+    pole = np.zeros((1, dim))
+    pole[0, 0] = 1.0
+    return pole
+
+
+def _table(law: PrivUnit2 | PrivUnitG) -> tuple[Vectors, Vectors]:
+    """Return components from zero on, away from which the law is flat, and log densities."""
+    gaussian = isinstance(law, PrivUnitG) and law.output == "gaussian"
+    if gaussian:
+        nodes = np.linspace(0.0, _FAR, _NODES)
+        across = np.zeros(_NODES)
+    else:
+        # Even steps of the angle: near the pole of a low dimension the law turns fast.
+        angles = np.linspace(0.0, np.arcsin(min(1.0, _FAR / np.sqrt(law.dim))), _NODES)
+        nodes, across = np.sin(angles), np.cos(angles)
+    unit = law.radius / law.mean if gaussian else 1.0
+    values = np.empty(_NODES)
+    rows = max(1, _PAIR_NUMBERS // law.dim)
+    for start in range(0, _NODES, rows):
+        part = slice(start, start + rows)
+        V = np.zeros((len(nodes[part]), law.dim))
+        V[:, 0], V[:, 1] = nodes[part] * unit, across[part] * unit
+        values[part] = law.log_density(V, np.broadcast_to(_pole(law.dim), V.shape))
+    return nodes, values
+
+
+def _by_pairs(randomizer: Randomizer, W: Vectors) -> Likelihood:
+    rows = max(1, _PAIR_NUMBERS // W.size)
+
+    def density(V: Vectors) -> Vectors:
+        found = np.empty((len(V), len(W)))
+        for start in range(0, len(V), rows):
+            part = V[start : start + rows]
+            pairs = np.repeat(part, len(W), axis=0), np.tile(W, (len(part), 1))
+            found[start : start + rows] = randomizer.log_density(*pairs).reshape(-1, len(W))
+        return found
+
+    return density
+
+
+# ----------------------------------------------------------------------------
+# The posterior mean over public vectors: what a report makes likely, weighed by what is common.
+#
+# Contract: ẑ = Σ_j w_j z_j with w_j ∝ π_j Pr[observation | z_j] over public points z_j of prior
+# π_j. It lies in the convex hull of the points, and if vectors were drawn from them, no decoder
+# would have a smaller mean squared error in any linear image. It is biased in a mean over people.
+#
+# The likelihood is the law of the release's own randomizer, which the decoder is given when a
+# release is put together (:class:`NeedsLaw`): a file holds points and shares, never a law.
 
 MOST_POINTS: Final = 4096
 
@@ -198,50 +326,23 @@ def _bound(decoder: _D, randomizer: Randomizer) -> _D:
     return bound
 
 
-def posterior(
-    channel: Channel, public: Any, *, size: int = _USUAL_POINTS
-) -> PosteriorDecoder | PosteriorCodewordDecoder:
-    """Fit a posterior decoder to public vectors, bound to the channel's randomizer.
+# ----------------------------------------------------------------------------
+# What is known of a vector before any report: the public mean, as well as the maps tell it.
 
-    Parameters
-    ----------
-    channel : Release, or anything with an encoder and a randomizer
-    public : array (n, m), or callable returning an iterator of batches
-    size : int
-        J, at most 4096: so many public vectors at even distances, all of equal weight. Where the
-        encoder gives symbols it counts nothing: every symbol has its codeword, the mean of the
-        public vectors that it stands for.
 
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> import offaxis
-    >>> from offaxis.decoding import posterior
-    >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
-    >>> better = replace(release, decoder=posterior(release, public, size=100))
-    >>> better.decode(better.privatize(public[0])).shape, better.guarantee == release.guarantee
-    ((3,), True)
+def public_mean(encoder: Encoder, decoder: Decoder) -> Vectors:
+    """Return the public mean, (m,): of what the decoder names, or what the encoder is centred on.
+
+    Zero where the maps tell nothing: nothing was fitted, or the decoder answers something else
+    than a vector.
     """
-    size = as_integer(size, "size", 1, MOST_POINTS)
-    encoder = channel.encoder
-    if isinstance(channel.randomizer.domain, FiniteSet):
-        sample = evenly(public, max(1, _SAMPLE_NUMBERS // encoder.input_dim))
-        codewords, prior = _codewords(encoder.encode(sample), sample, encoder.output_dim)
-        return PosteriorCodewordDecoder(codewords, prior).bind(channel.randomizer)
-    points = evenly(public, size)
-    prior = np.full(len(points), 1 / len(points))
-    return PosteriorDecoder(points, encoder.encode(points), prior).bind(channel.randomizer)
-
-
-def _codewords(symbols: Any, Z: Vectors, count: int) -> tuple[Vectors, Vectors]:
-    """Return the mean and the share of the vectors with each symbol.
-
-    A symbol that none has gets half a vector's share, and the mean of all.
-    """
-    counts = np.bincount(symbols, minlength=count).astype(np.float64)
-    sums = np.zeros((count, Z.shape[1]))
-    np.add.at(sums, symbols, Z)
-    seen = counts > 0
-    means = np.where(seen[:, None], sums / np.maximum(counts, 1.0)[:, None], Z.mean(axis=0))
-    return means, np.where(seen, counts, 0.5) / np.where(seen, counts, 0.5).sum()
+    with np.errstate(all="ignore"):
+        if isinstance(decoder, CodewordDecoder | PosteriorDecoder):
+            mean = decoder.prior_mean
+        elif isinstance(encoder, AffineEncoder | ShiftEncoder | ArgmaxEncoder):
+            mean = encoder.centre
+        else:
+            mean = decoder.decode(np.zeros((1, decoder.input_dim)))[0]
+    # Files may hold any numbers.
+    usable = mean.size == encoder.input_dim and np.isfinite(mean).all()
+    return mean if usable else np.zeros(encoder.input_dim)

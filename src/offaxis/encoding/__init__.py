@@ -1,13 +1,24 @@
 """From a private vector to what the randomizer sees: a public map fitted before."""
 
-from offaxis.encoding.argmax import ArgmaxEncoder
-from offaxis.encoding.box import BoxEncoder
-from offaxis.encoding.encoder import AffineEncoder, Encoder, ShiftEncoder
-from offaxis.encoding.frame import Frame
-from offaxis.encoding.network import NetworkEncoder
-from offaxis.encoding.optimal import ActiveDirections, active_directions, optimal_frame
+from offaxis.encoding.encoders import (
+    AffineEncoder,
+    ArgmaxEncoder,
+    BoxEncoder,
+    Encoder,
+    Frame,
+    NetworkEncoder,
+    ShiftEncoder,
+)
 from offaxis.encoding.radius import public_radius
-from offaxis.encoding.reshaping import Reshaping, reshape
+from offaxis.encoding.reshaping import (
+    ActiveDirections,
+    FittedReshaping,
+    Jacobian,
+    Optimal,
+    active_directions,
+    optimal_frame,
+    reshape,
+)
 
 __all__ = [
     "ActiveDirections",
@@ -15,9 +26,11 @@ __all__ = [
     "ArgmaxEncoder",
     "BoxEncoder",
     "Encoder",
+    "FittedReshaping",
     "Frame",
+    "Jacobian",
     "NetworkEncoder",
-    "Reshaping",
+    "Optimal",
     "ShiftEncoder",
     "active_directions",
     "optimal_frame",

@@ -7,11 +7,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.encoding.encoder import Encoder
+from offaxis.encoding.encoders import Encoder
 from offaxis.errors import InvalidInput
-from offaxis.geometry.folding import Through
-from offaxis.geometry.public import PublicVectors, fold_again
-from offaxis.geometry.public_hash import PublicIdentity
+from offaxis.geometry.public import PublicIdentity, PublicVectors, Through, fold_again
 from offaxis.vectors import Order, Vectors, as_number, row_norms
 
 _KEPT = 1 << 20

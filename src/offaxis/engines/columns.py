@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.arrays.tables import to_numpy
 from offaxis.errors import InvalidInput, MissingExtra, installing
+from offaxis.tables import to_numpy
 from offaxis.vectors import Vectors
 
 

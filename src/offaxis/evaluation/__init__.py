@@ -1,22 +1,24 @@
-"""What a release keeps of the task, measured on vectors whose answers are known."""
+"""What a release keeps of the task, and which release to choose; on public vectors alone."""
 
-from offaxis.evaluation.choosing import best_decoder, with_decoder
-from offaxis.evaluation.clipping import ClippingBias, clipping_bias
-from offaxis.evaluation.metrics import Evaluation, evaluate
-from offaxis.evaluation.sweep import BUDGETS, Row, sweep
-from offaxis.evaluation.tuning import Trial, Tuned, tune
+from offaxis.evaluation.metrics import (
+    BUDGETS,
+    ClippingBias,
+    Evaluation,
+    SweepCell,
+    clipping_bias,
+    evaluate,
+    sweep,
+)
+from offaxis.evaluation.recommend import best_decoder, tune
 
 __all__ = [
     "BUDGETS",
     "ClippingBias",
     "Evaluation",
-    "Row",
-    "Trial",
-    "Tuned",
+    "SweepCell",
     "best_decoder",
     "clipping_bias",
     "evaluate",
     "sweep",
     "tune",
-    "with_decoder",
 ]

@@ -1,25 +1,28 @@
-"""The releases that a recommendation tries."""
+"""The releases that a search tries.
+
+To try another mechanism or decoder, add a :class:`Candidate` to one of the lists below.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
 
 from offaxis import randomizers
-from offaxis.decoding import Decoder, LinearDecoder, ShrinkageDecoder, shrink
-from offaxis.decoding.posterior import posterior
+from offaxis.decoding import Decoder, LinearDecoder, ShrinkageDecoder
+from offaxis.encoding.reshaping import Optimal
 from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.evaluation.choosing import always, with_decoder
-from offaxis.evaluation.public_side import PublicSide
-from offaxis.evaluation.utility import Goal
-from offaxis.fitting import fit
+from offaxis.evaluation.utility import Goal, PublicSide
+from offaxis.fitting import at_budget, fit
 from offaxis.geometry import Geometry, TaskModel
+from offaxis.geometry.multitask import joint_answers
 from offaxis.geometry.spectrum import spectrum
-from offaxis.geometry.together import joint_answers
+from offaxis.mechanisms import posterior, shrink
 from offaxis.release import Release
+from offaxis.vectors import Vectors
 
 Decoding = Literal["own", "affine", "shrinkage", "posterior", "mean", "commonest", "noise-aware"]
 
@@ -29,23 +32,28 @@ _PERCENTILES: Final = (50.0, 90.0)
 _PERCENTILES_OF_MEANS: Final = (90.0, 100.0)
 _CODEWORDS: Final = (4, 8, 16, 32, 64, 128)
 _FAR: Final = 256
-"""Dimensions from which on a projection pays."""
+"""The dimension from which on a projection pays."""
 
 _STEPS: Final = 500
-"""Of training a noise-aware decoder."""
+"""Training steps of a noise-aware decoder."""
 
 
 def _noise_aware(release: Release, side: PublicSide) -> Decoder:
-    from offaxis.recipes.noise_aware import noise_aware
+    from offaxis.mechanisms.networks import noise_aware
 
     return noise_aware(release, side.task, side.vectors, steps=_STEPS)
+
+
+def constant_decoder(release: Release, point: Vectors) -> ShrinkageDecoder:
+    """Return a decoder of the release that ignores the report and answers a public point."""
+    return ShrinkageDecoder(np.zeros((point.size, release.decoder.input_dim)), point)
 
 
 _DECODERS: Final[dict[Decoding, Callable[[Release, PublicSide], Decoder]]] = {
     "shrinkage": lambda release, side: shrink(release, side.vectors),
     "posterior": lambda release, side: posterior(release, side.vectors),
-    "mean": lambda release, side: always(release, side.geometry.mean),
-    "commonest": lambda release, side: always(release, side.commonest),
+    "mean": lambda release, side: constant_decoder(release, side.geometry.mean),
+    "commonest": lambda release, side: constant_decoder(release, side.commonest),
     "noise-aware": _noise_aware,
 }
 
@@ -60,14 +68,17 @@ class Candidate:
     settings : mapping
         For :func:`offaxis.fit`.
     decoding : str
-        Whose decoder: the recipe's "own", the linear one of least error ("shrinkage"), the
-        "posterior" mean, a "noise-aware" network; or one that reads no report and always answers
-        the public "mean", or a vector with the "commonest" answers. "affine" is the recipe's own,
-        for means too, though it may fill directions that are not sent with their public mean.
+        Which decoder: the mechanism's "own", the linear one of least error ("shrinkage"), the
+        "posterior" mean, a "noise-aware" network; or one that ignores the report and always
+        answers the public "mean", or a vector with the "commonest" answers. "affine" is the
+        mechanism's own, for means too, though it may fill directions that are not sent with their
+        public mean.
     model : TaskModel, optional
         A model that the release runs on the device; the others need a geometry alone.
     is_answer : bool
         Whether a report is about the models' answers and nothing else.
+    release : Release, optional
+        A release that is already fitted, of which only the decoder is chosen.
     """
 
     title: str
@@ -75,20 +86,21 @@ class Candidate:
     decoding: Decoding = "own"
     model: TaskModel | None = None
     is_answer: bool = False
+    release: Release | None = None
 
     @property
     def is_silent(self) -> bool:
-        """Whether the decoder reads no report."""
+        """Whether the decoder ignores the report."""
         return self.decoding in ("mean", "commonest")
 
     @property
     def is_vector(self) -> bool:
-        """Whether a report tells a vector, in noise, rather than a symbol."""
-        return self.settings["randomizer"] in randomizers.NAMES and not self.is_silent
+        """Whether a report carries a noisy vector rather than a symbol."""
+        return self.settings.get("mechanism") in randomizers.NAMES and not self.is_silent
 
     @property
     def base(self) -> Hashable:
-        """What candidates have in common that differ by their decoder alone."""
+        """What candidates that differ only in their decoder have in common."""
         return id(self.model), tuple(sorted(self.settings.items(), key=str))
 
     def decoded(self, decoding: Decoding) -> Candidate:
@@ -98,6 +110,8 @@ class Candidate:
 
     def fitted(self, side: PublicSide, epsilon: Any) -> Release | None:
         """Fit it with its own decoder; None where it does not exist for this task."""
+        if self.release is not None:
+            return self.release
         model = side.geometry if self.model is None else self.model
         budget = {"epsilon": epsilon, "statement": side.statement}
         try:
@@ -113,26 +127,24 @@ class Candidate:
         if make is None:
             return fitted
         try:
-            return with_decoder(fitted, make(fitted, side))
+            return fitted.with_decoder(make(fitted, side))
         except (InvalidInput, UnsupportedModel):
             return None
 
     def make(self, side: PublicSide, epsilon: Any) -> Release | None:
-        """Fit it, decoder and all."""
+        """Fit it, including its decoder."""
         fitted = self.fitted(side, epsilon)
         return None if fitted is None else self.finished(fitted, side)
 
     def at_budget(self, fitted: Release, epsilon: Any) -> Release | None:
         """Return a fitted release at another budget, where the budget changes nothing but noise.
 
-        None where the map depends on the budget: codebooks, and projections.
+        None where the map depends on the budget (codebooks, projections), or δ does.
         """
-        name = self.settings["randomizer"]
-        if name not in randomizers.NAMES or name.startswith("projunit"):
+        name = self.settings.get("mechanism", "")
+        if name not in randomizers.NAMES or name.startswith("projunit") or "delta" in self.settings:
             return None
-        before: Any = fitted.randomizer
-        noise = randomizers.make(name, dim=before.dim, radius=before.radius, epsilon=epsilon)
-        return replace(fitted, randomizer=noise)
+        return at_budget(fitted, epsilon, name)
 
 
 def _with_affine_means(release: Release) -> Release:
@@ -141,6 +153,10 @@ def _with_affine_means(release: Release) -> Release:
     if not isinstance(back, ShrinkageDecoder):
         return release
     return replace(release, mean_decoder=LinearDecoder(back.matrix, back.offset))
+
+
+# ----------------------------------------------------------------------------
+# What is tried for a goal
 
 
 def candidates(side: PublicSide, goal: Goal) -> list[Candidate]:
@@ -159,40 +175,40 @@ def _answers(side: PublicSide) -> Iterator[Candidate]:
     models = side.tasks.models
     if (joint := joint_answers(models)) is not None:
         words = "all answers by one randomized response"
-        yield Candidate(words, {"randomizer": "class-response"}, model=joint, is_answer=True)
+        yield Candidate(words, {"mechanism": "class-response"}, model=joint, is_answer=True)
     for name, model in models.items():
         whose = "the model's answer" if len(models) == 1 else f"the answer of {name} alone"
         if side.outputs[name] > 1:
-            words, recipe = f"{whose} by randomized response", "class-response"
+            words, mechanism = f"{whose} by randomized response", "class-response"
         else:
-            words, recipe = f"{whose} by an optimal channel", "scalar-response"
-        yield Candidate(words, {"randomizer": recipe}, model=model, is_answer=True)
+            words, mechanism = f"{whose} by an optimal channel", "scalar-response"
+        yield Candidate(words, {"mechanism": mechanism}, model=model, is_answer=True)
 
 
 def _codebooks() -> Iterator[Candidate]:
     for size in (None, *_CODEWORDS):
         words = "codebook" if size is None else f"codebook of {size}"
-        book = Candidate(words, {"randomizer": "response", "size": size})
+        book = Candidate(words, {"mechanism": "response", "size": size})
         yield from (book, book.decoded("posterior"))
 
 
 def _vectors(side: PublicSide) -> Iterator[Candidate]:
     read = _read(side.geometry)
     for name, title in (("privunit2", "PrivUnit2"), ("laplace", "Laplace")):
-        plain = Candidate(f"{title}, plain", {"randomizer": name, "reshaping": "none"})
-        shaped = Candidate(f"{title}, reshaped", {"randomizer": name, "reshaping": "jacobian"})
+        plain = Candidate(f"{title}, plain", {"mechanism": name, "reshaping": "none"})
+        shaped = Candidate(f"{title}, reshaped", {"mechanism": name, "reshaping": "jacobian"})
         yield from (plain, shaped, shaped.decoded("shrinkage"))
-        for active in sorted({min(rank, read) for rank in _RANKS}):
+        for rank in sorted({min(rank, read) for rank in _RANKS}):
             for percentile in _PERCENTILES if name == "laplace" else _PERCENTILES[:1]:
-                where = f"{title}, {_directions(active)}"
+                where = f"{title}, {_directions(rank)}"
                 where += f", radius at {percentile:g} %" if name == "laplace" else ""
-                own = Candidate(where, _optimal(name, active, percentile))
+                own = Candidate(where, optimal(name, rank, percentile))
                 yield from (own, own.decoded("shrinkage"), own.decoded("posterior"))
 
 
 def _silent() -> Iterator[Candidate]:
-    """Yield what knows nothing: nothing that is chosen should be worse."""
-    settings = _optimal("laplace", 1, 90.0)
+    """Yield what uses no report: nothing that is chosen should be worse."""
+    settings = optimal("laplace", 1, 90.0)
     yield Candidate("no report read, always the public mean", settings, "mean")
     yield Candidate("no report read, always the commonest answers", settings, "commonest")
 
@@ -205,24 +221,49 @@ def _for_means(geometry: Geometry) -> Iterator[Candidate]:
         for percentile in _PERCENTILES_OF_MEANS:
             radius = f", radius at {percentile:g} %"
             for shape, words in (("jacobian", "reshaped"), ("centre", "centred")):
-                settings = {"randomizer": name, "reshaping": shape, "percentile": percentile}
+                settings = {"mechanism": name, "reshaping": shape, "percentile": percentile}
                 yield Candidate(f"{name}, {words}{radius}", settings)
-            for active in sorted({*(rank for rank in _RANKS_OF_MEANS if rank < read), read}):
-                words = "all directions" if active == read else _directions(active)
-                settings = _optimal(name, active, percentile)
+            for rank in sorted({*(rank for rank in _RANKS_OF_MEANS if rank < read), read}):
+                words = "all directions" if rank == read else _directions(rank)
+                settings = optimal(name, rank, percentile)
                 yield Candidate(f"{name}, {words}{radius}", settings, "affine")
     for name, words in (("response", "codebook"), ("subset", "codebook, subset selection")):
         for size in (None, *_CODEWORDS[2:]):
             count = "" if size is None else f" of {size}"
             yield Candidate(
-                words.replace("codebook", f"codebook{count}"), {"randomizer": name, "size": size}
+                words.replace("codebook", f"codebook{count}"), {"mechanism": name, "size": size}
             )
 
 
-def _optimal(name: str, active: int, percentile: float) -> dict[str, Any]:
-    shape = {"reshaping": "optimal", "active": active, "percentile": percentile}
-    return {"randomizer": name, **shape}
+def optimal(name: str, rank: int, percentile: float) -> dict[str, Any]:
+    """Return the settings of an optimal reshaping of that rank."""
+    return {"mechanism": name, "reshaping": Optimal(rank=rank), "percentile": percentile}
 
 
 def _directions(count: int) -> str:
     return "1 active direction" if count == 1 else f"{count} active directions"
+
+
+# ----------------------------------------------------------------------------
+# What is tried by the presets: ranks and radii of one mechanism, decoders of one release
+
+
+def ranks_and_radii(
+    name: str, ranks: Sequence[int], percentiles: Sequence[float], more: Mapping[str, Any]
+) -> list[Candidate]:
+    """Return one mechanism with every number of directions and every radius."""
+    return [
+        Candidate(
+            f"{name}, {_directions(rank)}, radius at {percentile:g} %",
+            optimal(name, rank, percentile) | dict(more),
+        )
+        for rank in ranks
+        for percentile in percentiles
+    ]
+
+
+def decoders_of(release: Release) -> list[Candidate]:
+    """Return a fitted release with every decoder that can be fitted to it."""
+    own = Candidate("own decoder", {}, release=release)
+    others: tuple[Decoding, ...] = ("shrinkage", "posterior", "mean")
+    return [own, *(replace(own, title=f"decoder: {kind}", decoding=kind) for kind in others)]

@@ -1,41 +1,173 @@
 """Which release is best for a task, a budget and a goal, found on public vectors alone.
 
-Contract: the public vectors are cut in three. Releases are fitted on the first part, compared by
-simulation on the second, and the winner, fitted again to both, is estimated on the third, which had
-no say: the estimate is not optimistic, for people distributed as the public ones. What is returned
-is the winner fitted on all public vectors. No private vector is looked at, so nothing is spent.
+Contract: releases are fitted on one part of the public vectors, compared by simulation on a second,
+and the best one, fitted again to both, is estimated on a third, held-out part (selection.py): the
+estimate is not optimistic, for people distributed as the public vectors. What is returned is the
+best one fitted on all public vectors. No private vector is used, so nothing is spent.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final, get_args
 
 import numpy as np
 
+from offaxis.encoding import active_directions
 from offaxis.errors import InvalidInput
-from offaxis.evaluation.ceilings import Ceilings
+from offaxis.evaluation.bounds import Ceilings
+from offaxis.evaluation.candidates import Candidate, candidates, decoders_of, ranks_and_radii
 from offaxis.evaluation.priors import Prior
-from offaxis.evaluation.public_side import PublicSide, Tasks
-from offaxis.evaluation.recommendation import Recommendation, sentence
-from offaxis.evaluation.splits import LEAST_HELD_OUT, SHARE, Split, sample
-from offaxis.evaluation.trials import Compared, Progress, Trials, Tried
-from offaxis.evaluation.utility import Goal, Utility
-from offaxis.privacy.guarantee import exact_epsilon
+from offaxis.evaluation.selection import (
+    LEAST_HELD_OUT,
+    SHARE,
+    Comparison,
+    Progress,
+    ScoredCandidate,
+    Selection,
+    Split,
+    sample,
+)
+from offaxis.evaluation.utility import Goal, PublicSide, Tasks, Utility
+from offaxis.mechanisms import find_mechanism
+from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.release import Release
-from offaxis.vectors import Vectors, as_integer
+from offaxis.vectors import Vectors, as_integer, as_number
 
-__all__ = ["Recommendation", "Tried", "recommend", "recommend_range"]
+__all__ = [
+    "Recommendation",
+    "ScoredCandidate",
+    "best_decoder",
+    "recommend",
+    "recommend_range",
+    "smallest_epsilon",
+    "tune",
+]
 
 _MOST: Final = 20_000
 """Public vectors that releases are fitted to, at most; as many others help to estimate."""
 
 _FEW: Final = 500
 _FEWEST: Final = round(LEAST_HELD_OUT / SHARE)
+_EVERY_RANK: Final = 10
+"""Up to here every rank is tried, and above only 12, 16, 24, 32, 48 …"""
+
+_STEP: Final = Fraction(1, 20)
+_DIGITS: Final = 9
+"""Scores that differ by less are the same: rounding parts them."""
+
+_SPACE: Final = "\N{NO-BREAK SPACE}"
 
 SYNTHETIC: Final = "synthetic prior"
-"""How the provenance of a release calls vectors that were drawn from a prior."""
+"""What the provenance of a release calls vectors that were drawn from a prior."""
+
+_INSTEAD: Final = (
+    "Without them, use recommend(model, None, prior=wide_prior(dim, low=…, high=…)) for what is "
+    "publicly known of the vectors; a plain randomizer with a radius you know, such as "
+    "offaxis.randomizers.Laplace; or, from 10 vectors on, offaxis.fit with "
+    "mechanism='class-response', which needs little but the model. Codebooks, posterior decoders "
+    "and estimates of utility are only as good as the vectors they are fitted to"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """What to release, what it is worth, and what else was tried.
+
+    Attributes
+    ----------
+    release : Release
+        The best one, fitted on all public vectors.
+    candidate : Candidate
+        How it was made.
+    epsilon : float
+    goal : {"answers", "fidelity", "mean"}
+    expected : Utility
+        On held-out public vectors; the weighted mean over tasks.
+    expected_by_task : mapping of Utility
+    candidates : tuple of ScoredCandidate
+        The finalists, all scored on the same vectors, best first.
+    screened_out : tuple of Candidate
+        Those that a first look at a few vectors left out; they have no utility.
+    ceiling : float
+        What no report of pure ε passes (for means: no unbiased one); infinite with a δ.
+    ceiling_by_task : mapping of float
+    compared_on, measured_on : int
+        Number of public vectors behind ``candidates``; and behind ``expected``, on others.
+    summary : str
+        The recommendation in plain words.
+    cautions : tuple of str
+        What makes it doubtful.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
+    >>> found = offaxis.recommend(task, public, epsilon=2)
+    >>> found.goal, found.release.guarantee.epsilon == 2
+    ('answers', True)
+    >>> found.best_vector in found.candidates  # the best one whose report carries a vector
+    True
+    """
+
+    release: Release
+    candidate: Candidate
+    epsilon: float
+    goal: Goal
+    expected: Utility
+    expected_by_task: Mapping[str, Utility]
+    candidates: tuple[ScoredCandidate, ...]
+    screened_out: tuple[Candidate, ...]
+    ceiling: float
+    ceiling_by_task: Mapping[str, float]
+    compared_on: int
+    measured_on: int
+    summary: str
+    cautions: tuple[str, ...]
+
+    @property
+    def best_vector(self) -> ScoredCandidate | None:
+        """The best of those whose report carries a vector, and not just an answer."""
+        return best_vector(self.candidates)
+
+    @property
+    def frontier(self) -> tuple[ScoredCandidate, ...]:
+        """The finalists that none passes in both answers and fidelity; answers descending.
+
+        Empty for means.
+        """
+        return frontier(self.candidates)
+
+
+def best_vector(scored: Sequence[ScoredCandidate]) -> ScoredCandidate | None:
+    """Return the first that is neither an answer nor silent."""
+    vectors = (s for s in scored if not s.candidate.is_answer and not s.candidate.is_silent)
+    return next(vectors, None)
+
+
+def frontier(candidates: Sequence[ScoredCandidate]) -> tuple[ScoredCandidate, ...]:
+    """Return those that no other passes in both answers and fidelity; of equals the first."""
+    both = []
+    for each in candidates:
+        answers, fidelity = each.scores.answers, each.scores.fidelity
+        if answers is not None and fidelity is not None:
+            both.append((round(answers.score, _DIGITS), round(fidelity.score, _DIGITS), each))
+    both.sort(key=lambda item: (-item[0], -item[1]))
+    kept: list[ScoredCandidate] = []
+    highest = float("-inf")
+    for _, fidelity_score, each in both:
+        if fidelity_score > highest:
+            kept.append(each)
+            highest = fidelity_score
+    return tuple(kept)
+
+
+# ----------------------------------------------------------------------------
+# Recommendations
 
 
 def recommend(
@@ -61,16 +193,16 @@ def recommend(
     epsilon : number
         Budget of one report.
     goal : {"answers", "fidelity", "mean"}
-        The model's answer of each vector; the vector itself in the task's metric; or a mean over
+        The model's answer for each vector; the vector itself in the task's metric; or a mean over
         people in that metric.
     people : int
-        How many people a mean is taken over.
+        Number of people a mean is taken over.
     weights : mapping, optional
-        Importance of every one of several tasks; all are alike by default.
+        Importance of each of several tasks; equal by default.
     prior : Prior, optional
         In place of public vectors: what is publicly known of them (:func:`wide_prior`).
     seed : int
-        Public; decides how the public vectors are cut, and the simulated noise.
+        Public; decides how the public vectors are split, and the simulated noise.
     progress : callable, optional
         Called with the title of a candidate, how many are done, and how many there are.
 
@@ -80,17 +212,13 @@ def recommend(
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
     >>> found = offaxis.recommend(task, public, epsilon=2)
-    >>> found.release.guarantee.epsilon == 2, found.expected.score <= 1
-    (True, True)
-    >>> print(found.sentence)
+    >>> print(found.summary)
     the model's answer by randomized response keeps an expected ... of the model's answers, ...
-    >>> found.compared_on, found.measured_on  # the second had no say in the choice
-    (12, 12)
     >>> found.cautions[0]
     'only 60 public vectors: maps and codebooks are rough, and the estimate is uncertain (...)'
     """
-    question = Question.of(model, public, goal, people, weights, prior, seed)
-    return question.answer(exact_epsilon(epsilon), progress)
+    search = Search.of(model, public, goal, people, weights, prior, seed)
+    return search.at(exact_epsilon(epsilon), progress)
 
 
 def recommend_range(
@@ -115,22 +243,257 @@ def recommend_range(
 
     Examples
     --------
-    >>> from offaxis.evaluation.recommend import recommend_range
+    >>> import offaxis
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
-    >>> low, high = recommend_range(task, public, epsilons=[1, 4])
+    >>> low, high = offaxis.recommend_range(task, public, epsilons=[1, 4])
     >>> low.epsilon, high.epsilon, low.ceiling < high.ceiling
     (1.0, 4.0, True)
     """
     budgets = [exact_epsilon(epsilon) for epsilon in epsilons]
     if not budgets:
         raise InvalidInput("epsilons must name at least one budget")
-    question = Question.of(model, public, goal, people, weights, prior, seed)
-    return tuple(question.answer(budget, progress) for budget in budgets)
+    search = Search.of(model, public, goal, people, weights, prior, seed)
+    return tuple(search.at(budget, progress) for budget in budgets)
+
+
+def tune(
+    model: Any,
+    public: Any,
+    *,
+    epsilon: Any,
+    mechanism: str = "privunit2",
+    delta: Any = None,
+    unit: Unit = "item",
+    ranks: Sequence[int] | None = None,
+    percentiles: Sequence[float] = (50.0, 70.0, 90.0),
+    goal: Goal = "answers",
+    seed: int = 0,
+    statement: str = "",
+    progress: Progress | None = None,
+) -> Recommendation:
+    """Choose the rank and the radius of one mechanism with the optimal reshaping.
+
+    The search is that of :func:`offaxis.recommend`, over fewer candidates.
+
+    Parameters
+    ----------
+    model, public, epsilon, mechanism, delta, unit, statement
+        As in :func:`offaxis.fit`; at least 50 vectors, and no codebook.
+    ranks : sequence of int, optional
+        Numbers of directions to try; by default all up to 10, and fewer and fewer above.
+    percentiles : sequence of float
+        Percentiles of the encoded norms to try as the radius.
+    goal, seed, progress
+        As in :func:`offaxis.recommend`.
+
+    Examples
+    --------
+    >>> from offaxis.evaluation import tune
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((3, 4)), rng.standard_normal((200, 4))
+    >>> tuned = tune(task, public, epsilon=4, mechanism="laplace", ranks=[1, 2])
+    >>> tuned.release.encoder.output_dim in (1, 2), len(tuned.candidates)
+    (True, 6)
+    """
+    chosen = find_mechanism(mechanism)
+    if chosen.order is None or chosen.reshaping != "coordinates":
+        raise InvalidInput(f"{mechanism!r} has no directions to choose")
+    chosen.check_delta(delta)
+    budget = exact_epsilon(epsilon)
+    radii = [chosen.read_percentile(percentile) for percentile in percentiles]
+    more: dict[str, Any] = {"unit": unit}
+    if delta is not None:
+        more["delta"] = delta
+
+    def options(side: PublicSide) -> list[Candidate]:
+        most = active_directions(side.geometry).effects.size
+        return ranks_and_radii(mechanism, _ranks(ranks, most), radii, more)
+
+    search = Search.of(
+        model, public, goal, seed=seed, options=options, statement=statement, pure=delta is None
+    )
+    return search.at(budget, progress)
+
+
+def _ranks(ranks: Sequence[int] | None, most: int) -> list[int]:
+    """Return the ranks to try, as many as there are directions."""
+    if ranks is None:
+        steps = [2**e * b // 2 for e in range(3, 40) for b in (3, 4)]
+        ladder = [*range(1, _EVERY_RANK + 1), *steps, most]
+        return sorted({rank for rank in ladder if rank <= most})
+    meaning = "of the directions that vary and that the model sees"
+    return [as_integer(rank, "rank", 1, most, meaning=meaning) for rank in ranks]
+
+
+def best_decoder(
+    release: Release,
+    model: Any,
+    public: Any,
+    *,
+    goal: Goal = "answers",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Recommendation:
+    """Choose the decoder of a release; encoder, randomizer and so the guarantee stay.
+
+    The search is that of :func:`offaxis.recommend` over the release's own decoder, the linear one
+    of least error, the posterior mean, and always answering the public mean. Means over people are
+    decoded as before.
+
+    Parameters
+    ----------
+    release : Release
+    model, public, goal, seed, progress
+        As in :func:`offaxis.recommend`; the goal "mean" has nothing to choose.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.evaluation import best_decoder
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 3)), rng.standard_normal((200, 3))
+    >>> release = offaxis.fit(task, public, epsilon=1, mechanism="privunit2")
+    >>> best = best_decoder(release, task, public, goal="fidelity").release
+    >>> best.decoder.kind, best.guarantee == release.guarantee  # the devices see no difference
+    ('posterior', True)
+    """
+    if goal == "mean":
+        raise InvalidInput("a mean is decoded without bias: there is no decoder to choose")
+    search = Search.of(
+        model,
+        public,
+        goal,
+        seed=seed,
+        options=lambda side: decoders_of(release),
+        pure=release.guarantee.pure,
+    )
+    return search.at(release.guarantee.epsilon, progress)
+
+
+# ----------------------------------------------------------------------------
+# The inverse question: how small a budget reaches a target?
+#
+# Contract: budgets are those of a grid, 0.05 apart. A budget reaches the target if its best release
+# does so on the vectors it was chosen on *and* on others, so that luck on either does not suffice;
+# a bisection finds one that does while the one before it does not. Scores come from simulations and
+# need not rise with every step: a smaller budget may be passed over, and the result is an estimate
+# with its interval, not a certainty. Because the budget is chosen by it, it is optimistic by a part
+# of its error. Below ``least_possible`` no report of any kind reaches the target, as far as the
+# ceiling goes.
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class SmallestBudget:
+    """How small a budget can be.
+
+    Attributes
+    ----------
+    target : float
+        The requested utility.
+    epsilon : float or None
+        The smallest budget found whose expected utility reaches it; None if none does.
+    recommendation : Recommendation or None
+        At that budget.
+    least_possible : float or None
+        Below it no report reaches the target; None if none does up to ``max_epsilon``.
+    max_epsilon : float
+        The largest budget that was tried.
+    """
+
+    target: float
+    epsilon: float | None
+    recommendation: Recommendation | None
+    least_possible: float | None
+    max_epsilon: float
+
+    @property
+    def summary(self) -> str:
+        """The outcome in plain words."""
+        if self.least_possible is None:
+            return f"No report of a budget up to {self.max_epsilon:g} can reach {self.target:g}."
+        limit = f"below ε = {self.least_possible:.3g} no report of any kind can."
+        if self.recommendation is None:
+            return (
+                f"No budget up to {self.max_epsilon:g} was found to reach {self.target:g}; {limit}"
+            )
+        low, high = self.recommendation.expected.interval()
+        return (
+            f"ε = {self.epsilon:g} is the smallest budget found to reach {self.target:g} "
+            f"(expected {self.recommendation.expected.score:.3f}, between {low:.3f} and "
+            f"{high:.3f}); {limit}"
+        )
+
+
+def smallest_epsilon(
+    model: Any,
+    public: Any,
+    *,
+    target: float,
+    max_epsilon: Any = 10,
+    goal: Goal = "answers",
+    people: int = 1,
+    weights: Mapping[str, float] | None = None,
+    prior: Prior | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> SmallestBudget:
+    """Find the smallest budget whose best release reaches a target utility.
+
+    Parameters
+    ----------
+    target : float
+        The utility, as in ``Recommendation.expected.score``; for means it is negative.
+    max_epsilon : number
+        The largest budget to try.
+    model, public, goal, people, weights, prior, seed, progress
+        As in :func:`offaxis.recommend`.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
+    >>> offaxis.smallest_epsilon(task, public, target=0.99, max_epsilon=0.5).summary
+    'No report of a budget up to 0.5 can reach 0.99.'
+    """
+    goal_score, limit = as_number(target, "target"), exact_epsilon(max_epsilon)
+    search = Search.of(model, public, goal, people, weights, prior, seed)
+    possible = search.ceilings.least_epsilon(goal_score, float(limit))
+    # Estimates may pass the ceiling by luck: what it rules out is not even tried.
+    first, last = math.ceil(Fraction(possible or 0) / _STEP) or 1, int(limit / _STEP)
+    known: dict[int, bool] = {}
+
+    def reached(step: int) -> bool:
+        if step not in known:
+            # Decoders are trained only for the budget that is returned.
+            compared = search.selection.compare(step * _STEP, None, progress)
+            known[step] = compared.finalists[0].utility.score >= goal_score and (
+                search.selection.estimate(compared.releases[0]).utility.score >= goal_score
+            )
+        return known[step]
+
+    if possible is None or first > last:
+        return SmallestBudget(goal_score, None, None, possible, float(limit))
+    # The ceiling is often near: steps from it, each twice as long, find where to bisect.
+    low, high = first - 1, first
+    while not reached(high):
+        if high == last:
+            return SmallestBudget(goal_score, None, None, possible, float(limit))
+        low, high = high, min(last, 2 * high - first + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    best = search.at(high * _STEP, progress)
+    return SmallestBudget(goal_score, best.epsilon, best, possible, float(limit))
+
+
+# ----------------------------------------------------------------------------
+# The search behind all of them
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
     """Everything about a recommendation but the budget.
 
     Attributes
@@ -138,21 +501,27 @@ class Question:
     whole : PublicSide
         Of all public vectors.
     known : PublicSide
-        Of those that had a say: what the best release is worth is estimated on the others.
-    trials : Trials
+        Of those used to fit and compare; the best release is estimated on the others.
+    selection : Selection
         Of candidates fitted on a part of them.
     ceilings : Ceilings
     goal : {"answers", "fidelity", "mean"}
     synthetic : bool
         Whether the vectors were drawn from a prior.
+    pure : bool
+        Whether all candidates are pure, so that the ceilings hold for them.
+    trains : bool
+        Whether a decoder network may be trained beside the given candidates.
     """
 
     whole: PublicSide
     known: PublicSide
-    trials: Trials
+    selection: Selection
     ceilings: Ceilings
     goal: Goal
     synthetic: bool
+    pure: bool
+    trains: bool
 
     @classmethod
     def of(
@@ -160,70 +529,85 @@ class Question:
         model: Any,
         public: Any,
         goal: Goal,
-        people: int,
-        weights: Mapping[str, float] | None,
-        prior: Prior | None,
-        seed: int,
-    ) -> Question:
-        """Check what was asked, cut the public vectors and measure the tasks on them."""
+        people: int = 1,
+        weights: Mapping[str, float] | None = None,
+        prior: Prior | None = None,
+        seed: int = 0,
+        *,
+        options: Any = None,
+        statement: str = "",
+        pure: bool = True,
+    ) -> Search:
+        """Check the arguments, split the public vectors and measure the tasks on them.
+
+        ``options`` maps the public side of the fitted part to candidates; by default all.
+        """
         if goal not in get_args(Goal):
             raise InvalidInput(f"goal must be 'answers', 'fidelity' or 'mean', got {goal!r}")
         people = as_integer(people, "people", 1)
         tasks = Tasks.of(model, weights)
         vectors, others = _collected(public, prior, seed)
-        statement = "" if prior is None else f"{SYNTHETIC}: {prior.words}; no public vectors"
+        if prior is not None:
+            statement = f"{SYNTHETIC}: {prior.words}; no public vectors"
         split = Split(vectors, seed)
         side = PublicSide.of(tasks, split.part(0), goal, statement)
         second, third = split.part(1), np.concatenate([split.part(2), others])
+        tried = candidates(side, goal) if options is None else options(side)
+        if not tried:
+            raise InvalidInput("ranks and percentiles must each name at least one value to try")
         return cls(
             whole := PublicSide.of(tasks, vectors, goal, statement),
             PublicSide.of(tasks, np.concatenate([side.vectors, second]), goal, statement),
-            Trials(side, second, third, goal, people, seed),
+            Selection(side, tried, second, third, goal, people, seed),
             Ceilings(whole, goal, people),
             goal,
             prior is not None,
+            pure,
+            options is None,
         )
 
-    def answer(self, epsilon: Any, progress: Progress | None = None) -> Recommendation:
+    def at(self, epsilon: Any, progress: Progress | None = None) -> Recommendation:
         """Compare the candidates at a budget and return the best one with its estimate."""
-        ceiling = self.ceilings(epsilon)
-        compared = self.trials.compare(epsilon, ceiling, progress)
-        best, tried, release = self._fitted(epsilon, compared)
-        # Fitted to more vectors than it was compared on, so that less is left to hope for.
-        verdict = self.trials.estimate(best.candidate.make(self.known, epsilon) or tried)
-        expected, measured_on = verdict.utility, self.trials.measured_on
+        ceiling = self.ceilings(epsilon) if self.pure else math.inf
+        compared = self.selection.compare(epsilon, ceiling if self.trains else None, progress)
+        best, as_compared, release = self._fitted(epsilon, compared)
+        # Fitted to more vectors than it was compared on, so that the estimate is not too low.
+        refitted = best.candidate.make(self.known, epsilon) or as_compared
+        scores, measured_on = self.selection.estimate(refitted), self.selection.measured_on
         return Recommendation(
             release,
             best.candidate,
             float(epsilon),
             self.goal,
-            expected,
-            verdict.each,
-            compared.tried,
-            compared.left_out,
+            scores.utility,
+            scores.by_task,
+            compared.finalists,
+            compared.screened_out,
             ceiling,
-            self.ceilings.each(epsilon),
-            self.trials.compared_on,
+            self.ceilings.each(epsilon) if self.pure else {},
+            self.selection.compared_on,
             measured_on,
-            sentence(
+            summary(
                 self.goal,
                 self.whole.outputs,
                 best,
-                compared.tried,
-                expected,
+                compared.finalists,
+                scores.utility,
                 ceiling,
                 measured_on,
             ),
-            self._cautions(expected),
+            self._cautions(scores.utility),
         )
 
-    def _fitted(self, epsilon: Any, compared: Compared) -> tuple[Tried, Release, Release]:
+    def _fitted(
+        self, epsilon: Any, compared: Comparison
+    ) -> tuple[ScoredCandidate, Release, Release]:
         """Return the best one, its release as it was compared, and fitted on all vectors."""
-        for each, tried in zip(compared.tried, compared.releases, strict=True):
+        for each, as_compared in zip(compared.finalists, compared.releases, strict=True):
             # Rounding may hide a faint direction in all vectors together; then the next one is it.
             release = each.candidate.make(self.whole, epsilon)
             if release is not None:
-                return each, tried, release
+                return each, as_compared, release
         raise InvalidInput("no release could be fitted to these public vectors")
 
     def _cautions(self, expected: Utility) -> tuple[str, ...]:
@@ -257,7 +641,7 @@ class Question:
 
 
 def _collected(public: Any, prior: Prior | None, seed: int) -> tuple[Vectors, Vectors]:
-    """Return the public vectors, or draw them; of too many evenly many, and as many others."""
+    """Return the public vectors, or draw them; of very many an even sample, and as many others."""
     if prior is not None:
         if public is not None:
             raise InvalidInput("give public vectors or a prior, not both: real ones are better")
@@ -274,10 +658,82 @@ def _collected(public: Any, prior: Prior | None, seed: int) -> tuple[Vectors, Ve
     return vectors, others
 
 
-_INSTEAD: Final = (
-    "What can be done without: recommend(model, None, prior=wide_prior(dim, low=…, high=…)) for "
-    "what is publicly known of the vectors; a plain randomizer with a radius you know, such as "
-    "offaxis.randomizers.Laplace; from 10 vectors on offaxis.fit with randomizer='class-response', "
-    "which needs little but the model. What cannot: codebooks, posterior decoders and estimates of "
-    "utility, which are as good as the vectors they are fitted to"
-)
+# ----------------------------------------------------------------------------
+# The recommendation in words
+
+
+def summary(
+    goal: Goal,
+    outputs: Mapping[str, int],
+    best: ScoredCandidate,
+    candidates: Sequence[ScoredCandidate],
+    expected: Utility,
+    ceiling: float,
+    measured_on: int,
+) -> str:
+    """Say what is recommended, what it keeps, what no report passes, and what a vector keeps."""
+    measured = f"measured on {measured_on:,} held-out vectors"
+    if goal == "mean":
+        words = (
+            f"{best.candidate.title} leaves an expected squared error of {-expected.score:.3g} of "
+            f"the variance, {measured}."
+        )
+        if math.isfinite(ceiling):
+            words += (
+                f" No unbiased report of this budget leaves less than {-ceiling:.3g}"
+                f"{_beyond(goal, expected, ceiling)}."
+            )
+        return words
+    words = (
+        f"{best.candidate.title} keeps an expected {percent(expected)} of {_kept(goal, outputs)}, "
+        f"{measured}."
+    )
+    if math.isfinite(ceiling):
+        words += (
+            f" No report of this budget allows more than {100 * ceiling:.1f}{_SPACE}%"
+            f"{_beyond(goal, expected, ceiling)}."
+        )
+    if best.candidate.is_silent:
+        return f"{words} A single report of this budget is worth no more than none."
+    other = best_vector(candidates)
+    if best.candidate.is_answer and other is not None:
+        answer = "the answer" if len(outputs) == 1 else "the answers"
+        vector = f"the best release of a vector ({other.candidate.title}) kept"
+        if best.utility.interval()[0] > other.utility.score:
+            words += f" Send {answer}, not the vector: {vector}"
+        else:
+            words += f" A release of the vector does equally well: {vector}"
+        words += f" {percent(other.utility)} where both were compared."
+    return words
+
+
+def _beyond(goal: Goal, expected: Utility, ceiling: float) -> str:
+    """Say how an estimate can lie beyond its ceiling; nothing where it does not."""
+    if expected.score <= ceiling:
+        return ""
+    if goal == "mean":
+        return "; this one may for a little bias, or seem to by chance"
+    if expected.interval()[0] <= ceiling:
+        return (
+            ": the estimate lies above that by chance, and the release is as close to the bound as "
+            "this many vectors can show"
+        )
+    return (
+        ": the estimate lies above that by more than three standard errors, which is seldom "
+        "chance. Trust the bound, and try another seed or more public vectors"
+    )
+
+
+def percent(utility: Utility) -> str:
+    """Write a share with its interval, 58.1 ± 0.9 %, without line breaks inside."""
+    half = utility.interval()[1] - utility.score
+    return f"{100 * utility.score:.1f}{_SPACE}±{_SPACE}{100 * half:.1f}{_SPACE}%"
+
+
+def _kept(goal: Goal, outputs: Mapping[str, int]) -> str:
+    if goal == "fidelity":
+        return "the variance in the task's metric"
+    if len(outputs) > 1:
+        return "the answers of all tasks, by their weights"
+    several = next(iter(outputs.values())) > 1
+    return "the model's answers" if several else "the variance of the model's answer"

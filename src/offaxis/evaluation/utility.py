@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.evaluation.clipping import without_noise
-from offaxis.geometry import TaskModel
+from offaxis.encoding import active_directions
+from offaxis.errors import InvalidInput
+from offaxis.evaluation.metrics import without_noise
+from offaxis.geometry import Geometry, MultiTask, PublicVectors, TaskModel, as_task_model, measure
+from offaxis.geometry.multitask import checked_weights, prepared
 from offaxis.release import Release
-from offaxis.vectors import Vectors
+from offaxis.simulation import simulate
+from offaxis.vectors import Vectors, row_dots
 
 Goal = Literal["answers", "fidelity", "mean"]
 """The model's answer of each vector; the vector itself in the task's metric; a mean over people."""
@@ -37,33 +42,33 @@ class Utility:
     error: float
 
     def interval(self, deviations: float = _DEVIATIONS) -> tuple[float, float]:
-        """Return the score less and plus so many standard errors."""
+        """Return the score minus and plus this many standard errors."""
         return self.score - deviations * self.error, self.score + deviations * self.error
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """A score, and how much every vector moves it: their spread is the score's error."""
+class Scored:
+    """A score, and every vector's influence on it, whose spread is the score's error."""
 
     score: float
-    moves: Vectors
+    influence: Vectors
 
     @property
     def utility(self) -> Utility:
         """The score with its standard error over vectors."""
-        n = len(self.moves)
-        return Utility(self.score, float(self.moves.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0)
+        n = len(self.influence)
+        return Utility(self.score, float(self.influence.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0)
 
 
-def weighted(parts: Sequence[Measured], weights: Sequence[float]) -> Measured:
+def weighted(parts: Sequence[Scored], weights: Sequence[float]) -> Scored:
     """Return the weighted mean of scores on the same vectors."""
     score = float(np.dot(weights, [part.score for part in parts]))
-    moves = [weight * part.moves for weight, part in zip(weights, parts, strict=True)]
-    return Measured(score, np.sum(moves, axis=0))
+    influence = [weight * part.influence for weight, part in zip(weights, parts, strict=True)]
+    return Scored(score, np.sum(influence, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
+class TaskScorer:
     """Scores releases for one task on held-out public vectors.
 
     Attributes
@@ -86,9 +91,9 @@ class Judge:
 
     def __call__(self, release: Release, vectors: Vectors, seed: int = 0) -> Utility:
         """Simulate reports of the vectors and score what a receiver makes of them."""
-        return Panel({"": self}, {"": 1.0})(release, vectors, seed).utility
+        return Scorer({"": self}, {"": 1.0})(release, vectors, seed).utility
 
-    def answers(self, vectors: Vectors, decoded: Vectors) -> Measured:
+    def answers(self, vectors: Vectors, decoded: Vectors) -> Scored:
         """Score decoded vectors, some rounds of each, by the model's answers."""
         clean, answered = self.task.outputs(vectors), self.task.outputs(decoded)
         rounds = len(decoded) // len(vectors)
@@ -98,16 +103,16 @@ class Judge:
             return _explained(lost, (clean[:, 0] - usual) ** 2)
         same = answered.argmax(axis=1) == np.tile(clean.argmax(axis=1), rounds)
         each = same.reshape(rounds, -1).mean(axis=0)
-        return Measured(float(each.mean()), each)
+        return Scored(float(each.mean()), each)
 
-    def fidelity(self, vectors: Vectors, decoded: Vectors) -> Measured:
+    def fidelity(self, vectors: Vectors, decoded: Vectors) -> Scored:
         """Score decoded vectors, some rounds of each, by their error in the task's metric."""
         lost = self._squared(decoded - np.tile(vectors, (len(decoded) // len(vectors), 1)))
         return _explained(lost, self._squared(vectors - self.mean))
 
     def error_of_means(
         self, vectors: Vectors, kept: Vectors, decoded: Vectors, above: NDArray[np.bool_]
-    ) -> Measured:
+    ) -> Scored:
         """Return minus ‖bias‖² + variance / people, in the task's metric.
 
         ``kept`` is what reports tend to: their mean over the noise, known exactly. So the bias has
@@ -127,82 +132,85 @@ class Judge:
             squared += float(bias @ self.gram @ bias) * half.mean() / len(above)
             pull[half] += self.gram @ bias / len(above)
         spread = float(self._squared(vectors - self.mean).mean())
-        moves = 2 * np.einsum("ij,ij->i", off, pull) + variance / self.people
-        return Measured(-(squared + float(variance.mean()) / self.people) / spread, -moves / spread)
+        influence = 2 * np.einsum("ij,ij->i", off, pull) + variance / self.people
+        return Scored(
+            -(squared + float(variance.mean()) / self.people) / spread, -influence / spread
+        )
 
-    def _squared(self, moves: Vectors) -> Vectors:
-        squared: Vectors = np.einsum("ij,ij->i", moves @ self.gram, moves)
+    def _squared(self, differences: Vectors) -> Vectors:
+        """Return the squared length of every row in the task's metric."""
+        squared: Vectors = np.einsum("ij,ij->i", differences @ self.gram, differences)
         return squared
 
 
-def _explained(lost: Vectors, spread: Vectors) -> Measured:
+def _explained(lost: Vectors, spread: Vectors) -> Scored:
     """Return 1 − mean(lost)/mean(spread); lost has some rounds of every vector."""
     lost = lost.reshape(-1, len(spread)).mean(axis=0)
     scale = spread.mean()
     ratio = lost.mean() / scale
-    return Measured(float(1 - ratio), (ratio * spread - lost) / scale)
+    return Scored(float(1 - ratio), (ratio * spread - lost) / scale)
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Scores:
     """What the same simulated reports are worth.
 
     Attributes
     ----------
     utility : Utility
         For the goal, the weighted mean over tasks.
-    each : mapping of Utility
+    by_task : mapping of Utility
         For the goal, task by task.
     answers, fidelity : Utility or None
         For both of these goals, over all tasks; None where the goal is a mean.
     """
 
     utility: Utility
-    each: Mapping[str, Utility]
+    by_task: Mapping[str, Utility]
     answers: Utility | None = None
     fidelity: Utility | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
-    """Judges of one or several tasks, all on the same simulated reports.
+class Scorer:
+    """Scores releases for one or several tasks, all on the same simulated reports.
 
     Attributes
     ----------
-    judges : mapping of Judge
+    scorers : mapping of TaskScorer
         By task; all with the same goal.
     weights : mapping of float
         Importance of every task; the sum is one.
     directions : (s, m) array, optional
-        Vectors on either side of their median along each are judged apart, for means.
+        Vectors on either side of their median along each are scored apart, for means.
     """
 
-    judges: Mapping[str, Judge]
+    scorers: Mapping[str, TaskScorer]
     weights: Mapping[str, float]
     directions: Vectors | None = None
 
     @property
     def goal(self) -> Goal:
-        """What the judges look at."""
-        return next(iter(self.judges.values())).goal
+        """The goal of all task scorers."""
+        return next(iter(self.scorers.values())).goal
 
-    def __call__(self, release: Release, vectors: Vectors, seed: int = 0) -> Verdict:
+    def __call__(self, release: Release, vectors: Vectors, seed: int = 0) -> Scores:
         """Simulate reports of the vectors, a few of each, and score them for every task."""
-        weights = [self.weights[name] for name in self.judges]
+        weights = [self.weights[name] for name in self.scorers]
         if self.goal == "mean":
-            means: Any = replace(release, decoder=release.decoder_of_means, mean_decoder=None)
+            means: Any = replace(release, decoder=release.unbiased_decoder, mean_decoder=None)
             kept, decoded = without_noise(release, vectors), _simulated(means, vectors, seed)
-            judges, above = self.judges.values(), self._halves(vectors)
-            errors = [judge.error_of_means(vectors, kept, decoded, above) for judge in judges]
-            named = dict(zip(self.judges, (part.utility for part in errors), strict=True))
-            return Verdict(weighted(errors, weights).utility, named)
+            scorers, above = self.scorers.values(), self._halves(vectors)
+            errors = [scorer.error_of_means(vectors, kept, decoded, above) for scorer in scorers]
+            named = dict(zip(self.scorers, (part.utility for part in errors), strict=True))
+            return Scores(weighted(errors, weights).utility, named)
         decoded = _simulated(release, vectors, seed)
-        answers = [judge.answers(vectors, decoded) for judge in self.judges.values()]
-        fidelity = [judge.fidelity(vectors, decoded) for judge in self.judges.values()]
+        answers = [scorer.answers(vectors, decoded) for scorer in self.scorers.values()]
+        fidelity = [scorer.fidelity(vectors, decoded) for scorer in self.scorers.values()]
         both = [weighted(parts, weights).utility for parts in (answers, fidelity)]
         asked = answers if self.goal == "answers" else fidelity
-        each = dict(zip(self.judges, (part.utility for part in asked), strict=True))
-        return Verdict(both[0] if self.goal == "answers" else both[1], each, *both)
+        each = dict(zip(self.scorers, (part.utility for part in asked), strict=True))
+        return Scores(both[0] if self.goal == "answers" else both[1], each, *both)
 
     def _halves(self, vectors: Vectors) -> NDArray[np.bool_]:
         """Return on which side of the median vectors are, (s, n); all on one without directions."""
@@ -214,6 +222,121 @@ class Panel:
 
 
 def _simulated(release: Release, vectors: Vectors, seed: int) -> Vectors:
-    """Return decoded simulated reports, a few rounds one below the other."""
+    """Return decoded simulated reports, a few rounds stacked."""
     repeated = np.tile(vectors, (_REPETITIONS, 1))
-    return release.simulate(repeated, np.random.default_rng([seed, len(vectors)]))
+    decoded: Vectors = simulate(release, repeated, np.random.default_rng([seed, len(vectors)]))
+    return decoded
+
+
+# ----------------------------------------------------------------------------
+# What releases are fitted to when they are compared: public tasks and public vectors.
+
+_APART: Final = 8
+"""Directions along which people may differ from the public vectors, for the goal of means."""
+
+ONLY_TASK: Final = "task"
+"""The name of a task that is alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tasks:
+    """Public models by name, and how much each of them counts.
+
+    Attributes
+    ----------
+    models : mapping of TaskModel
+    weights : mapping of float
+        Their sum is one.
+    """
+
+    models: Mapping[str, TaskModel]
+    weights: Mapping[str, float]
+
+    @classmethod
+    def of(cls, model: Any, weights: Mapping[str, float] | None) -> Tasks:
+        """Read a model, or a mapping of names to models with their weights."""
+        if not isinstance(model, Mapping):
+            if weights is not None:
+                raise InvalidInput("weights are for several tasks: pass a mapping of models too")
+            model = {ONLY_TASK: model}
+        if not model:
+            raise InvalidInput("a recommendation needs at least one model, got an empty mapping")
+        models = {name: as_task_model(part) for name, part in model.items()}
+        return cls(models, checked_weights(weights, models))
+
+    @property
+    def input_dim(self) -> int | None:
+        """Dimension m of the vectors, where one of the models knows it."""
+        known = (model.input_dim for model in self.models.values())
+        return next((dim for dim in known if dim is not None), None)
+
+
+@dataclass(frozen=True, eq=False)
+class PublicSide:
+    """Tasks measured on public vectors.
+
+    Attributes
+    ----------
+    tasks : Tasks
+    task : TaskModel
+        What maps are fitted to: the task, centred where its largest output is the answer, or
+        several of them together.
+    geometries : mapping of Geometry
+        Of every task alone.
+    geometry : Geometry
+        Of ``task``.
+    vectors : (n, m) array
+    statement : str
+        Where the vectors came from, for the provenance of releases.
+    """
+
+    tasks: Tasks
+    task: TaskModel
+    geometries: Mapping[str, Geometry]
+    geometry: Geometry
+    vectors: Vectors
+    statement: str
+
+    @classmethod
+    def of(cls, tasks: Tasks, vectors: Vectors, goal: Goal, statement: str = "") -> PublicSide:
+        """Measure the tasks; those of several outputs are centred if the answers are wanted."""
+        source = PublicVectors(vectors)
+        ready = prepared(tasks.models, source, centred=goal == "answers")
+        found = {name: measure(model, source) for name, model in ready.items()}
+        if len(ready) == 1:
+            name = next(iter(ready))
+            return cls(tasks, ready[name], found, found[name], vectors, statement)
+        joint = MultiTask.weighed(ready, found, tasks.weights)
+        return cls(tasks, joint, found, joint.geometry(found), vectors, statement)
+
+    @property
+    def outputs(self) -> dict[str, int]:
+        """Number of outputs of every task."""
+        return {name: part.outputs for name, part in self.geometries.items()}
+
+    def scorer(self, goal: Goal, people: int) -> Scorer:
+        """Return the scorers of all tasks."""
+        scorers = {
+            name: TaskScorer(self.tasks.models[name], part.gram, part.mean, goal, people)
+            for name, part in self.geometries.items()
+        }
+        if goal != "mean":
+            return Scorer(scorers, self.tasks.weights)
+        apart = active_directions(self.geometry).forward[:_APART]
+        return Scorer(scorers, self.tasks.weights, apart)
+
+    @cached_property
+    def commonest(self) -> Vectors:
+        """A public vector with the commonest answers, or the public mean if no task has any.
+
+        Of the vectors that are answered so, it is the nearest to their mean.
+        """
+        models = [self.tasks.models[name] for name, k in self.outputs.items() if k > 1]
+        if not models:
+            return self.geometry.mean
+        answers = np.stack([model.outputs(self.vectors).argmax(axis=1) for model in models], axis=1)
+        _, which, counts = np.unique(answers, axis=0, return_inverse=True, return_counts=True)
+        alike = self.vectors[which.reshape(-1) == counts.argmax()]
+        away = alike - alike.mean(axis=0)
+        nearest: Vectors = alike[row_dots(away, away).argmin()]
+        return nearest

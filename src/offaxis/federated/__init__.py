@@ -1,16 +1,17 @@
 """Learning from clients whose updates stay unseen: local releases of gradients, and masked sums."""
 
-from offaxis.federated.accounting import certified_delta, largest_rho, sum_divergence
-from offaxis.federated.client_file import ClientFile
-from offaxis.federated.gradients import DirectGradient, PermutedGradients
-from offaxis.federated.guarantee import DistributedGuarantee
-from offaxis.federated.local import LocalClient, LocalServer
-from offaxis.federated.masked_client import MaskedClient
-from offaxis.federated.masked_server import MaskedRound, MaskedSum
-from offaxis.federated.members import ClientKeys, Member
-from offaxis.federated.messages import Consent, MaskedUpdate, Opening, Survivors
-from offaxis.federated.plan import MaskingPlan
-from offaxis.federated.roster import Roster
+from offaxis.federated.local import DirectGradient, LocalClient, LocalServer
+from offaxis.federated.masks import Consent, MaskedUpdate, Opening, Survivors
+from offaxis.federated.plan import (
+    DistributedGuarantee,
+    MaskingPlan,
+    certified_delta,
+    largest_rho,
+    sum_divergence,
+)
+from offaxis.federated.roster import ClientKeys, Member, Roster
+from offaxis.federated.secure_client import ClientFile, MaskedClient
+from offaxis.federated.secure_server import MaskedRound, MaskedSum
 
 __all__ = [
     "ClientFile",
@@ -27,7 +28,6 @@ __all__ = [
     "MaskingPlan",
     "Member",
     "Opening",
-    "PermutedGradients",
     "Roster",
     "Survivors",
     "certified_delta",

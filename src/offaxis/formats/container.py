@@ -20,7 +20,7 @@ import numpy as np
 from offaxis.errors import InvalidRelease
 from offaxis.formats.reports import MAGIC, VERSION
 from offaxis.formats.strict_json import parse_json, shown
-from offaxis.randomizers.domain import LARGEST_DIM
+from offaxis.randomizers.base import LARGEST_DIM
 from offaxis.vectors import Vectors
 
 LARGEST_FILE: Final = 1 << 30

@@ -102,11 +102,11 @@ class JaxModel:
     def _differentiate(self, z: jax.Array) -> jax.Array:
         """Return all Jacobians, (n, k, m), by the side that has fewer numbers."""
         n, m = z.shape
-        out, pull = jax.vjp(self._call, z)
+        out, pullback = jax.vjp(self._call, z)
         k = out.shape[1]
         if k <= m:
             seeds = jnp.broadcast_to(jnp.eye(k, dtype=out.dtype)[:, None], (k, n, k))
-            rows: jax.Array = jax.vmap(lambda seed: pull(seed)[0], out_axes=1)(seeds)
+            rows: jax.Array = jax.vmap(lambda seed: pullback(seed)[0], out_axes=1)(seeds)
             return rows
         seeds = jnp.broadcast_to(jnp.eye(m, dtype=z.dtype)[:, None], (m, n, m))
 
@@ -138,7 +138,7 @@ class JaxModel:
         """Return Σ JᵀJ over the batch."""
         return gram_of(self.jacobians(Z))
 
-    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+    def vjp(self, Z: Vectors, G: Vectors) -> Vectors:
         """Return J_iᵀ g_i for every vector: one backward pass for the batch."""
         z = _jax(Z)
         return _array(self._pulled(z, jnp.asarray(G, dtype=jax.eval_shape(self._call, z).dtype)))

@@ -1,9 +1,4 @@
-"""torch modules as public tasks: Jacobians of a whole batch in a few vectorised calls.
-
-The module is put into eval mode for every call and given back exactly as it was. Reverse mode
-pulls all k outputs back at once, forward mode pushes all m directions; which one is faster depends
-on the model, so the first batch measures both.
-"""
+"""Gram and moments summed on a torch device, beside the model: one batch of vectors goes there."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -20,10 +15,98 @@ from numpy.typing import NDArray
 from torch.func import jvp, vjp, vmap
 
 from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.geometry.gram import GramRule
+from offaxis.geometry.jacobian import GramAndMoments, GramRule, HostSums, PartialGram, probes_of
 from offaxis.geometry.models import ModelIdentity, gram_of
-from offaxis.geometry.torch_sums import TorchSums
+from offaxis.geometry.public import PublicMoments
 from offaxis.vectors import Vectors
+
+
+class GramOnDevice(Protocol):
+    """A model whose Gram stays on its device."""
+
+    def gram_tensor(self, Z: Vectors, probes: Any = None) -> torch.Tensor:
+        """Return Σ JᵀJ over the batch, or its sketch by probes."""
+        ...
+
+
+class TorchSums:
+    """What :class:`~offaxis.geometry.jacobian.HostSums` sums, in float64 on a device.
+
+    Pickled, it comes home.
+    """
+
+    def __init__(self, model: GramOnDevice, rule: GramRule, device: torch.device) -> None:
+        self._model, self._rule, self._device = model, rule, device
+        self._home = HostSums(rule)
+        self._start()
+
+    def _start(self) -> None:
+        m = self._rule.dim
+        zeros = torch.zeros(m, m, dtype=torch.float64, device=self._device)
+        self._high, self._low, self._products = zeros, zeros.clone(), zeros.clone()
+        self._origin: torch.Tensor | None = None
+        self._sum = zeros[0].clone()
+        self._count = 0
+
+    def add(self, batch: Vectors) -> None:
+        """Take in one batch."""
+        z = torch.from_numpy(batch).to(self._device)
+        if self._origin is None:
+            self._origin = z[0].clone()
+        moved = z - self._origin
+        self._sum += moved.sum(dim=0)
+        self._products.addmm_(moved.T, moved)
+        self._add_gram(self._model.gram_tensor(batch, self._probes(batch)))
+        self._count += len(batch)
+
+    def _probes(self, batch: Vectors) -> Any:
+        rule = self._rule
+        return None if rule.probes is None else probes_of(batch, rule.outputs, rule.probes)
+
+    def _add_gram(self, gram: torch.Tensor) -> None:
+        """Add without loss, as :class:`~offaxis.geometry.PartialGram` does."""
+        total = self._high + gram
+        part = total - self._high
+        rest = self._low + ((self._high - (total - part)) + (gram - part))
+        self._high = total + rest
+        self._low = rest - (self._high - total)
+
+    def merge(self, other: GramAndMoments) -> None:
+        """Take in what another one has seen."""
+        self._home.merge(other)
+
+    def to_host(self) -> HostSums:
+        """Bring the sums to the memory of this machine, and start anew on the device."""
+        if self._origin is not None:
+            here = HostSums(self._rule)
+            here.gram = PartialGram(_array(self._high), _array(self._low), self._count)
+            here.moments = PublicMoments.of(
+                self._count, *map(_array, (self._origin, self._sum, self._products))
+            )
+            self._home.merge(here)
+            self._start()
+        return self._home
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the sums, as they are at home."""
+        return _same, (self.to_host(),)
+
+
+def _same(sums: HostSums) -> HostSums:
+    return sums
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    result: NDArray[Any] = tensor.cpu().numpy()
+    return result
+
+
+# ----------------------------------------------------------------------------
+# torch modules as public tasks: Jacobians of a whole batch in a few vectorised calls.
+#
+# The module is put into eval mode for every call and given back exactly as it was. Reverse mode
+# pulls all k outputs back at once, forward mode pushes all m directions; which one is faster
+# depends on the model, so the first batch measures both.
 
 Mode = Literal["reverse", "forward"]
 _TRIAL_ROWS = 64
@@ -113,10 +196,10 @@ class TorchModel:
 
     def _reverse(self, z: torch.Tensor) -> torch.Tensor:
         """Return all Jacobians as (k, n, m): one pull-back a output, vectorised."""
-        out, pull = vjp(self._call, z)[:2]
+        out, pullback = vjp(self._call, z)[:2]
         k = out.shape[1]
         seeds = torch.eye(k, dtype=out.dtype, device=out.device)[:, None, :].expand(k, *out.shape)
-        jacobians: torch.Tensor = vmap(lambda seed: pull(seed)[0])(seeds)
+        jacobians: torch.Tensor = vmap(lambda seed: pullback(seed)[0])(seeds)
         return jacobians
 
     def _forward(self, z: torch.Tensor) -> torch.Tensor:
@@ -186,7 +269,7 @@ class TorchModel:
                 total += _gram_of(self._pull(z, self._tensor(probe)))
             return total
 
-    def pull(self, Z: Vectors, G: Vectors) -> Vectors:
+    def vjp(self, Z: Vectors, G: Vectors) -> Vectors:
         """Return J_iᵀ g_i for every vector: one backward pass for the batch."""
         with evaluating(self._module):
             pulled = self._pull(self._tensor(Z), self._tensor(G))

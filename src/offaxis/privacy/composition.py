@@ -25,6 +25,9 @@ __all__ = ["Cost", "Limit", "basic", "by_loss_distribution", "shuffled_epsilon"]
 GRID: Final = 1e-3
 """Width of the grid on which privacy losses are laid; coarser is pessimistic, never optimistic."""
 
+MOST_COMPOSED: Final = 100_000
+"""More reports are not composed by their loss distributions: it would take too long."""
+
 _TIMES: Final = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
@@ -163,6 +166,24 @@ def _below(value: Fraction) -> float:
     """Return a float that is not above the positive fraction."""
     nearest = float(value)
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)
+
+
+def composed_epsilon(costs: Iterable[Cost], delta: Fraction) -> Fraction | None:
+    """Return ε of all reports at δ by their loss distributions; None where there is no figure.
+
+    There is none for more than ``MOST_COMPOSED`` reports, and none where their own δ add up to
+    more than the given one.
+
+    Raises
+    ------
+    MissingExtra
+        If dp-accounting is not installed.
+    """
+    paid = list(costs)
+    if sum(cost.reports for cost in paid) > MOST_COMPOSED or basic(paid)[1] > delta:
+        return None
+    found = by_loss_distribution(paid, delta)
+    return Fraction(max(found, 0.0)) if math.isfinite(found) else None
 
 
 def within(costs: Iterable[Cost], epsilon: Fraction, delta: Fraction) -> bool:

@@ -16,14 +16,14 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, Self
 
-from offaxis.errors import BudgetExceeded, InvalidInput
-from offaxis.privacy.composition import Cost, Limit, basic, within
+from offaxis.errors import BudgetExceeded, InvalidInput, MissingExtra
+from offaxis.privacy.composition import Cost, Limit, basic, composed_epsilon, within
 from offaxis.privacy.guarantee import Guarantee
 
 __all__ = ["Ledger", "Limit"]
@@ -57,6 +57,33 @@ class Spent:
     cost: Cost
     first: float
     last: float
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What was spent under one limit, and what it leaves.
+
+    Attributes
+    ----------
+    limit : Limit
+    epsilon, delta : Fraction
+        The sums over the limit's stretch of time, exactly.
+    composed : Fraction or None
+        ε at the limit's δ by loss distributions, where the limit has a δ and there is a figure.
+    """
+
+    limit: Limit
+    epsilon: Fraction
+    delta: Fraction
+    composed: Fraction | None
+
+    @property
+    def left(self) -> Fraction:
+        """ε up to the limit, by whichever count is smaller and holds at the limit's δ."""
+        counts = [] if self.composed is None else [self.composed]
+        if self.delta <= self.limit.delta:
+            counts.append(self.epsilon)
+        return max(Fraction(0), self.limit.epsilon - min(counts)) if counts else Fraction(0)
 
 
 def _since(limit: Limit, now: float) -> float | None:
@@ -221,6 +248,17 @@ class Ledger:
     def within(self, limit: Limit) -> list[Cost]:
         """Return what was paid in the stretch of time that a limit is about, up to now."""
         return self.costs(_since(limit, time.time()))
+
+    def balances(self) -> list[Balance]:
+        """Return what was spent under each limit, and what it leaves."""
+        balances = []
+        for limit in self.limits:
+            costs, composed = self.within(limit), None
+            if limit.delta:
+                with suppress(MissingExtra):
+                    composed = composed_epsilon(costs, limit.delta)
+            balances.append(Balance(limit, *basic(costs), composed))
+        return balances
 
     def by_release(self) -> list[Spent]:
         """Return what was paid for each release, in the order of the first payment."""

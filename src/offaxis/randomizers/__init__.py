@@ -7,17 +7,13 @@ from fractions import Fraction
 from typing import Any
 
 from offaxis.errors import InvalidInput, unknown_name
+from offaxis.randomizers.additive import Laplace, SphericalLaplace
 from offaxis.randomizers.base import CHOOSE, Randomizer, check_delta
-from offaxis.randomizers.duchi import Duchi
+from offaxis.randomizers.box import Duchi, Hybrid, Piecewise
 from offaxis.randomizers.gaussian import Gaussian
-from offaxis.randomizers.hybrid import Hybrid
-from offaxis.randomizers.laplace import Laplace
-from offaxis.randomizers.piecewise import Piecewise
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
 from offaxis.randomizers.projunit import ProjUnit
-from offaxis.randomizers.response import KaryResponse
-from offaxis.randomizers.spherical_laplace import SphericalLaplace
-from offaxis.randomizers.subset import SubsetSelection
+from offaxis.randomizers.symbols import KaryResponse, SubsetSelection
 from offaxis.vectors import Order
 
 __all__ = [

@@ -1,20 +1,217 @@
-"""The two faces every randomizer has, and what it declares about itself."""
+"""The sets on which randomizers give their guarantee, and how a vector is brought into them.
+
+A domain is what privacy rests on: the guarantee holds between any two *elements of the domain*, so
+a randomizer brings every vector it is given into its domain itself and trusts nobody to have done
+it before.
+"""
 
 from __future__ import annotations
 
+from abc import ABC
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
-from offaxis.privacy.guarantee import Guarantee, decimal
-from offaxis.randomizers.domain import Domain
-from offaxis.sampling.draws import Array, Rng
-from offaxis.sampling.entropy import Entropy
-from offaxis.sampling.record_entropy import RealEntropy, RecordEntropy
-from offaxis.vectors import as_batch
+from offaxis.privacy.guarantee import Guarantee, decimal, exact_epsilon
+from offaxis.sampling.entropy import Entropy, RealEntropy, RecordEntropy
+from offaxis.vectors import A, Vectors, as_batch, as_integer, namespace, row_norms, with_rows
+
+RADIUS_RANGE = (1e-100, 1e100)
+"""Radii outside this range could overflow float64 inside an encoder; none is ever useful."""
+
+
+LARGEST_DIM = 1 << 20
+"""The most coordinates a release may have, here and in its file."""
+
+
+def check_radius(radius: float, name: str = "radius") -> float:
+    """Return the radius as a float, or say what is wrong with it."""
+    low, high = RADIUS_RANGE
+    if not low <= radius <= high:
+        raise InvalidInput(f"{name} must lie between {low} and {high}, got {name}={radius!r}")
+    return float(radius)
+
+
+def check_dim(dim: int) -> int:
+    """Return the dimension as an int, or say what is wrong with it."""
+    return as_integer(dim, "dim", 1, LARGEST_DIM)
+
+
+def opposite_poles(dim: int, radius: float) -> tuple[Vectors, Vectors]:
+    """Return ±radius along the first axis: as far apart as two vectors of a ball can be."""
+    pole = np.zeros(dim)
+    pole[0] = radius
+    return pole, -pole
+
+
+def _safe_rescale(W: A) -> tuple[A, A]:
+    """Divide each row by its largest magnitude so that its norm cannot over- or underflow."""
+    xp = namespace(W)
+    peak = xp.max(xp.abs(W), axis=1, keepdims=True)
+    positive = peak > 0
+    # Two steps: 1 / peak itself overflows for subnormal rows.
+    _, exponent = xp.frexp(xp.where(positive, peak, 1.0))
+    unit = xp.ldexp(W, -exponent)
+    scale = xp.where(positive, xp.max(xp.abs(unit), axis=1, keepdims=True), 1.0)
+    return unit / scale, peak
+
+
+class _Extremes(NamedTuple):
+    """Where quick arithmetic ends: the share that clipping keeps, norms whose squares are safe."""
+
+    share: float
+    low: float
+    high: float
+    zero: float
+
+
+_DOUBLE: Final = _Extremes(1e-280, 1e-140, 1e140, 0.0)
+_DOUBLE_ON_DEVICE: Final = _DOUBLE._replace(zero=2.0**-1022)
+_SINGLE_ON_DEVICE: Final = _Extremes(1e-30, 1e-17, 1e17, 2.0**-126)
+
+
+def extremes(W: Any) -> _Extremes:
+    """Return the limits of quick arithmetic for an array's dtype and library."""
+    if isinstance(W, np.ndarray):
+        return _DOUBLE
+    return _DOUBLE_ON_DEVICE if W.dtype.itemsize == 8 else _SINGLE_ON_DEVICE
+
+
+@dataclass(frozen=True)
+class Ball:
+    """The ℓp ball ``{w in R^dim : ‖w‖_p <= radius}``, p = 1 or 2; diameter 2·radius."""
+
+    dim: int
+    radius: float
+    order: Literal[1, 2]
+
+    def project(self, W: A) -> A:
+        """Shrink every row radially onto the ball; rows inside it stay as they are.
+
+        Each row depends on itself alone: what one person holds never moves another's vector.
+        """
+        norms = row_norms(W, self.order)
+        share = self.radius / namespace(W).where(norms < self.radius, self.radius, norms)
+        projected: A = W * share[:, None]
+        # Beyond this the norm or the share is not a normal number any more.
+        extreme = ~(share > extremes(W).share)
+        if extreme.any():
+            unit, _ = _safe_rescale(W[extreme])
+            onto = unit * (self.radius / row_norms(unit, self.order)[:, None])
+            projected = with_rows(projected, extreme, onto)
+        return projected
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """The directions of R^dim; ``radius`` is only the scale of the output."""
+
+    dim: int
+    radius: float
+
+    def directions(self, W: A) -> A:
+        """Return unit directions; a zero row stays zero. The work is the same for every row.
+
+        A tiny row is rescaled before its norm is taken, never divided by a floor: otherwise the
+        length of the result would give it away.
+        """
+        unit, peak = _safe_rescale(W)
+        lengths = namespace(W).where(peak > 0, row_norms(unit, 2)[:, None], 1.0)
+        directions: A = unit / lengths
+        return directions
+
+
+@dataclass(frozen=True)
+class Box:
+    """The box ``{w in R^dim : |w_i| <= radius}``."""
+
+    dim: int
+    radius: float
+
+    def project(self, W: A) -> A:
+        """Clip every coordinate on its own."""
+        clipped: A = namespace(W).clip(W, -self.radius, self.radius)
+        return clipped
+
+
+@dataclass(frozen=True)
+class FiniteSet:
+    """The symbols 0 … size-1."""
+
+    size: int
+
+
+Domain = Ball | Sphere | Box | FiniteSet
+
+
+# ----------------------------------------------------------------------------
+# From real vectors to integers whose bound is checked in integers: the front end of every release.
+#
+# Float clipping leaves the ball by an ulp about half the time. Here the last word has an exact sum
+# of integers, so what the noise protects is bounded without any appeal to floating point.
+
+BOX_BOUND: Final = 1 << 20
+"""R of the box: its half width in lattice steps."""
+
+
+def onto_lattice(W: Vectors, ball: Ball, bound: int) -> NDArray[np.int64]:
+    """Clip rows to the ball and truncate toward zero onto the lattice of step radius/bound.
+
+    Returns integers with ``Σ|n_i| <= bound`` (p = 1) or ``Σ n_i² <= bound²`` (p = 2) in every row,
+    whatever finite W is given. Each row depends on itself alone.
+
+    Raises
+    ------
+    InvalidInput
+        If W is not finite. Nothing but the last check below stands between a float and the noise,
+        so it is made in 64-bit integers, of every row, always.
+    """
+    allowed = bound**ball.order
+    if bound < 1 or allowed * W.shape[1] >= 1 << 63:
+        raise ValueError(f"a bound of {bound} cannot be checked in 64-bit integers")
+    clipped = ball.project(W)
+    if not np.isfinite(clipped).all():
+        raise InvalidInput("a vector that is not finite cannot be laid on the lattice")
+    # Bounded as a float, so that no cast can wrap; inside the ball this changes nothing.
+    steps = np.clip(np.trunc(clipped / ball.radius * bound), -bound, bound).astype(np.int64)
+    for row in np.flatnonzero(_size(steps, ball.order) > allowed):
+        _shrink(steps[row], ball.order, allowed)
+    if (_size(steps, ball.order) > allowed).any():
+        raise AssertionError("an encoded vector lies outside the ball")
+    return steps
+
+
+def _size(steps: NDArray[np.int64], order: int) -> NDArray[np.int64]:
+    """Return Σ|n_i|^order of every row, in integers."""
+    size: NDArray[np.int64] = (np.abs(steps) if order == 1 else steps * steps).sum(axis=-1)
+    return size
+
+
+def _shrink(steps: NDArray[np.int64], order: int, allowed: int) -> None:
+    """Take single steps off the largest entries of a row until it is inside the ball."""
+    while _size(steps, order) > allowed:
+        largest = int(np.argmax(np.abs(steps)))
+        steps[largest] -= np.sign(steps[largest])
+
+
+def onto_box(W: Vectors, box: Box) -> NDArray[np.int64]:
+    """Clip every coordinate and truncate toward zero onto −R … R, R = 2**20, checked."""
+    clipped = box.project(W)
+    if not np.isfinite(clipped).all():
+        raise InvalidInput("a vector that is not finite cannot be laid on the lattice")
+    steps = np.clip(np.trunc(clipped / box.radius * BOX_BOUND), -BOX_BOUND, BOX_BOUND)
+    integers: NDArray[np.int64] = steps.astype(np.int64)
+    if (np.abs(integers) > BOX_BOUND).any():
+        raise AssertionError("an encoded vector lies outside the box")
+    return integers
+
+
+# ----------------------------------------------------------------------------
+# The two faces every randomizer has, and what it declares about itself.
 
 CHOOSE: Final = -1
 """In place of an integer parameter: the best one for the others."""
@@ -42,8 +239,6 @@ class Randomizer(Protocol):
     True
     >>> randomizer.read(payloads).shape
     (2, 2)
-    >>> randomizer.simulate(W, np.random.default_rng(0)).shape  # for research, never a report
-    (2, 2)
     """
 
     kind: ClassVar[str]
@@ -67,13 +262,6 @@ class Randomizer(Protocol):
     @property
     def payload_size(self) -> int:
         """Bytes of one payload, the same for every input."""
-        ...
-
-    def simulate(self, W: Array, rng: Rng) -> Any:
-        """Draw observations in fast floating point, for research; never a report.
-
-        Arrays of any library, drawn by a generator of the same one (sampling/draws.py).
-        """
         ...
 
     def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
@@ -141,3 +329,31 @@ def require_entropy(entropy: RealEntropy) -> None:
             f"a report is drawn from offaxis.sampling.entropy.Entropy only, or in bulk jobs from "
             f"a RecordEntropy, got {type(entropy).__name__}; for seeded research use simulate()"
         )
+
+
+# ----------------------------------------------------------------------------
+# What every randomizer of vectors is given, read exactly.
+
+
+@dataclass(frozen=True)
+class VectorParameters(ABC):
+    """Dimension, radius and budget.
+
+    Parameters
+    ----------
+    dim : int
+    radius : float
+        ρ, the size of the domain.
+    epsilon : number
+        Promised ε, read exactly.
+    """
+
+    dim: int
+    radius: float
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        """Read the parameters exactly."""
+        object.__setattr__(self, "dim", check_dim(self.dim))
+        object.__setattr__(self, "radius", check_radius(self.radius))
+        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))

@@ -28,8 +28,8 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.arrays import namespace, smallest
-from offaxis.randomizers.base import CHOOSE
+from offaxis.randomizers.base import CHOOSE, Ball, Sphere, onto_lattice
+from offaxis.randomizers.caps import MOST_BLOCKS, Cap, Ranks, choose, gaussian_cap, half_gamma_ratio
 from offaxis.randomizers.directions import (
     PROJECTION_KEY,
     Nonces,
@@ -38,19 +38,13 @@ from offaxis.randomizers.directions import (
     products,
     spread,
 )
-from offaxis.randomizers.domain import Ball, Sphere
-from offaxis.randomizers.lattice import onto_lattice
 from offaxis.randomizers.privunit import (
-    gaussian_component,
+    INPUT_BOUND,
+    RankForm,
     gaussian_log_density,
     gaussian_mean,
     gaussian_square,
 )
-from offaxis.randomizers.privunit_calibration import Cap, gaussian_cap, half_gamma_ratio
-from offaxis.randomizers.rank_form import INPUT_BOUND, RankForm
-from offaxis.randomizers.ranks import MOST_BLOCKS, Ranks, choose
-from offaxis.sampling.draws import Array, Rng, draws_from
-from offaxis.sampling.simulation import gaussian_towards
 from offaxis.vectors import Vectors, as_integer, row_dots
 
 LOSS: Final = 0.03
@@ -125,23 +119,6 @@ class ProjUnit(RankForm):
 
     def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
         return combination(nonces, g, self.dim, PROJECTION_KEY) / spread() ** 2
-
-    def simulate(self, W: Array, rng: Rng) -> Array:
-        """Draw reports in floating point, already scaled to be unbiased for the target.
-
-        No matrix is drawn: given g, Gᵀg is ‖g‖ times a normal vector whose component along u is
-        ⟨g, a⟩/‖g‖, and that needs the length of a and the component t of g along a alone.
-        """
-        draws, xp = draws_from(rng, W), namespace(W)
-        u = self._simulated_directions(W, draws)
-        t = gaussian_component(*self.ranks.draw(len(u), draws))
-        k = self.projected
-        across = draws.chi_square(k - 1, len(u)) if k > 1 else 0.0
-        length = xp.clip(xp.sqrt(t * t + across), min=smallest(t))
-        image = xp.sqrt(draws.chi_square(k, len(u)))
-        v = gaussian_towards(u, t / length * image, draws)
-        v *= (length * (self.radius / self.mean))[:, None]
-        return v
 
     def _log_density(self, V: Vectors, U: Vectors) -> NDArray[np.float64]:
         """Return the log density of the observation alone, by quadrature over what it hides.

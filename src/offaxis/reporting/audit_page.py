@@ -12,18 +12,18 @@ import numpy as np
 from offaxis.audit.result import CAVEAT, AuditResult, Finding
 from offaxis.files import replacing
 from offaxis.privacy.guarantee import decimal
-from offaxis.reporting.names import TITLES
-from offaxis.reporting.pages import template
-from offaxis.reporting.svg import (
+from offaxis.reporting.pages import (
     CARD,
     INK,
     MUTED,
     PLAIN,
     RESHAPED,
     SAME,
+    TITLES,
     canvas,
     inline,
     require_report_extra,
+    template,
 )
 
 _LEAST_SHARE: Final = 1e-7

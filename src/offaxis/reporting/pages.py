@@ -1,20 +1,62 @@
-"""How pages are made: one file with everything inside, strict templates, everything escaped."""
+"""How randomizers and reshapings are called where people read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import io
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from offaxis.errors import MissingExtra, installing
 
 if TYPE_CHECKING:
     import jinja2
+    from matplotlib.figure import Figure
+
+TITLES: Final = {
+    "laplace": "Laplace",
+    "gaussian": "Gaussian",
+    "spherical-laplace": "Laplace (spherical)",
+    "privunit2": "PrivUnit2",
+    "privunitg": "PrivUnitG",
+    "privunitg-sphere": "PrivUnitG (sphere)",
+    "privunit2-mean": "PrivUnit2 (means)",
+    "privunitg-mean": "PrivUnitG (means)",
+    "projunit": "ProjUnit",
+    "projunit-mean": "ProjUnit (means)",
+    "duchi": "Duchi",
+    "piecewise": "Piecewise",
+    "hybrid": "Hybrid",
+    "response": "Codebook, k-ary response",
+    "subset": "Codebook, subset selection",
+    "class-response": "Class codebook, k-ary response",
+    "scalar-response": "Intervals of the answer, k-ary response",
+    "coordinatewise-laplace": "Coordinate-wise Laplace",
+    "coordinatewise-gaussian": "Coordinate-wise Gaussian",
+    "instance-optimal": "Instance-optimal",
+    "plan": "PLAN",
+    "task-aware": "Task-aware",
+    "task-aware-network": "Task-aware (network)",
+}
+SHAPE_TITLES: Final = {"none": "plain", "jacobian": "reshaped"}
 
 
-def template(name: str, **filters: Callable[[Any], str]) -> jinja2.Template:
-    """Return a template of this package, in which an unknown name is an error."""
+# ----------------------------------------------------------------------------
+# How pages are made: one file with everything inside, strict templates, everything escaped.
+
+
+def template(
+    name: str, package: str = "offaxis.reporting", **filters: Callable[[Any], str]
+) -> jinja2.Template:
+    """Return a template of a package, in which an unknown name is an error."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("offaxis.reporting"),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader(package), jinja2.PackageLoader("offaxis.reporting")]
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -22,3 +64,148 @@ def template(name: str, **filters: Callable[[Any], str]) -> jinja2.Template:
     )
     environment.filters |= filters
     return environment.get_template(name)
+
+
+# ----------------------------------------------------------------------------
+# From a matplotlib figure to inline SVG whose colours and fonts belong to the page.
+#
+# Figures are drawn in stand-in colours; each becomes a CSS variable, so that a page can be light or
+# dark without drawing anything twice.
+
+INK: Final = "#010201"
+MUTED: Final = "#010202"
+GRID: Final = "#010203"
+PLAIN: Final = "#010204"
+RESHAPED: Final = "#010205"
+POINT: Final = "#010206"
+SAME: Final = "#010207"
+CARD: Final = "#010208"
+
+LINE_DASHES: Final = (0, (7, 2.5))
+"""How what ε allows is drawn, bound or line: long dashes in ink, unlike any measured curve."""
+
+_VARIABLES: Final = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    GRID: "var(--line)",
+    PLAIN: "var(--plain)",
+    RESHAPED: "var(--reshaped)",
+    POINT: "var(--point)",
+    SAME: "var(--same)",
+    CARD: "var(--card)",
+}
+
+# Any: newer matplotlib types the keys as literals, older ones as str.
+_STYLE: Final[Any] = {
+    "svg.fonttype": "none",
+    "path.simplify": False,
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 9.5,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.color": GRID,
+    "ytick.labelcolor": MUTED,
+    "lines.solid_capstyle": "round",
+}
+
+
+def require_report_extra() -> None:
+    """Fail early, and say the fix, if matplotlib or jinja2 is not installed."""
+    try:
+        import jinja2
+        import matplotlib.figure
+    except ImportError as error:
+        raise MissingExtra(
+            f"the page needs {error.name or 'matplotlib and jinja2'}, which is not "
+            f"installed; run: {installing('report')}"
+        ) from error
+    del jinja2, matplotlib
+
+
+@contextmanager
+def canvas(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
+    """Yield a figure and its axes, in inches, in the page's style; nothing global is changed."""
+    require_report_extra()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots()
+
+
+def inline(figure: Figure, name: str, label: str) -> str:
+    """Return the figure as one ``<svg>`` element.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the page; ids inside the figure are made from it.
+    label : str
+        What the figure shows, for those who cannot see it.
+    """
+    import matplotlib as mpl
+
+    stream = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with mpl.rc_context({"svg.hashsalt": name, **_STYLE}):
+        figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
+    return _adopt(stream.getvalue(), name, label)
+
+
+def _adopt(text: str, name: str, label: str) -> str:
+    """Make a stand-alone SVG document part of a page."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<style.*?</style>|<metadata.*?</metadata>", "", text, flags=re.DOTALL)
+    text = text.replace("xlink:href", "href")
+    used = set(re.findall(r'(?:href="|url\()#([\w.-]+)', text))
+    text = re.sub(
+        r' id="([\w.-]+)"',
+        lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "",
+        text,
+    )
+    text = re.sub(r'(href="|url\()#([\w.-]+)', rf"\g<1>#{name}-\g<2>", text)
+    text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
+    text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", text)
+    # Places of a hundredth of a point are enough; what is written between tags stays as it is.
+    text = re.sub(r"-?\d+\.\d{3,}(?=[^<>]*>)", lambda found: f"{float(found[0]):.2f}", text)
+    text = re.sub(r"\s*\n\s*", " ", text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    box = re.search(r'viewBox="[^"]*"', text)
+    assert box is not None
+    head = f'<svg {box[0]} role="img" aria-label="{escape(label)}">'
+    return head + text[text.index(">") + 1 :].strip()
+
+
+def budget_axis(axes: Any, largest: float) -> None:
+    """Lay budgets along the bottom of a curve, up to the largest, and take needless lines away."""
+    axes.set_xticks([tick for tick in (1, 2.5, 5, 7.5, 10) if tick <= largest])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(length=0)
+
+
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(value: float | None, *, share: bool = False, digits: int = 4) -> str:
+    """Write 3.457, 22,580 or 2.6 × 10⁹; a share in %; a dash for nothing."""
+    if value is None:
+        return "–"
+    if share:
+        return f"{100 * value:.1f}\N{NARROW NO-BREAK SPACE}%"
+    size, _, exponent = f"{value:.3e}".partition("e")
+    if -3 <= int(exponent) < 6:
+        return f"{float(f'{value:.{digits}g}'):,.10g}"
+    power = str(int(exponent)).translate(_SUPERSCRIPTS)
+    return f"{float(size):.2g} × 10{power}"

@@ -25,10 +25,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.sampling.bernoulli import Probability
-from offaxis.sampling.discrete_laplace import DiscreteLaplace
-from offaxis.sampling.enclosure import exp_minus
 from offaxis.sampling.entropy import RandomBits
+from offaxis.sampling.laplace import DiscreteLaplace
+from offaxis.sampling.probability import Probability, exp_minus
 
 LARGEST_VARIANCE: Final = 1 << 54
 _CHUNK: Final = 1 << 14

@@ -1,31 +1,38 @@
 """What can be said about a release without trying it: risks and bounds, with their conditions."""
 
-from offaxis.theory.ceiling import (
+from offaxis.theory.bounds import (
+    DisagreementBound,
+    RemainderBound,
+    disagreement_bound,
+    flipping_tails,
+    fourth_moments,
+    remainder_bound,
+)
+from offaxis.theory.ceilings import (
     AgreementCeiling,
     agreement_ceiling,
     answer_prior,
-    label_accuracy_bound,
-    reference_line,
-)
-from offaxis.theory.disagreement import DisagreementBound, disagreement_bound, flipping_tails
-from offaxis.theory.discrepancy import Discrepancy, discrepancy, sampling_rate
-from offaxis.theory.draws import Estimate
-from offaxis.theory.limits import (
     fidelity_ceiling,
+    label_accuracy_bound,
     least_mean_error,
+    reference_line,
     scalar_ceiling,
     sphere_mean_error,
     task_spectrum,
 )
-from offaxis.theory.remainder import RemainderBound, fourth_moments, remainder_bound
+from offaxis.theory.conditions import Estimate
 from offaxis.theory.risk import (
+    Amplification,
+    Discrepancy,
     FirstOrderRisk,
+    amplification,
+    discrepancy,
     first_order_risk,
     mean_gram,
     noise_risk,
     nonlinear_risk,
+    sampling_rate,
 )
-from offaxis.theory.sensitivity import Amplification, amplification
 
 __all__ = [
     "AgreementCeiling",

@@ -6,19 +6,23 @@ depend on chance, ξ has independent coordinates of one symmetric law, B is the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
 
 from offaxis.decoding import LinearDecoder, ShiftDecoder
 from offaxis.encoding import AffineEncoder, ShiftEncoder
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, TaskModel, as_task_model
+from offaxis.randomizers.additive import Laplace
 from offaxis.randomizers.gaussian import Gaussian
-from offaxis.randomizers.laplace import Laplace
 from offaxis.release import Release
+from offaxis.simulation import simulate
 from offaxis.vectors import Vectors
 
 _BATCH_NUMBERS: Final = 1 << 22
@@ -126,4 +130,99 @@ def jacobian_parts(task: TaskModel, Z: Vectors) -> Iterator[tuple[slice, Vectors
         for output in range(outputs):
             along = np.zeros((len(Z[part]), outputs))
             along[:, output] = 1.0
-            yield part, task.pull(Z[part], along)[:, None, :]
+            yield part, task.vjp(Z[part], along)[:, None, :]
+
+
+# ----------------------------------------------------------------------------
+# Activation cells of a ReLU network: the convex regions on which it is affine.
+
+
+def activation_cell(model: Layers, Z: Vectors) -> NDArray[np.bool_]:
+    """Say which hidden units are on, (n, units): vectors with the same answer share a cell.
+
+    A model without ReLU has no units to tell cells apart, and a single cell.
+    """
+    if model.activation != "relu":
+        return np.zeros((len(Z), 0), dtype=bool)
+    units = [np.zeros((len(Z), 0), dtype=bool)]
+    hidden = Z
+    for weight, bias in zip(model.weights[:-1], model.biases[:-1], strict=True):
+        before = hidden @ weight.T + bias
+        units.append(before > 0)
+        hidden = np.maximum(before, 0.0)
+    return np.concatenate(units, axis=1)
+
+
+def lipschitz(weights: Sequence[Vectors]) -> float:
+    """Return K with ‖T(x) − T(y)‖ ≤ K ‖x − y‖ for all x and y, for a network of these layers.
+
+    The product of the layers' spectral norms: it holds everywhere because neither ReLU nor the
+    identity stretches, and it is seldom attained. 1 for no layers.
+    """
+    return math.prod(float(np.linalg.norm(weight, 2)) for weight in weights)
+
+
+# ----------------------------------------------------------------------------
+# Seeded simulation of a release, and the error that a mean over it still has.
+
+_BLOCK_ROWS: Final = 1 << 14
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over simulated reports.
+
+    Attributes
+    ----------
+    mean : float
+    standard_error : float
+        Of the mean, over the noise; the vectors are held fixed.
+
+    Examples
+    --------
+    >>> from offaxis.theory import Estimate
+    >>> values = np.array([[1.0, 10.0], [3.0, 12.0], [2.0, 11.0]])  # three draws of two vectors
+    >>> found = Estimate.of(values)
+    >>> found.mean, round(found.standard_error, 3)
+    (6.5, 0.408)
+    """
+
+    mean: float
+    standard_error: float
+
+    @classmethod
+    def of(cls, values: Vectors) -> Estimate:
+        """Return the mean of (draws, n) values that are independent down each column.
+
+        The columns belong to different vectors and are not alike, so each has its own variance.
+        """
+        draws, n = values.shape
+        error = math.sqrt(float(values.var(axis=0, ddof=1).sum()) / draws) / n
+        return cls(float(values.mean()), error)
+
+
+def simulated(release: Release, Z: Vectors, draws: int, seed: int) -> Iterator[Vectors]:
+    """Give the decoded vectors (n, m) of one simulated report each, ``draws`` times.
+
+    The same seed gives the same draws, so that quantities measured apart can be compared.
+    """
+    if draws < 2:
+        raise InvalidInput(f"draws must be at least 2 to know an error, got draws={draws}")
+    # Several at once: a simulation over many rows uses all cores well.
+    block = max(1, _BLOCK_ROWS // len(Z))
+    for start in range(0, draws, block):
+        count = min(block, draws - start)
+        decoded = simulate(release, np.tile(Z, (count, 1)), np.random.default_rng([seed, start]))
+        yield from decoded.reshape(count, *Z.shape)
+
+
+def highest_share(hits: int, trials: int, confidence: float) -> float:
+    """Return an upper limit on the mean probability of independent events, from how many happened.
+
+    Clopper and Pearson's limit. It also holds when the events' probabilities differ: for the same
+    mean, the number of unlike events has the lighter lower tail (Hoeffding, 1956), at any
+    confidence above 1 − 1/e.
+    """
+    if not 1 - 1 / math.e <= confidence < 1:
+        raise InvalidInput(f"confidence must lie between 0.64 and 1, got confidence={confidence!r}")
+    return 1.0 if hits == trials else float(beta.ppf(confidence, hits + 1, trials - hits))

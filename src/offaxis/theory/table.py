@@ -14,12 +14,15 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors, TaskModel
 from offaxis.geometry.public import survey
 from offaxis.release import Release
-from offaxis.theory.disagreement import disagreement_bound
-from offaxis.theory.discrepancy import discrepancy
-from offaxis.theory.draws import Estimate
-from offaxis.theory.remainder import RemainderBound, remainder_bound
-from offaxis.theory.risk import first_order_risk, mean_gram, nonlinear_risk
-from offaxis.theory.sensitivity import amplification
+from offaxis.theory.bounds import RemainderBound, disagreement_bound, remainder_bound
+from offaxis.theory.conditions import Estimate
+from offaxis.theory.risk import (
+    amplification,
+    discrepancy,
+    first_order_risk,
+    mean_gram,
+    nonlinear_risk,
+)
 from offaxis.vectors import Vectors, as_batch
 
 _ADDITIVE: Final = "Laplace or Gaussian noise, affine maps"
@@ -55,7 +58,7 @@ _Found = dict[str, tuple[float, float | None, float | None]]
 
 
 @dataclass(frozen=True)
-class Row:
+class TheoryRow:
     """One quantity: what theory says, what was measured, or which condition fails."""
 
     quantity: str
@@ -74,7 +77,7 @@ def theory_rows(
     *,
     draws: int,
     seed: int,
-) -> list[Row]:
+) -> list[TheoryRow]:
     """Compute every quantity; one whose conditions fail says so in its row."""
     Z, _ = as_batch(vectors, release.input_dim)
     if public is not None:
@@ -139,12 +142,12 @@ def _gaps(bound: RemainderBound, real: Estimate) -> _Found:
     }
 
 
-def _rows(names: Iterable[str], compute: Callable[[], _Found]) -> list[Row]:
+def _rows(names: Iterable[str], compute: Callable[[], _Found]) -> list[TheoryRow]:
     try:
         found = compute()
     except InvalidInput as error:
-        return [Row(name, CONDITIONS[name], fails=str(error)) for name in names]
-    return [Row(name, CONDITIONS[name], *found[name]) for name in names]
+        return [TheoryRow(name, CONDITIONS[name], fails=str(error)) for name in names]
+    return [TheoryRow(name, CONDITIONS[name], *found[name]) for name in names]
 
 
 def label(quantity: str) -> str:

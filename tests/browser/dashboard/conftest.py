@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 import offaxis
-from offaxis.collector.drift import profile_of
+from offaxis.evaluation.profiles import profile_of
 from tests.collector.printed import printed_facts
 from tests.collector.running import Running, new_id, running
 
@@ -18,7 +18,7 @@ from tests.collector.running import Running, new_id, running
 @pytest.fixture(scope="package")
 def book(head, public) -> offaxis.Release:
     """Reports are symbols, with shares and means."""
-    return offaxis.fit(head, public, epsilon=3, randomizer="response", size=5)
+    return offaxis.fit(head, public, epsilon=3, mechanism="response", size=5)
 
 
 @pytest.fixture(scope="package")

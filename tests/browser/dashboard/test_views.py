@@ -66,7 +66,7 @@ def test_numbers_are_those_of_the_api(open_page, collector, book):
     table = page.get_by_role("region", name="Shares", exact=True)
     assert near(table.locator("td").first.inner_text(), 100 * north["shares"][0], 0.05)
     drift = collector.ask("analyst", "GET", "/v1/rounds/answers-1/drift").json
-    expect(page.get_by_text(drift["sentence"])).to_be_visible()
+    expect(page.get_by_text(drift["summary"])).to_be_visible()
     bars = page.get_by_role("img", name=re.compile("^Shares with error bars, of north"))
     assert bars.locator("rect.bar").count() == bars.locator("path.error").count() == 5
 
@@ -80,7 +80,7 @@ def test_a_release_is_told_in_words_with_its_curve_and_its_audit(open_page, coll
     expect(page.get_by_text("weak protection")).to_be_visible()
     expect(page.get_by_text(f"{book.report_size} bytes, the same for every vector")).to_be_visible()
     audit = collector.ask("device", "GET", f"{path}/facts/audit").json
-    expect(page.get_by_text(audit["sentence"])).to_be_visible()
+    expect(page.get_by_text(audit["summary"])).to_be_visible()
     chart = page.get_by_role("img", name=re.compile("^agreement with the model against ε"))
     expect(chart.locator("path.limit")).to_have_count(1)
     # The mark stands where the curve's own point of ε = 3 does.

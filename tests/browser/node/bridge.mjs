@@ -1,21 +1,21 @@
 // One JSON request a line in, one answer a line out: how tests in Python use the client.
 import { createInterface } from "node:readline";
-import { readHeader, readTensors } from "../../../src/offaxis/browser/client/container.js";
-import { ENCODERS } from "../../../src/offaxis/browser/client/encoders.js";
-import { Entropy } from "../../../src/offaxis/browser/client/entropy.js";
-import { OffaxisError } from "../../../src/offaxis/browser/client/errors.js";
-import { DiscreteLaplace, Response, below } from "../../../src/offaxis/browser/client/exact.js";
-import { exact } from "../../../src/offaxis/browser/client/fraction.js";
+import { readHeader, readTensors } from "../../../src/offaxis/collector/pages/client/container.js";
+import { ENCODERS } from "../../../src/offaxis/collector/pages/client/encoders.js";
+import { Entropy } from "../../../src/offaxis/collector/pages/client/entropy.js";
+import { OffaxisError } from "../../../src/offaxis/collector/pages/client/errors.js";
+import { DiscreteLaplace, Response, below } from "../../../src/offaxis/collector/pages/client/exact.js";
+import { exact } from "../../../src/offaxis/collector/pages/client/fraction.js";
 import {
   loadRelease,
   readRound,
   verifyRelease,
   verifyRound,
-} from "../../../src/offaxis/browser/client/index.js";
-import { Laplace } from "../../../src/offaxis/browser/client/laplace.js";
-import { PrivUnit2 } from "../../../src/offaxis/browser/client/privunit.js";
-import { meanComponent } from "../../../src/offaxis/browser/client/ranks.js";
-import { canonicalJson, parseJson } from "../../../src/offaxis/browser/client/strict_json.js";
+} from "../../../src/offaxis/collector/pages/client/index.js";
+import { Laplace } from "../../../src/offaxis/collector/pages/client/laplace.js";
+import { PrivUnit2 } from "../../../src/offaxis/collector/pages/client/privunit.js";
+import { meanComponent } from "../../../src/offaxis/collector/pages/client/ranks.js";
+import { canonicalJson, parseJson } from "../../../src/offaxis/collector/pages/client/strict_json.js";
 import { asParameters, fromHex, toHex } from "./recorded.mjs";
 import { Written } from "./tape.mjs";
 

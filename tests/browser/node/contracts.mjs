@@ -1,8 +1,8 @@
 // What the client promises whoever uses it: in Node and in a page alike.
-import * as offaxis from "../../../src/offaxis/browser/client/index.js";
-import { Entropy } from "../../../src/offaxis/browser/client/entropy.js";
-import { Laplace } from "../../../src/offaxis/browser/client/laplace.js";
-import { PrivUnit2 } from "../../../src/offaxis/browser/client/privunit.js";
+import * as offaxis from "../../../src/offaxis/collector/pages/client/index.js";
+import { Entropy } from "../../../src/offaxis/collector/pages/client/entropy.js";
+import { Laplace } from "../../../src/offaxis/collector/pages/client/laplace.js";
+import { PrivUnit2 } from "../../../src/offaxis/collector/pages/client/privunit.js";
 import { asParameters } from "./recorded.mjs";
 import { Tape } from "./tape.mjs";
 

@@ -1,17 +1,17 @@
 // The recorded vectors of tests/vectors, read by the client: in Node and in a page alike.
-import { nearest, table, vector } from "../../../src/offaxis/browser/client/directions.js";
+import { nearest, table, vector } from "../../../src/offaxis/collector/pages/client/directions.js";
 import {
   DiscreteLaplace,
   Probability,
   Response,
   below,
-} from "../../../src/offaxis/browser/client/exact.js";
-import { exact } from "../../../src/offaxis/browser/client/fraction.js";
-import { Unsupported, loadRelease } from "../../../src/offaxis/browser/client/index.js";
-import { Laplace, pack, unpack } from "../../../src/offaxis/browser/client/laplace.js";
-import { latticeLength } from "../../../src/offaxis/browser/client/lattice.js";
-import { PrivUnit2, PrivUnitG } from "../../../src/offaxis/browser/client/privunit.js";
-import { KaryResponse } from "../../../src/offaxis/browser/client/response.js";
+} from "../../../src/offaxis/collector/pages/client/exact.js";
+import { exact } from "../../../src/offaxis/collector/pages/client/fraction.js";
+import { Unsupported, loadRelease } from "../../../src/offaxis/collector/pages/client/index.js";
+import { Laplace, pack, unpack } from "../../../src/offaxis/collector/pages/client/laplace.js";
+import { latticeLength } from "../../../src/offaxis/collector/pages/client/lattice.js";
+import { PrivUnit2, PrivUnitG } from "../../../src/offaxis/collector/pages/client/privunit.js";
+import { KaryResponse } from "../../../src/offaxis/collector/pages/client/response.js";
 import { Tape } from "./tape.mjs";
 
 const FORMS = {

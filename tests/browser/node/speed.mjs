@@ -1,6 +1,6 @@
 // node speed.mjs FILE…: milliseconds that loading, reporting and decoding take, of release files.
 import { readFile } from "node:fs/promises";
-import { loadRelease } from "../../../src/offaxis/browser/client/index.js";
+import { loadRelease } from "../../../src/offaxis/collector/pages/client/index.js";
 
 async function milliseconds(times, action) {
   const start = performance.now();

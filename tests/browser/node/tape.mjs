@@ -1,5 +1,5 @@
 // Random bits that were written down beforehand: SHAKE-128 of a name (tests/tape.py).
-import { littleInteger, littleWords } from "../../../src/offaxis/browser/client/entropy.js";
+import { littleInteger, littleWords } from "../../../src/offaxis/collector/pages/client/entropy.js";
 
 const RATE = 168;
 const LANE = (1n << 64n) - 1n;

@@ -14,7 +14,7 @@ import pytest
 
 import offaxis
 from offaxis.cli import privatize as command
-from offaxis.cli.reading.ledgers import seconds
+from offaxis.cli.ledger import seconds
 from offaxis.errors import InvalidInput
 from offaxis.privacy.composition import (
     Cost,

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from sqlalchemy import select
 
-from offaxis.collector.auth import new_token
-from offaxis.collector.database import connect, open_database
+from offaxis.collector.access import new_token
+from offaxis.collector.database import connect, open_database, report, round_
 from offaxis.collector.store import Store
-from offaxis.collector.tables import report, round_
-from offaxis.formats.artifact import to_bytes
-from offaxis.formats.documents import Round
-from offaxis.formats.signing import sign_release, sign_round
+from offaxis.formats.documents import Round, sign_release, sign_round
+from offaxis.formats.release_file import to_bytes
 from offaxis.release import Release
 from tests.collector.faults.dying import opened
 from tests.collector.running import KEY
@@ -85,7 +83,7 @@ def look(
 def mean_error(release: Release, found: dict[str, Any], sent: Mapping[bytes, bytes]) -> float:
     """Return how far a collector's mean is from that of the reports, in standard errors."""
     assert found["reports"] == len(sent)
-    decoded = release.decoder_of_means.decode(release.observe(list(sent.values())))
+    decoded = release.unbiased_decoder.decode(release.observe(list(sent.values())))
     everybody = found["means"][0]
     off = np.abs(np.asarray(everybody["mean"]) - decoded.mean(axis=0))
     return float(np.max(off / np.asarray(everybody["standard_error"])))

@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from offaxis.collector import service
-from offaxis.collector.serve import serve
-from offaxis.collector.settings import Settings
-from offaxis.collector.writer import Writer, _answer
+from offaxis.collector.app import serve
+from offaxis.collector.service import Settings
+from offaxis.collector.uploads import Writer, _answer
 
 
 class Early(Writer):

@@ -74,5 +74,5 @@ def check_means(server, name, release, reports, model) -> None:
     assert got["reports"] == len(model.reports)
     if model.reports:
         seen = release.observe([reports[one] for one in model.reports])
-        wanted = release.decoder_of_means.decode(seen).mean(axis=0)
+        wanted = release.unbiased_decoder.decode(seen).mean(axis=0)
         assert got["means"][0]["mean"] == pytest.approx(np.asarray(wanted), rel=1e-9, abs=1e-9)

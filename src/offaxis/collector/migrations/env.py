@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from offaxis.collector.tables import metadata
+from offaxis.collector.database import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,18 +1,21 @@
-"""Pages for browsers: the dashboard, the demo and the client's modules, as they lie in the wheel.
+"""Pages for browsers: the dashboard and the client's modules, as they are in the wheel.
 
 What may be served is listed when the collector starts; a path is looked up, never opened. Pages
-need no token: they hold nothing that is not in the wheel, and ask the API like everybody else.
+need no token: they hold nothing that is not public, and call the API like everybody else.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import chain
+from pathlib import Path
 from typing import Final
 
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -67,33 +70,37 @@ class Page:
         return Response(self.content, 200, headers, self.media)
 
 
-def _listed(folder: Traversable, name: str = "") -> Iterator[tuple[str, Page]]:
+def _files(folder: Traversable, name: str = "") -> Iterator[tuple[str, Page]]:
     for one in folder.iterdir():
         if one.is_dir():
-            yield from _listed(one, f"{name}{one.name}/")
+            yield from _files(one, f"{name}{one.name}/")
         elif (ending := "." + one.name.rpartition(".")[2]) in _MEDIA:
             content = one.read_bytes()
             etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
             yield name + one.name, Page(content, _MEDIA[ending], etag)
 
 
-_PAGES: Final = {
-    **dict(_listed(files("offaxis") / "browser")),
-    # The demo's encoder is one of the studies' networks.
-    **dict(_listed(files("offaxis") / "studies" / "weights", "weights/")),
-}
+_OWN: Final = dict(_files(files("offaxis.collector") / "pages"))
 
 
-def _serves(place: str, name: str | None = None) -> None:
+def listed(extra: Mapping[str, Path]) -> dict[str, Page]:
+    """Return all files that are served, by path: those of the wheel, and those of other folders."""
+    others = (_files(folder, f"{name}/") for name, folder in extra.items())
+    return _OWN | dict(chain.from_iterable(others))
+
+
+def serve_index(routes: APIRouter, path: str, name: str | None = None) -> None:
+    """Serve one file at a path, or the file that the path names."""
+
     async def page(request: Request) -> Response:
-        found = _PAGES.get(name or request.path_params["file"])
+        found = request.app.state.pages.get(name or request.path_params["file"])
         if found is None:
             raise Problem("not-found", "there is no such page")
-        return found.answer(request)
+        answer: Response = found.answer(request)
+        return answer
 
-    router.add_api_route(place, page, methods=["GET", "HEAD"], include_in_schema=False)
+    routes.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
 
 
-_serves("/dashboard", "dashboard/index.html")
-_serves("/demo", "demo/index.html")
-_serves("/browser/{file:path}")
+serve_index(router, "/dashboard", "dashboard/index.html")
+serve_index(router, "/browser/{file:path}")

@@ -9,8 +9,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from offaxis.collector.auth import authenticate
-from offaxis.collector.limits import MOST_REPORTS
+from offaxis.collector.access import MOST_REPORTS, authenticate
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.routes.routing import (
     admitted,
@@ -24,8 +23,7 @@ from offaxis.collector.routes.routing import (
 )
 from offaxis.collector.service import Collector
 from offaxis.collector.store import StoredRound
-from offaxis.collector.uploads import Outcome, Upload
-from offaxis.collector.writer import Unavailable
+from offaxis.collector.uploads import Outcome, Unavailable, Upload
 from offaxis.errors import InvalidReport
 from offaxis.release import Release
 

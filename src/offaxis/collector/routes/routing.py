@@ -18,8 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from offaxis.collector.auth import Role, Token, authenticate
-from offaxis.collector.limits import read_body
+from offaxis.collector.access import Role, Token, authenticate, read_body
 from offaxis.collector.problems import STATUS, Problem
 from offaxis.collector.service import Collector
 

@@ -2,15 +2,13 @@
 
 A cluster that privatizes in bulk sees the raw vectors and must be trusted: the promise of local
 privacy then holds towards whoever sees the reports alone, not towards the cluster. A job draws one
-key (sampling/record_entropy.py), sends it with its tasks, and destroys it when the job ends; a task
+key (sampling/entropy.py), sends it with its tasks, and destroys it when the job ends; a task
 that is lost, repeated or run twice gives the same reports.
 """
 
-from offaxis.engines.spark.files import number_of, reader
-from offaxis.engines.spark.measures import evaluate, group_means, sweep
-from offaxis.engines.spark.records import decode, privatize
-from offaxis.engines.spark.starting import opened, session
-from offaxis.engines.spark.vectors import SparkVectors
+from offaxis.engines.spark.cluster import opened, session
+from offaxis.engines.spark.data import SparkVectors, number_of, reader
+from offaxis.engines.spark.jobs import decode, evaluate, group_means, privatize, sweep
 
 __all__ = [
     "SparkVectors",

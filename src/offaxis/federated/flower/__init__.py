@@ -17,7 +17,6 @@ except ImportError as error:
     raise MissingExtra(f"offaxis.federated.flower needs Flower: {installing('flower')}") from error
 
 from offaxis.federated.flower.local import LocalClientSide, LocalStrategy
-from offaxis.federated.flower.masked_client import MaskedClientSide
-from offaxis.federated.flower.masked_strategy import MaskedStrategy
+from offaxis.federated.flower.secure import MaskedClientSide, MaskedStrategy
 
 __all__ = ["LocalClientSide", "LocalStrategy", "MaskedClientSide", "MaskedStrategy"]

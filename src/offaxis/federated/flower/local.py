@@ -14,6 +14,7 @@ from flwr.serverapp import Grid
 
 from offaxis.errors import InvalidDocument
 from offaxis.federated.flower.records import (
+    TrainingOnly,
     answer,
     answered,
     as_vector,
@@ -24,9 +25,7 @@ from offaxis.federated.flower.records import (
     model_of,
     refusal,
 )
-from offaxis.federated.flower.training_only import TrainingOnly
-from offaxis.federated.gradients import LocalGradients
-from offaxis.federated.local import LocalClient, LocalServer
+from offaxis.federated.local import GradientRelease, LocalClient, LocalServer
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.vectors import Vectors
@@ -68,7 +67,7 @@ class LocalClientSide:
     """
 
     def __init__(
-        self, recipe: LocalGradients, rounds: int, *, ledger: Callable[[Context], str | Path]
+        self, recipe: GradientRelease, rounds: int, *, ledger: Callable[[Context], str | Path]
     ) -> None:
         self.recipe, self._path = recipe, ledger
         self.guarantee: Guarantee = LocalClient(recipe, rounds).guarantee
@@ -136,7 +135,7 @@ class LocalStrategy(TrainingOnly):
     []
     """
 
-    def __init__(self, recipe: LocalGradients, step: float = 1.0) -> None:
+    def __init__(self, recipe: GradientRelease, step: float = 1.0) -> None:
         self.recipe, self.step = recipe, step
 
     def summary(self) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
 
 from offaxis.errors import InvalidDocument, OffaxisError
 from offaxis.vectors import Vectors, check_finite
@@ -123,3 +125,23 @@ def question(node: int, kind: str, **entries: Any) -> Message:
 def answered(replies: Iterable[Message]) -> list[Message]:
     """Return replies that are no errors."""
     return [reply for reply in replies if not reply.has_error()]
+
+
+# ----------------------------------------------------------------------------
+# What all strategies of offaxis have in common: clients train, and are not evaluated.
+
+
+class TrainingOnly(Strategy):  # type: ignore[misc]
+    """Asks clients for no metrics, which would not be protected; ``evaluate_fn`` is for those."""
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask nobody."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return nothing."""
+        return None

@@ -1,0 +1,81 @@
+"""What the task looks at: the Gram of a model over public vectors, and a whole fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from benchmarks.groups import task
+from benchmarks.harness import OURS, Contender, Effort, Race
+from benchmarks.rivals import gpu, installed
+from benchmarks.rivals.numpy import gram_one_by_one
+from offaxis.fitting import fit
+from offaxis.geometry import PublicVectors, as_task_model
+from offaxis.geometry import measure as measure_geometry
+
+_ROWS: Final = 40_000
+_ALONE: Final = 300
+
+
+def measure(effort: Effort) -> Iterator[Race]:
+    """Race the streaming Gram against a loop, automatic differentiation and a covariance."""
+    head, Z = task.data().head, task.many(_ROWS)
+    alone = Z[:_ALONE]
+    plain = as_task_model(head)
+    contenders = {
+        OURS: Contender(lambda: measure_geometry(plain, PublicVectors(Z)), len(Z)),
+        "NumPy, one vector at a time": Contender(lambda: gram_one_by_one(head, alone), len(alone)),
+    }
+    if installed("sklearn"):
+        from benchmarks.rivals.sklearn import covariance
+
+        contenders["scikit-learn's covariance, no task"] = Contender(lambda: covariance(Z), len(Z))
+    yield effort.race("Gram", "plain weights, m = 64, k = 10", "vectors/s", contenders)
+    if installed("torch"):
+        yield with_torch(effort, "cpu", _ROWS)
+    if gpu():
+        yield with_torch(effort, "cuda", 10 * _ROWS)
+
+
+def with_torch(effort: Effort, device: str, rows: int) -> Race:
+    """Race the Gram of a module on a device against automatic differentiation there."""
+    import torch
+
+    from benchmarks.rivals.torch import as_module, gram_by_autograd, gram_by_jacrev, waited
+
+    Z, head = task.many(rows), task.data().head
+    module = as_module(head, device)
+    there = torch.as_tensor(Z, dtype=torch.float32, device=device)
+    model, alone = as_task_model(module), there[:_ALONE]
+    given = Z if device == "cpu" else there
+    contenders = {
+        OURS: Contender(lambda: measure_geometry(model, PublicVectors(given)), rows),
+        "autograd, one output at a time": Contender(
+            waited(gram_by_autograd, device, module, alone), len(alone)
+        ),
+        "torch.func, vmap of jacrev": Contender(
+            waited(gram_by_jacrev, device, module, there), rows
+        ),
+    }
+    if device != "cpu":
+        near = as_task_model(as_module(head))
+        contenders["offaxis on the processor"] = Contender(
+            lambda: measure_geometry(near, PublicVectors(Z)), rows
+        )
+    where = "" if device == "cpu" else f", on {device}"
+    return effort.race("Gram", f"torch module, m = 64, k = 10{where}", "vectors/s", contenders)
+
+
+def measure_fits(effort: Effort) -> Iterator[Race]:
+    """Time whole fits; a whitening map, which knows no task and no budget, is a floor."""
+    head, public = task.data().head, task.data().public
+    for name in ("laplace", "privunit2", "response"):
+        contenders = {
+            OURS: Contender(partial(fit, head, public, epsilon=task.EPSILON, mechanism=name))
+        }
+        if installed("sklearn"):
+            from benchmarks.rivals.sklearn import whitening
+
+            contenders["scikit-learn's PCA, no task"] = Contender(partial(whitening, public))
+        yield effort.race("fit", f"{name}, {len(public):,} public vectors", "s", contenders)

@@ -1,0 +1,84 @@
+"""Exact reports: how many a second, and how long one takes.
+
+Ours clip, add exact noise, pack, and name their release; the rivals add noise alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from benchmarks.groups import task
+from benchmarks.harness import OURS, Contender, Effort, Race
+from benchmarks.rivals import installed
+from benchmarks.rivals.maps import Noise, noise_of
+from benchmarks.rivals.numpy import add_noise
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+_ROWS: Final = 20_000
+_ALONE: Final = 200
+"""Vectors that are taken one at a time."""
+
+_COORDINATES: Final = 2_000
+"""Length of OpenDP's vector: long enough that a call costs nothing beside the noise."""
+
+_OTHERS: Final = {"privunit2": 500, "privunitg": 500, "piecewise": _ROWS, "response": _ROWS}
+"""Randomizers that no rival has, and how many reports are made at a time."""
+
+
+def measure(effort: Effort) -> Iterator[Race]:
+    """Race exact reports against noise, and against themselves one at a time."""
+    for name in ("laplace", "gaussian"):
+        release, Z = task.release(name, reshaping="none"), task.many(_ROWS)
+        alone, noise = Z[:_ALONE], noise_of(release)
+        x = np.random.default_rng(0).standard_normal(_COORDINATES)
+        contenders = {
+            OURS: Contender(partial(release.privatize, Z), Z.size),
+            "one vector at a time": Contender(partial(_one_by_one, release, alone), alone.size),
+            "NumPy noise, not private": Contender(
+                partial(add_noise, Z, noise, np.random.default_rng(0)), Z.size
+            ),
+            **_opendp(x, noise, x.size),
+        }
+        yield effort.race("reports", f"{name}, m = 64", "coordinates/s", contenders)
+    for name, rows in _OTHERS.items():
+        release, Z = task.release(name), task.many(rows)
+        alone = Z[:_ALONE]
+        contenders = {
+            OURS: Contender(partial(release.privatize, Z), rows),
+            "one vector at a time": Contender(partial(_one_by_one, release, alone), len(alone)),
+        }
+        yield effort.race("reports", f"{name}, m = 64", "reports/s", contenders)
+    for dim in (64, 768):
+        yield _alone(effort, dim)
+
+
+def _alone(effort: Effort, dim: int) -> Race:
+    release, rng = task.wide(dim), np.random.default_rng(0)
+    z = np.random.default_rng(2).standard_normal(dim)
+    noise, calls = noise_of(release), 100
+    contenders = {
+        OURS: Contender(lambda: [release.privatize(z) for _ in range(calls)], calls),
+        "NumPy noise, not private": Contender(
+            lambda: [add_noise(z, noise, rng) for _ in range(calls)], calls
+        ),
+        **_opendp(z, noise, 1),
+    }
+    return effort.race("reports", f"one laplace report, m = {dim}", "ms", contenders)
+
+
+def _one_by_one(release: Release, Z: Vectors) -> None:
+    for z in Z:
+        release.privatize(z)
+
+
+def _opendp(x: Vectors, noise: Noise, amount: int) -> dict[str, Contender]:
+    if not installed("opendp"):
+        return {}
+    from benchmarks.rivals.opendp import vector_noise
+
+    return {name: Contender(action, amount) for name, action in vector_noise(x, noise).items()}

@@ -1,0 +1,8 @@
+"""``python -m experiments``: the paper's studies, their data, and the demos."""
+
+from offaxis.cli import run
+
+if __name__ == "__main__":
+    from experiments.cli import app
+
+    run(app)

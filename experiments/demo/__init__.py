@@ -1,0 +1,3 @@
+"""The demo: what it measures, its figures and its page."""
+
+from __future__ import annotations

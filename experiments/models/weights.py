@@ -1,0 +1,202 @@
+"""Weights on the shelf: a safetensors file for each model, and a card that says where it is from.
+
+The card, JSON, names the SHA-256 of the file; a file that has another is an error. Heads are
+:class:`offaxis.geometry.Layers` and need no torch. Weight matrices are rounded to float16, and
+everything on a card was measured after that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from importlib.resources import as_file, files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from experiments.data.cache import made
+from offaxis.errors import InvalidInput, OffaxisError
+from offaxis.files import replacing
+from offaxis.geometry import Layers
+
+if TYPE_CHECKING:
+    from torch import nn
+
+NETWORKS: Final = ("resnet20", "mnist-encoder")
+"""Torch modules, from images to vectors."""
+
+HEADS: Final = ("cifar10-linear", "cifar10-relu", "cifar10-gelu", "cifar10-tanh", "mnist-relu")
+"""Plain layers, from vectors to logits."""
+
+NAMES: Final = (*NETWORKS, *HEADS)
+
+
+class DamagedWeights(OffaxisError, ValueError):
+    """A file of weights is not the one that its card names.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from experiments.models import DamagedWeights, load_card, load_model
+    >>> from experiments.models.weights import save_head
+    >>> folder, card = Path("weights"), load_card("mnist-relu")
+    >>> card = save_head(folder, load_model("mnist-relu"), card)
+    >>> size = (folder / "mnist-relu.safetensors").write_bytes(b"something else")
+    >>> try:
+    ...     load_model("mnist-relu", folder=folder)
+    ... except DamagedWeights as error:
+    ...     print(error)
+    weights/mnist-relu.safetensors has SHA-256 ..., its card says ...; install offaxis again or
+    train mnist-relu again
+    """
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is known about a model.
+
+    Attributes
+    ----------
+    name, sha256 : str
+        The model and the hash of its file.
+    about : str
+        What it maps to what.
+    metrics : dict
+        Shares of right answers and the like, by name.
+    provenance : dict
+        Data and their fingerprints, recipe, seed, epochs, versions, hash of the training code.
+
+    Examples
+    --------
+    >>> from experiments.models import NAMES, Card, load_card
+    >>> all(isinstance(load_card(name), Card) for name in NAMES)
+    True
+    """
+
+    name: str
+    sha256: str
+    about: str
+    metrics: dict[str, float] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+def _shelf(folder: Path | None) -> Traversable:
+    return files("experiments").joinpath("weights") if folder is None else folder
+
+
+def _file(name: str) -> str:
+    return f"{name}.safetensors"
+
+
+def load_card(name: str, *, folder: Path | None = None) -> Card:
+    """Return the card of a model, of the bundled ones or of those in ``folder``.
+
+    Examples
+    --------
+    >>> from experiments.models import load_card
+    >>> card = load_card("cifar10-relu")
+    >>> card.about
+    'head 64→10→32→10 with relu on the features of resnet20'
+    >>> round(card.metrics["test accuracy"], 2)
+    0.91
+    """
+    if name not in NAMES:
+        raise InvalidInput(f"no model {name!r}; choose one of {', '.join(NAMES)}")
+    try:
+        text = _shelf(folder).joinpath(f"{name}.json").read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(
+            f"there are no weights of {name} in {_shelf(folder)}; train them first"
+        ) from error
+    return Card(**json.loads(text))
+
+
+def load_model(name: str, *, folder: Path | None = None) -> Any:
+    """Return a trained model: a torch module in evaluation mode, or ``Layers`` for a head.
+
+    Parameters
+    ----------
+    name : str
+        One of ``experiments.models.NAMES``.
+    folder : Path, optional
+        Where own weights are, if not the bundled ones.
+
+    Raises
+    ------
+    DamagedWeights
+        If the file's SHA-256 is not the one on its card.
+
+    Examples
+    --------
+    >>> from experiments.models import load_model
+    >>> head = load_model("cifar10-relu")
+    >>> [weight.shape for weight in head.weights]
+    [(10, 64), (32, 10), (10, 32)]
+    """
+    card = load_card(name, folder=folder)
+    resource = _shelf(folder).joinpath(_file(name))
+    found = hashlib.sha256(resource.read_bytes()).hexdigest()
+    if found != card.sha256:
+        raise DamagedWeights(
+            f"{resource} has SHA-256 {found[:16]}…, its card says {card.sha256[:16]}…; "
+            f"install offaxis again or train {name} again"
+        )
+    if name in HEADS:
+        with as_file(resource) as path:
+            return Layers.load(path)
+    return _network(name, resource.read_bytes())
+
+
+def _network(name: str, content: bytes) -> nn.Module:
+    from safetensors.torch import load
+
+    from experiments.models.networks import MnistEncoder, ResNet20
+
+    net: nn.Module = ResNet20() if name == "resnet20" else MnistEncoder()
+    # Copying into float32 parameters widens what is stored as float16.
+    net.load_state_dict(load(content))
+    return net.eval()
+
+
+def save_network(folder: Path, net: nn.Module, card: Card) -> Card:
+    """Store a network, matrices in float16 and all else as it is; return the finished card."""
+    from safetensors.torch import save
+
+    tensors = {
+        key: (value.half() if value.ndim > 1 else value).detach().cpu().contiguous()
+        for key, value in net.state_dict().items()
+    }
+    return _store(folder, save(tensors), card)
+
+
+def save_head(folder: Path, head: Layers, card: Card) -> Card:
+    """Store a head; return the finished card."""
+    path = made(folder) / _file(card.name)
+    head.save(path)
+    return _store(folder, path.read_bytes(), card)
+
+
+def _store(folder: Path, content: bytes, card: Card) -> Card:
+    finished = Card(**{**asdict(card), "sha256": hashlib.sha256(content).hexdigest()})
+    made(folder)
+    with replacing(folder / _file(card.name)) as file:
+        file.write(content)
+    save_card(folder, finished)
+    return finished
+
+
+def save_card(folder: Path, card: Card) -> None:
+    """Write a card beside its weights."""
+    text = json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n"
+    with replacing(folder / f"{card.name}.json") as file:
+        file.write(text.encode())
+
+
+def code_hash() -> str:
+    """Return the SHA-256 of the training code, all files of this folder in the order of names."""
+    digest = hashlib.sha256()
+    for source in sorted(files("experiments.models").iterdir(), key=lambda entry: entry.name):
+        if source.name.endswith(".py"):
+            digest.update(f"{source.name}\n".encode() + source.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,3 @@
+"""The page and the figure of a study, ours beside the published numbers."""
+
+from __future__ import annotations

@@ -1,0 +1,352 @@
+"""What a study is run on: a public task, public vectors, and vectors with known answers.
+
+The one seam between the studies and their data. Everything behind it is loaded when first asked
+for, and kept: many rows of many studies share one set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, lru_cache
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.scores import Metric, Score, score_for
+from offaxis.errors import InvalidInput
+from offaxis.geometry import Geometry, Layers, PublicVectors, TaskModel, measure
+from offaxis.geometry.spectrum import spectrum
+from offaxis.privacy.guarantee import Unit
+from offaxis.vectors import Vectors
+
+
+class Sample(NamedTuple):
+    """Vectors (n, m) and their answers: labels or numbers (n,), or outputs (n, k)."""
+
+    vectors: Vectors
+    answers: NDArray[Any]
+
+
+class Source(Protocol):
+    """One setting of a study."""
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        ...
+
+    @property
+    def metric(self) -> Metric:
+        """What is measured."""
+        ...
+
+    @property
+    def scoring(self) -> TaskModel:
+        """Whose outputs are scored: the public task, or its metric."""
+        ...
+
+    @property
+    def score(self) -> Score:
+        """How they are scored."""
+        ...
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every seed has the same sample."""
+        ...
+
+    @property
+    def unit(self) -> Unit:
+        """What one report stands for."""
+        ...
+
+    @property
+    def task(self) -> TaskModel:
+        """The public task."""
+        ...
+
+    @property
+    def public(self) -> PublicVectors:
+        """Public vectors, to fit on."""
+        ...
+
+    @property
+    def geometry(self) -> Geometry:
+        """The task measured on the public vectors, once."""
+        ...
+
+    @property
+    def fitted(self) -> dict[tuple[str, float], Any]:
+        """What was fitted to the public side before, by mechanism and budget."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything above and of the sample: other inputs, other fingerprint."""
+        ...
+
+    def sample(self, seed: int) -> Sample:
+        """Return the vectors and answers of a seed."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PublicTask:
+    """A task and the public vectors it is measured on; shared by settings that test elsewhere."""
+
+    task: TaskModel
+    vectors: NDArray[Any]
+    fitted: dict[tuple[str, float], Any] = field(default_factory=dict)
+
+    @cached_property
+    def public(self) -> PublicVectors:
+        """The public vectors."""
+        return PublicVectors(np.asarray(self.vectors, dtype=np.float64))
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Measured once."""
+        return measure(self.task, self.public)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A source made of a public side and a way to get samples."""
+
+    name: str
+    side: PublicTask
+    draw: Callable[[int], tuple[Any, Any]]
+    metric: Metric = "accuracy"
+    fixed: bool = True
+    unit: Unit = "item"
+    scored_by: TaskModel | None = None
+
+    @property
+    def task(self) -> TaskModel:
+        """The public task."""
+        return self.side.task
+
+    @property
+    def scoring(self) -> TaskModel:
+        """Whose outputs are scored: the public task, unless another one was given."""
+        return self.scored_by or self.task
+
+    @cached_property
+    def score(self) -> Score:
+        """How they are scored."""
+        return score_for(self.metric, self.scoring.outputs(self.geometry.mean[None])[0])
+
+    @property
+    def public(self) -> PublicVectors:
+        """Public vectors, to fit on."""
+        return self.side.public
+
+    @property
+    def geometry(self) -> Geometry:
+        """The task measured on the public vectors, once."""
+        return self.side.geometry
+
+    @property
+    def fitted(self) -> dict[tuple[str, float], Any]:
+        """What was fitted to the public side before."""
+        return self.side.fitted
+
+    def sample(self, seed: int) -> Sample:
+        """Return the vectors and answers of a seed."""
+        vectors, answers = self.draw(0 if self.fixed else seed)
+        return Sample(np.asarray(vectors, dtype=np.float64), np.asarray(answers))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the task, the public vectors and the first sample."""
+        digest = hashlib.sha256(f"{self.metric} {self.fixed}".encode())
+        digest.update(self.geometry.model.sha256.encode())
+        digest.update(self.geometry.public.sha256.encode())
+        if self.scored_by is not None:
+            digest.update(self.scored_by.identity().sha256.encode())
+        for array in self.sample(0):
+            digest.update(repr((array.shape, array.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+CORRUPTIONS: Final = ("brightness", "fog", "defocus-blur", "gaussian-noise")
+"""The shifts of CIFAR-10-C that the paper tests."""
+
+HEADS: Final = {"cifar10": ("linear", "relu", "gelu", "tanh"), "mnist": ("relu",)}
+
+
+@cache
+def _side(data: str, head: str) -> PublicTask:
+    from experiments.features import load_features
+    from experiments.models import load_model
+
+    public = load_features(data, part="train").vectors
+    return PublicTask(load_model(f"{data}-{head}").without_silent_units(public), public)
+
+
+def _images(name: str, data: str, head: str, **which: Any) -> Setting:
+    from experiments.features import load_features
+
+    found = load_features(data, **which)
+    side = _side(data.removesuffix("-c"), head)
+    return Setting(name, side, lambda seed: (found.vectors, found.labels))
+
+
+def _households() -> Setting:
+    from experiments.data import load
+    from experiments.households import prepare
+
+    readings: Any = load("lhsm")
+    study = prepare(readings.energy, readings.first_day)
+
+    def draw(seed: int) -> tuple[Any, Any]:
+        drawn = study.draw(seed)
+        return drawn.vectors, drawn.targets
+
+    side = PublicTask(study.model, study.public)
+    return Setting("lhsm", side, draw, "rmse", fixed=False, unit="user")
+
+
+def _plane() -> Setting:
+    """Return two classes of points in the plane, one behind the other along a slanted line."""
+    rng = np.random.default_rng(1)
+    normal = np.array([0.8, 0.6])
+    labels = rng.integers(0, 2, 6000)
+    along, across = rng.standard_normal((2, 6000)) * [[1.6], [0.45]]
+    points = np.outer(along, [-0.6, 0.8]) + np.outer(across + 2.0 * labels - 1.0, normal)
+    task = Layers([np.stack([-normal, normal])], [np.zeros(2)], name="a line in the plane")
+    public, test = points[:3000], (points[3000:], labels[3000:])
+    return Setting("plane", PublicTask(task, public), lambda seed: test)
+
+
+@lru_cache(maxsize=64)
+def open_source(name: str) -> Setting:
+    """Return a source by name.
+
+    "plane", "lhsm", "mnist HEAD", "cifar10 HEAD" or "cifar10-c CORRUPTION SEVERITY HEAD"; before
+    any of them "agreement", "fidelity" or "means PEOPLE", which ask for something else.
+    """
+
+    match name.split():
+        case ["agreement", *base]:
+            return agreement(open_source(" ".join(base)))
+        case ["fidelity", *base]:
+            return fidelity(open_source(" ".join(base)))
+        case ["pooled", *base]:
+            return pooled(open_source(" ".join(base)))
+        case ["means", people, *base] if people.isdecimal():
+            return means(open_source(" ".join(base)), int(people))
+        case ["plane"]:
+            return _plane()
+        case ["lhsm"]:
+            return _households()
+        case [("mnist" | "cifar10") as data, head] if head in HEADS[data]:
+            return _images(name, data, head, part="test")
+        case ["cifar10-c", corruption, severity, head] if (
+            head in HEADS["cifar10"] and corruption in CORRUPTIONS and severity in "12345"
+        ):
+            which = {"corruption": corruption.replace("-", "_"), "severity": int(severity)}
+            return _images(name, "cifar10-c", head, **which)
+    raise InvalidInput(f"there is no setting called {name!r}")
+
+
+# ----------------------------------------------------------------------------
+# Other questions to the vectors of a setting: what is asked changes, who is protected does not.
+#
+# All keep the public side of the setting they are made of, so releases are fitted once for both.
+
+Draw = Callable[[int], tuple[Any, Any]]
+
+_POOL: Final = 80_000
+"""Vectors of a pool, at most."""
+
+
+def agreement(base: Setting) -> Setting:
+    """Ask for the task's own answers: how often they are kept, or what share of their variance.
+
+    What :func:`offaxis.recommend` predicts for the goal "answers".
+    """
+    number = base.geometry.outputs == 1
+
+    def draw(seed: int) -> tuple[Any, Any]:
+        vectors = base.sample(seed).vectors
+        outputs = base.task.outputs(vectors)
+        return vectors, outputs if number else outputs.argmax(axis=1)
+
+    metric: Metric = "explained" if number else "accuracy"
+    return replace(base, name=f"agreement {base.name}", draw=draw, metric=metric)
+
+
+def fidelity(base: Setting) -> Setting:
+    """Ask for the vectors themselves, in the metric of the task."""
+    root = metric_root(base)
+    return replace(
+        base,
+        name=f"fidelity {base.name}",
+        draw=_scored(root, base.sample),
+        metric="explained",
+        scored_by=root,
+    )
+
+
+def pooled(base: Setting) -> Setting:
+    """Draw public and private vectors from one pool, at random: what "no shift" means.
+
+    The pool are the private vectors, or, where these are drawn anew for every seed, the public
+    ones. A network that was trained on its public vectors treats private ones otherwise, and people
+    of another year differ: neither happens here.
+    """
+    vectors = base.sample(0).vectors if base.fixed else base.side.vectors
+    order = np.random.default_rng(0).permutation(len(vectors))[:_POOL]
+    public, private = np.split(vectors[order], [len(order) // 2])
+    side = PublicTask(base.task, public)
+    answers = base.task.outputs(private)
+    sample = (private, answers[:, 0] if answers.shape[1] == 1 else answers.argmax(axis=1))
+    return replace(
+        base, name=f"pooled {base.name}", side=side, draw=lambda seed: sample, fixed=True
+    )
+
+
+def means(base: Setting, people: int) -> Setting:
+    """Ask for the mean of people who are drawn anew for every seed, in the metric of the task."""
+    root = metric_root(base)
+
+    def some(seed: int) -> tuple[Vectors, Any]:
+        vectors, answers = base.sample(seed)
+        if not 1 <= people <= len(vectors):
+            raise InvalidInput(
+                f"people must be from 1 to {len(vectors)}, the vectors of {base.name!r}, "
+                f"got people={people}"
+            )
+        chosen = np.random.default_rng([seed, people]).permutation(len(vectors))[:people]
+        return vectors[chosen], answers[chosen]
+
+    return replace(
+        base,
+        name=f"means {people} {base.name}",
+        draw=_scored(root, some),
+        metric="mean error",
+        fixed=False,
+        scored_by=root,
+    )
+
+
+def metric_root(base: Setting) -> Layers:
+    """Return a linear task R with RᵀR = Ω, the task's Gram on the public vectors."""
+    found = spectrum(base.geometry.gram)
+    read = found.values > 0
+    return Layers.linear(np.sqrt(found.values[read])[:, None] * found.basis.T[read])
+
+
+def _scored(task: TaskModel, sample: Callable[[int], tuple[Any, Any]]) -> Draw:
+    """Return draws whose answers are the task's outputs on the vectors."""
+
+    def draw(seed: int) -> tuple[Any, Any]:
+        vectors, _ = sample(seed)
+        return vectors, task.outputs(vectors)
+
+    return draw

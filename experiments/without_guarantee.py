@@ -1,0 +1,190 @@
+"""What published comparisons ran without a valid local guarantee. For studies only.
+
+Nothing here is a randomizer or a release: it has no guarantee to declare, makes no reports, and a
+:class:`~offaxis.release.Release` refuses it. Wherever its figures are shown they carry ``LABEL``.
+
+- *Coordinate-wise noise without bounding*: the noise is scaled to percentiles of the coordinates,
+  but vectors are not clipped to them, so for two far vectors the loss has no bound at all.
+- *PLAN with the classical calibration* σ = Δ √(2 ln(1.25/δ)) / ε, which is proved for ε <= 1 only
+  and beyond ε ≈ 8.4 (δ = 1e-5) has a larger true ε than it claims.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NoReturn
+
+import numpy as np
+from scipy.optimize import brentq
+
+from offaxis.decoding.decoders import back_from
+from offaxis.encoding import Frame
+from offaxis.errors import InvalidInput
+from offaxis.mechanisms import find_mechanism
+from offaxis.mechanisms.base import gather
+from offaxis.mechanisms.literature import half_widths, scaled_frame
+from offaxis.privacy.guarantee import exact_delta, exact_epsilon
+from offaxis.randomizers.base import Ball
+from offaxis.randomizers.gaussian import log_delta, noise_scale
+from offaxis.vectors import Vectors, as_batch
+
+__all__ = ["classical_plan", "unbounded_coordinatewise"]
+
+LABEL: Final = "no guarantee"
+
+
+@dataclass(frozen=True, eq=False)
+class Unprotected:
+    """Noise that protects nobody as it is run; it can be simulated and nothing else.
+
+    Attributes
+    ----------
+    name : str
+    why : str
+        Why it has no guarantee.
+    frame : Frame
+        The coordinates in which the noise is added.
+    noise : {"laplace", "gaussian"}
+    scales : (r,) array
+        Scale or standard deviation of every coordinate's noise.
+    radius : float, optional
+        Of the ℓ2 ball vectors are clipped to; None where they are not clipped.
+    """
+
+    name: str
+    why: str
+    frame: Frame
+    noise: Literal["laplace", "gaussian"]
+    scales: Vectors
+    radius: float | None = None
+
+    @property
+    def label(self) -> str:
+        """What stands beside its figures."""
+        return LABEL
+
+    @property
+    def guarantee(self) -> NoReturn:
+        """There is none."""
+        raise InvalidInput(f"{self.name} has no guarantee: {self.why}; it cannot be released")
+
+    domain = guarantee
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension m of the vectors."""
+        return int(self.frame.centre.size)
+
+    def simulate(self, vectors: Any, rng: np.random.Generator) -> Vectors:
+        """Return what the published comparison would have made of vectors (n, m)."""
+        batch, _ = as_batch(vectors, self.input_dim)
+        encoded = self.frame.encoder.encode(batch)
+        if self.radius is not None:
+            encoded = Ball(self.frame.dim, self.radius, 2).project(encoded)
+        if self.noise == "laplace":
+            noise = rng.laplace(size=encoded.shape)
+        else:
+            noise = rng.standard_normal(encoded.shape)
+        return back_from(self.frame).decode(encoded + noise * self.scales)
+
+
+def unbounded_coordinatewise(
+    model: Any,
+    public: Any,
+    *,
+    epsilon: Any,
+    noise: Literal["laplace", "gaussian"] = "laplace",
+    delta: Any = None,
+    reshaping: Any = "jacobian",
+    **settings: Any,
+) -> Unprotected:
+    """Return coordinate-wise noise as published: scaled to percentiles, without clipping to them.
+
+    Other arguments are those of :func:`offaxis.fit`.
+
+    Examples
+    --------
+    >>> from experiments.without_guarantee import unbounded_coordinatewise
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> made = unbounded_coordinatewise(np.eye(2, 3), public, epsilon=1)
+    >>> made.label
+    'no guarantee'
+    >>> made.guarantee
+    Traceback (most recent call last):
+    offaxis.errors.InvalidInput: coordinate-wise laplace without bounding has no guarantee: ...
+    """
+    chosen = find_mechanism(f"coordinatewise-{noise}")
+    given, _ = gather(
+        model, public, chosen, epsilon=epsilon, delta=delta, reshaping=reshaping, **settings
+    )
+    spans = 2 * half_widths(given)
+    budget = float(given.epsilon)
+    if noise == "laplace":
+        scales = np.cbrt(spans) * (np.cbrt(spans) ** 2).sum() / budget
+    else:
+        unit = noise_scale(1.0, budget, float(exact_delta(delta)))
+        scales = unit * np.sqrt(spans * spans.sum())
+    why = "vectors are not clipped to the range that the noise is made for"
+    return Unprotected(f"coordinate-wise {noise} without bounding", why, given.frame, noise, scales)
+
+
+def classical_plan(
+    model: Any,
+    public: Any,
+    *,
+    epsilon: Any,
+    delta: Any,
+    reshaping: Any = "none",
+    **settings: Any,
+) -> Unprotected:
+    """Return PLAN as published, with the classical Gaussian calibration.
+
+    Other arguments are those of :func:`offaxis.fit`.
+
+    Examples
+    --------
+    >>> from experiments.without_guarantee import classical_plan
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> classical_plan(np.eye(2, 3), public, epsilon=10, delta=1e-5).why
+    'the classical calibration gives ε = 10.39, not 10'
+    """
+    given, _ = gather(
+        model,
+        public,
+        find_mechanism("plan"),
+        epsilon=epsilon,
+        delta=delta,
+        reshaping=reshaping,
+        **settings,
+    )
+    frame = scaled_frame(given)
+    radius = given.radius(frame.encoder, 2)
+    sigma = classical_noise_scale(2 * radius, epsilon, delta)
+    true = classical_true_epsilon(epsilon, delta)
+    why = f"the classical calibration gives ε = {true:.4g}, not {float(given.epsilon):.4g}"
+    if true <= given.epsilon:
+        why = "the classical calibration is not proved here, though its noise would do"
+    return Unprotected(
+        "PLAN, classical calibration", why, frame, "gaussian", np.full(frame.dim, sigma), radius
+    )
+
+
+def classical_noise_scale(sensitivity: float, epsilon: Any, delta: Any) -> float:
+    """Return Δ √(2 ln(1.25/δ)) / ε."""
+    budget, chance = float(exact_epsilon(epsilon)), float(exact_delta(delta))
+    return sensitivity * math.sqrt(2 * math.log(1.25 / chance)) / budget
+
+
+def classical_true_epsilon(epsilon: Any, delta: Any) -> float:
+    """Return the ε that the classical calibration really has at δ, by the exact privacy profile."""
+    h = 1 / classical_noise_scale(1.0, epsilon, delta)
+    target = math.log(float(exact_delta(delta)))
+
+    def excess(true: float) -> float:
+        return log_delta(h, true) - target
+
+    low, high = 1e-9, 1.0
+    while excess(high) > 0:
+        high *= 2
+    return float(brentq(excess, low, high, xtol=1e-12)) if excess(low) > 0 else 0.0

@@ -1,0 +1,354 @@
+"""What a randomizer is made of, for the auditor: its kind, and smaller forms of the same code.
+
+A *reduced* form has two coordinates, so that many more reports can be drawn. A *coarse* form lies
+on a lattice of a few steps, on which a single step too many is a large share of ε.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.encoding import (
+    AffineEncoder,
+    ArgmaxEncoder,
+    BoxEncoder,
+    Encoder,
+    NetworkEncoder,
+    ShiftEncoder,
+)
+from offaxis.encoding.encoders import AnswerEncoder
+from offaxis.errors import InvalidInput
+from offaxis.privacy.guarantee import Guarantee
+from offaxis.randomizers import Randomizer
+from offaxis.randomizers.base import CHOOSE, Ball, FiniteSet
+from offaxis.release import Release
+from offaxis.vectors import Vectors, row_norms
+
+COARSE_BOUND: Final = 8
+"""Steps from the centre to the boundary of a coarse lattice, at most."""
+
+COARSE_DIM: Final = 16
+
+
+class Lattice(Protocol):
+    """A randomizer that adds noise to bounded integers."""
+
+    bound: int
+    step: float
+    log2_scale: int
+    domain: Ball
+    guarantee: Guarantee
+
+    def integers(self, W: Vectors) -> NDArray[np.int64]:
+        """Return what the noise is added to."""
+        ...
+
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return observations, multiples of the step."""
+        ...
+
+
+class Ranked(Protocol):
+    """A randomizer that reports one of several public directions."""
+
+    dim: int
+    directions: int
+    near: int
+
+    def nearest(self, W: Vectors, nonces: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the directions that are more likely than the others, (n, near)."""
+        ...
+
+
+def is_lattice(randomizer: Any) -> TypeGuard[Lattice]:
+    """Whether noise is added to integers bounded in the ℓ1 or ℓ2 norm."""
+    return isinstance(randomizer.domain, Ball) and all(
+        hasattr(randomizer, name) for name in ("bound", "step", "log2_scale", "integers")
+    )
+
+
+def is_ranked(randomizer: Any) -> TypeGuard[Ranked]:
+    """Whether a report names one of a nonce's directions."""
+    return all(hasattr(randomizer, name) for name in ("directions", "near", "nearest"))
+
+
+def says_gaussian(randomizer: Any) -> bool:
+    """Whether the guarantee rests on Gaussian noise: not pure, on an ℓ2 ball."""
+    return is_lattice(randomizer) and randomizer.domain.order == 2 and not randomizer.guarantee.pure
+
+
+def _altered(randomizer: Any, **changes: int) -> Any:
+    """Return the randomizer with those of the changes that are parameters of its."""
+    names = {field.name for field in dataclasses.fields(randomizer)}
+    return dataclasses.replace(randomizer, **{k: v for k, v in changes.items() if k in names})
+
+
+def reduced(randomizer: Randomizer) -> Randomizer | None:
+    """Return the same randomizer in two dimensions; None if it has no more as it is."""
+    if getattr(randomizer, "dim", 0) <= 2:
+        return None
+    form: Randomizer = _altered(
+        randomizer, dim=2, directions=CHOOSE, near=CHOOSE, sampled=CHOOSE, projected=CHOOSE
+    )
+    return form
+
+
+def coarse_forms(randomizer: Randomizer) -> list[Randomizer]:
+    """Return the same randomizer on its coarsest lattices; none if it has no lattice.
+
+    The coarser the lattice, the more one step is; but what rounding adds to many coordinates
+    needs some steps to show.
+    """
+    forms: list[Randomizer] = []
+    if not is_lattice(randomizer):
+        return forms
+    dim = min(randomizer.domain.dim, COARSE_DIM)
+    for log2_scale in range(randomizer.log2_scale):
+        try:
+            form = _altered(randomizer, dim=dim, log2_scale=log2_scale, bound=CHOOSE)
+        except InvalidInput:
+            continue
+        if forms and form.bound > COARSE_BOUND:
+            break
+        forms.append(form)
+    return forms
+
+
+# ----------------------------------------------------------------------------
+# Vectors made to break a front end: on the boundary by an ulp, half a step off, tiny and huge.
+#
+# They are encoded vectors, as a randomizer gets them.
+
+_ULP: Final = float(np.finfo(np.float64).eps)
+_FACTORS: Final = (1 - 2 * _ULP, 1 - _ULP, 1.0, 1 + _ULP, 1 + 2 * _ULP, 1.5, 1e6)
+"""Where on a ray to stand, in units of the boundary."""
+
+_EXTREMES: Final = (0.0, -0.0, 5e-324, 1e-310, 2.0**-1022, 1e-160, 1e160, 1e308)
+_NUMBERS: Final = 1 << 21
+"""So many numbers are made at most: wide releases get fewer vectors."""
+
+_OVER_HALF: Final = 0.5 + 2.0**-12
+
+
+def hostile(ball: Ball, bound: int, count: int, rng: np.random.Generator) -> Vectors:
+    """Return about ``count`` hostile vectors for a ball on a lattice of ``bound`` steps; (n, dim).
+
+    Each comes with its opposite.
+    """
+    dim = ball.dim
+    count = max(1, min(count, _NUMBERS // dim) // 64)
+    rays = np.concatenate([_poles(dim, count), _diagonals(dim, count), _random(dim, count, rng)])
+    rays *= (ball.radius / row_norms(rays, ball.order))[:, None]
+    boundary = np.concatenate([rays * factor for factor in _FACTORS])
+    steps = np.concatenate([_one_and_halves(ball, bound, count), _halves(ball, bound, count, rng)])
+    extremes = np.zeros((2 * len(_EXTREMES), dim))
+    extremes[::2] = np.array(_EXTREMES)[:, None]
+    extremes[1::2, 0] = _EXTREMES
+    W = np.concatenate([boundary, steps * (ball.radius / bound), extremes])
+    return np.concatenate([W, -W])
+
+
+def _poles(dim: int, count: int) -> Vectors:
+    return np.eye(min(dim, count), dim)
+
+
+def _diagonals(dim: int, count: int) -> Vectors:
+    """Return vectors with 2, 3, 4, 6, … equal entries."""
+    widths = np.unique(np.geomspace(2, max(2, dim), min(count, 12)).astype(int))
+    return (np.arange(dim) < widths[:, None]).astype(np.float64)
+
+
+def _random(dim: int, count: int, rng: np.random.Generator) -> Vectors:
+    """Return random directions, dense and sparse, and some with entries of all sizes."""
+    dense = rng.standard_normal((count, dim))
+    sparse = dense * (rng.random((count, dim)) < 3 / dim)
+    sparse[:, 0] += 1.0
+    return np.concatenate([dense, sparse, dense * 10.0 ** rng.uniform(-12, 0, (count, dim))])
+
+
+def _one_and_halves(ball: Ball, bound: int, count: int) -> Vectors:
+    """Return, in steps, one large entry and j entries just over half a step, on the boundary.
+
+    Rounding to nearest moves the j entries up by half a step each, and so out of the ball.
+    """
+    most = min(ball.dim - 1, int((bound / _OVER_HALF) ** ball.order))
+    js = np.unique(np.geomspace(1, max(1, most), count).astype(int))
+    js = js[js <= most]
+    rest = np.maximum(0.0, bound**ball.order - js * _OVER_HALF**ball.order) ** (1 / ball.order)
+    places = np.arange(ball.dim)
+    small = np.where((places > 0) & (places <= js[:, None]), _OVER_HALF, 0.0)
+    # The large entry rounds up too if it stands just over half a step.
+    up = np.maximum(0.0, np.floor(rest - _OVER_HALF) + _OVER_HALF)
+    W = np.concatenate([small, small])
+    W[:, 0] = np.concatenate([rest, up])
+    return W
+
+
+def _halves(ball: Ball, bound: int, count: int, rng: np.random.Generator) -> Vectors:
+    """Return, in steps, random vectors inside the ball whose entries all stand over half a step."""
+    directions = rng.standard_normal((count, ball.dim))
+    room = bound - _OVER_HALF * ball.dim ** (1 / ball.order)
+    directions *= (max(0.0, room) / row_norms(directions, ball.order))[:, None]
+    over = np.floor(np.abs(directions)) + _OVER_HALF
+    # Where there is no room for all entries, only as many as fit are kept.
+    within = np.cumsum(over**ball.order, axis=1) <= bound**ball.order
+    return np.where(within, np.copysign(over, directions), 0.0)
+
+
+# ----------------------------------------------------------------------------
+# From what a randomizer gets back to vectors that a release turns into it.
+
+_STEPS: Final = 10_000
+_TRIED: Final = 4096
+
+
+def preimages(encoder: Encoder, W: NDArray[Any]) -> Vectors:
+    """Return inputs whose encodings are as close to the rows of W as the encoder allows.
+
+    W are coordinates (n, r) or symbols (n,). For a network the closest of some random vectors.
+
+    Raises
+    ------
+    InvalidInput
+        If the auditor does not know the encoder.
+    """
+    if isinstance(encoder, ShiftEncoder):
+        return np.asarray(W + encoder.centre)
+    if isinstance(encoder, AffineEncoder):
+        return np.asarray(_solve(encoder.matrix, W.T).T + encoder.centre)
+    if isinstance(encoder, ArgmaxEncoder):
+        return np.stack([_inside(encoder, int(symbol)) for symbol in W])
+    if isinstance(encoder, NetworkEncoder):
+        return _closest(encoder, W)
+    if isinstance(encoder, AnswerEncoder):
+        return np.stack([_answered(encoder, int(symbol)) for symbol in W])
+    raise InvalidInput(f"an encoder of kind {encoder.kind!r} cannot be audited yet")
+
+
+def _solve(matrix: Vectors, rows: Vectors) -> Any:
+    if matrix.shape[0] == matrix.shape[1]:
+        try:
+            return np.linalg.solve(matrix, rows)
+        except np.linalg.LinAlgError:
+            pass
+    return np.linalg.lstsq(matrix, rows)[0]
+
+
+def _inside(encoder: ArgmaxEncoder, symbol: int) -> Vectors:
+    """Return a vector with the given symbol: step over the border to whatever beats it."""
+    z = encoder.centre.copy()
+    for _ in range(_STEPS):
+        scores = encoder.matrix @ (z - encoder.centre) + encoder.bias
+        scores[symbol] -= 1e-9 * max(1.0, np.abs(scores).max())
+        best = int(np.argmax(scores))
+        if best == symbol:
+            return z
+        across = encoder.matrix[symbol] - encoder.matrix[best]
+        # A little beyond the border, so that the steps end.
+        z = z + 1.1 * (scores[best] - scores[symbol]) / max(across @ across, 1e-300) * across
+    raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
+
+
+def _answered(encoder: AnswerEncoder, symbol: int) -> Vectors:
+    """Return a random vector that the network answers with the given symbol."""
+    rng = np.random.default_rng(0)
+    for size in np.tile(10.0 ** np.arange(-2, 5), 20):
+        tried = size * rng.standard_normal((_TRIED, encoder.input_dim))
+        found = np.flatnonzero(encoder.encode(tried) == symbol)
+        if found.size:
+            chosen: Vectors = tried[found[0]]
+            return chosen
+    raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
+
+
+def _closest(encoder: NetworkEncoder, W: Vectors) -> Vectors:
+    """Return the tried vectors whose encodings, once clipped, lie farthest along the rows."""
+    rng = np.random.default_rng(0)
+    size = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1))
+    tried = size * rng.standard_normal((_TRIED, encoder.input_dim))
+    reached = encoder.encode(tried)
+    # Beyond a row's own length the randomizer clips anyway.
+    length = row_norms(W, 1)[:, None]
+    kept = np.minimum(1.0, length / np.maximum(row_norms(reached, 1), 1e-300))
+    closest: Vectors = tried[np.argmax(W @ reached.T * kept, axis=1)]
+    return closest
+
+
+# ----------------------------------------------------------------------------
+# Pairs of vectors that a release must not let anybody tell apart, as inputs of the release.
+
+FAR: Final = 1e6
+"""How many times farther out than the boundary "far outside" is."""
+
+_CLOSE: Final = 2.0**-20
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two inputs of a release, and what is special about them."""
+
+    name: str
+    words: str
+    first: Vectors
+    second: Vectors
+
+    def encoded(self, release: Release) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return both as the randomizer gets them, (1, r) or one symbol each."""
+        with np.errstate(all="ignore"):
+            both = release.encoder.encode(np.stack([self.first, self.second]))
+        return both[:1], both[1:]
+
+
+def pairs(release: Release) -> tuple[Pair, ...]:
+    """Return the pairs every release is tried on; the first is the worst one in theory."""
+    w, other = release.randomizer.worst_pair()
+    if isinstance(release.randomizer.domain, FiniteSet):
+        return _symbol_pairs(release, w, other)
+    if isinstance(release.encoder, BoxEncoder):  # its corners lie on the boundary, poles do not
+        w, other = release.encoder.limits, -release.encoder.limits
+    scales = [w, other, FAR * w, FAR * other, 0 * w, w * (1 - _CLOSE), w * (1 + _CLOSE)]
+    poles = preimages(release.encoder, np.stack(scales))
+    return (
+        Pair("worst", "the worst in theory", poles[0], poles[1]),
+        Pair("far", "opposite, far outside", poles[2], poles[3]),
+        Pair("zero", "centre and boundary", poles[4], poles[0]),
+        Pair("near", "just inside, outside", poles[5], poles[6]),
+        _extreme(release),
+    )
+
+
+def _extreme(release: Release) -> Pair:
+    tiny = np.full(release.input_dim, 5e-324)
+    huge = np.full(release.input_dim, 1e308)
+    return Pair("extreme", "5e-324 and 1e308", tiny, huge)
+
+
+def _symbol_pairs(release: Release, one: NDArray[Any], other: NDArray[Any]) -> tuple[Pair, ...]:
+    """Return pairs for a release that first finds a symbol."""
+    first, second = preimages(release.encoder, np.stack([one, other]))
+    inside, outside = first, second
+    while np.abs(outside - inside).max() > _CLOSE * np.abs(second - first).max():
+        middle = (inside + outside) / 2
+        if release.encoder.encode(middle[None])[0] == one:
+            inside = middle
+        else:
+            outside = middle
+    return (
+        Pair("worst", "two symbols", first, second),
+        Pair("far", "far outside", FAR * first, FAR * second),
+        Pair("zero", "zero and a symbol", np.zeros(release.input_dim), first),
+        Pair("near", "across a border", inside, outside),
+        _extreme(release),
+    )
+
+
+def timed_pairs(tried: tuple[Pair, ...]) -> tuple[Pair, Pair]:
+    """Return pairs to time: two vectors that need the same work, and two that may not."""
+    by_name = {pair.name: pair for pair in tried}
+    inside, outside = by_name["zero"].first, by_name["far"].first
+    return by_name["worst"], Pair("outside", "centre and far outside", inside, outside)

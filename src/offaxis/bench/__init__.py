@@ -1,4 +1,0 @@
-"""How fast releases are on this machine, beside what people would use instead.
-
-Every figure is measured, none is stored; ratios compare contenders that took turns in one process.
-"""

@@ -1,1 +1,0 @@
-"""What runs in a browser: the client, the dashboard and the live demo, and what serves the demo."""

@@ -1,0 +1,190 @@
+"""Fitting decoders to public vectors; the devices see no difference.
+
+A decoder is post-processing, so any of these may be put into a release without touching its
+guarantee: :func:`shrink`, :func:`posterior`, and a network trained on simulated reports
+(networks.py). To add one: a class in ``decoding/``, its kind in ``formats/release_file.py``, and a
+function here that fits it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from offaxis.decoding import PosteriorCodewordDecoder, PosteriorDecoder, ShrinkageDecoder
+from offaxis.decoding.posterior import MOST_POINTS
+from offaxis.errors import InvalidInput
+from offaxis.geometry.public import evenly
+from offaxis.mechanisms.codebook import CellSums
+from offaxis.randomizers.additive import LatticeForm
+from offaxis.randomizers.base import Ball, FiniteSet, Randomizer, Sphere
+from offaxis.randomizers.privunit import RankForm
+from offaxis.simulation import draw_observations
+from offaxis.simulation.releases import Channel
+from offaxis.vectors import Vectors, as_integer
+
+_USUAL_POINTS: Final = 1024
+
+# ----------------------------------------------------------------------------
+# The linear decoder of least mean squared error under the public moments.
+#
+# Contract: of all affine maps of the observation v, ẑ = μ + Cov(z, v) Cov(v)^{-1} (v − E v) has the
+# least E‖L(ẑ − z)‖² for *every* matrix L at once, z drawn from the public vectors. The constant μ
+# is one of these maps, so no linear task is answered worse than by the public mean; as ε falls, ẑ
+# tends to μ. It shrinks, so a mean over people is biased.
+#
+# Only the mean and the covariance of v given z are needed:
+#
+#     additive noise      E v = clip(w), covariance σ² I: exact
+#     directions          E v = ρ u (or w, for means), E vvᵀ = α uuᵀ + β (I − uuᵀ) by symmetry;
+#                         α + (r − 1) β = E‖v‖² is exact, α is one number from a seeded simulation
+#     other vectors       E v = clip(w) exact, covariance from a seeded simulation on public vectors
+
+_SAMPLE_NUMBERS: Final = 1 << 24
+_SIMULATED_NUMBERS: Final = 1 << 20
+_SEED: Final = 20_260_000
+"""Public, so that the same public vectors give the same decoder."""
+
+_FLAT: Final = 1e-12
+"""Directions in which the observation varies less than this share are left alone."""
+
+
+def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
+    """Fit the decoder to public vectors.
+
+    Parameters
+    ----------
+    channel : Release, or anything with an encoder and a randomizer of vectors
+    public : array (n, m), or callable returning an iterator of batches
+
+    Raises
+    ------
+    InvalidInput
+        If the randomizer takes symbols: a posterior decoder serves those.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.mechanisms import shrink
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> better = release.with_decoder(shrink(release, public))
+    >>> both = [offaxis.simulate(r, public, np.random.default_rng(0)) for r in (release, better)]
+    >>> errors = [((decoded - public) ** 2).mean() for decoded in both]
+    >>> bool(errors[1] < errors[0]), better.supports_mean
+    (True, True)
+    """
+    randomizer, domain = channel.randomizer, channel.randomizer.domain
+    if isinstance(domain, FiniteSet):
+        raise InvalidInput(
+            f"shrinkage decodes vectors, but a {randomizer.kind} report tells a symbol; "
+            f"use a posterior decoder"
+        )
+    Z = evenly(public, max(2, _SAMPLE_NUMBERS // channel.encoder.input_dim))
+    W = channel.encoder.encode(Z)
+    # In units of the radius: no square leaves the range of float64.
+    scale = domain.radius
+    expected = _expected(randomizer, W) / scale
+    mean, centre = expected.mean(axis=0), Z.mean(axis=0)
+    moved = expected - mean
+    spread = moved.T @ moved / len(Z) + _noise(randomizer, W, scale)
+    values, basis = np.linalg.eigh(spread)
+    kept = values > _FLAT * values[-1]
+    crossed = (Z - centre).T @ moved / len(Z)
+    matrix = (crossed @ basis[:, kept] / values[kept]) @ basis[:, kept].T
+    return ShrinkageDecoder(matrix / scale, centre - matrix @ mean)
+
+
+def _expected(randomizer: Randomizer, W: Vectors) -> Vectors:
+    """Return E[v | w]; a zero direction is reported as any, so it has mean zero."""
+    domain = randomizer.domain
+    if isinstance(domain, Sphere):
+        return domain.directions(W) * domain.radius
+    assert not isinstance(domain, FiniteSet)
+    clipped: Vectors = domain.project(W)
+    return clipped
+
+
+def _noise(randomizer: Randomizer, W: Vectors, scale: float) -> Vectors:
+    """Return E Cov(v | w) over the public w, in squared units of the scale."""
+    dim = W.shape[1]
+    if isinstance(randomizer, LatticeForm):
+        variance: Vectors = np.eye(dim) * (randomizer.expected_squared_error() / scale**2 / dim)
+        return variance
+    if isinstance(randomizer, RankForm):
+        return _noise_of_directions(randomizer, isinstance(randomizer.domain, Sphere), W, scale)
+    rows = min(max(len(W), _SIMULATED_NUMBERS // dim), 64 * len(W))
+    repeated = np.resize(W, (rows // len(W) * len(W), dim))
+    noise = draw_observations(randomizer, repeated, np.random.default_rng(_SEED))
+    noise = (noise - _expected(randomizer, repeated)) / scale
+    covariance: Vectors = noise.T @ noise / len(noise)
+    return covariance
+
+
+def _noise_of_directions(
+    randomizer: Randomizer, forgets_length: bool, W: Vectors, scale: float
+) -> Vectors:
+    dim = W.shape[1]
+    energy = randomizer.expected_squared_error() / scale**2 + 1
+    pole, _ = randomizer.worst_pair()
+    rows = np.broadcast_to(pole, (min(max(1 << 12, _SIMULATED_NUMBERS // dim), 1 << 16), dim))
+    along = draw_observations(randomizer, rows, np.random.default_rng(_SEED))[:, 0] / scale
+    alpha = min(float(np.mean(along**2)), energy)
+    beta = (energy - alpha) / (dim - 1) if dim > 1 else 0.0
+    U = Sphere(dim, 1.0).directions(W)
+    known = U.any(axis=1)
+    # A zero vector is reported as a uniform direction: its covariance is round.
+    products = (U.T @ U + np.eye(dim) * ((~known).sum() / dim)) / len(U)
+    second = alpha * products + beta * (np.eye(dim) - products)
+    told = U if forgets_length else Ball(dim, 1.0, 2).project(W / scale)
+    noise: Vectors = second - told.T @ told / len(U)
+    return noise
+
+
+def posterior(
+    channel: Channel, public: Any, *, size: int = _USUAL_POINTS
+) -> PosteriorDecoder | PosteriorCodewordDecoder:
+    """Fit a posterior decoder to public vectors, bound to the channel's randomizer.
+
+    Parameters
+    ----------
+    channel : Release, or anything with an encoder and a randomizer
+    public : array (n, m), or callable returning an iterator of batches
+    size : int
+        J, at most 4096: so many public vectors at even distances, all of equal weight. Where the
+        encoder gives symbols it counts nothing: every symbol has its codeword, the mean of the
+        public vectors that it stands for.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.mechanisms import posterior
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> better = release.with_decoder(posterior(release, public, size=100))
+    >>> better.decode(better.privatize(public[0])).shape, better.guarantee == release.guarantee
+    ((3,), True)
+    """
+    size = as_integer(size, "size", 1, MOST_POINTS)
+    encoder = channel.encoder
+    if isinstance(channel.randomizer.domain, FiniteSet):
+        sample = evenly(public, max(1, _SAMPLE_NUMBERS // encoder.input_dim))
+        codewords, prior = _codewords(encoder.encode(sample), sample, encoder.output_dim)
+        return PosteriorCodewordDecoder(codewords, prior).bind(channel.randomizer)
+    points = evenly(public, size)
+    prior = np.full(len(points), 1 / len(points))
+    return PosteriorDecoder(points, encoder.encode(points), prior).bind(channel.randomizer)
+
+
+def _codewords(symbols: Any, Z: Vectors, count: int) -> tuple[Vectors, Vectors]:
+    """Return the mean and the share of the vectors with each symbol.
+
+    A symbol without a vector gets half a vector's share, and the mean of all.
+    """
+    cells = CellSums(count, Z.shape[1])
+    cells.add((symbols, Z))
+    used = cells.counts > 0
+    means = cells.sums / np.maximum(cells.counts, 1.0)[:, None]
+    weights = np.where(used, cells.counts, 0.5)
+    return np.where(used[:, None], means, Z.mean(axis=0)), weights / weights.sum()

@@ -1,0 +1,259 @@
+"""A randomizer alone between the coordinates and back."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import hadamard
+
+from offaxis import randomizers
+from offaxis.decoding import ShrinkageDecoder
+from offaxis.decoding.decoders import back_from
+from offaxis.encoding import AffineEncoder, BoxEncoder, Encoder, Frame
+from offaxis.encoding.radius import check_percentile
+from offaxis.errors import InvalidInput
+from offaxis.geometry.spectrum import spectrum
+from offaxis.mechanisms.base import Mechanism, Parts, PublicInputs
+from offaxis.privacy.guarantee import exact_delta
+from offaxis.randomizers import Randomizer, make
+from offaxis.randomizers.base import LARGEST_DIM
+from offaxis.randomizers.gaussian import noise_scale
+from offaxis.vectors import Vectors, row_norms
+
+
+def randomizer_behind(encoder: Encoder, name: str, inputs: PublicInputs) -> Randomizer:
+    """Return the randomizer whose radius is the percentile of the encoded public norms."""
+    sized = {} if inputs.size is None else {"projected": inputs.size}
+    return randomizers.make(
+        name,
+        dim=encoder.output_dim,
+        radius=inputs.radius(encoder, randomizers.norm(name)),
+        epsilon=inputs.epsilon,
+        delta=inputs.delta,
+        **sized,
+    )
+
+
+def direct(name: str) -> Mechanism:
+    """Return the recipe of a randomizer by its name."""
+
+    def prepare(inputs: PublicInputs) -> Parts:
+        encoder = inputs.frame.encoder
+        return Parts(
+            encoder,
+            randomizer_behind(encoder, name, inputs),
+            back_from(inputs.frame),
+            settings={"percentile": float(inputs.percentile)},
+        )
+
+    return Mechanism(
+        name,
+        prepare,
+        randomizers.norm(name),
+        needs_delta=randomizers.takes(name, "delta"),
+        size="projected coordinates" if randomizers.takes(name, "projected") else "",
+    )
+
+
+# ----------------------------------------------------------------------------
+# Coordinate-wise noise, bounded: every coordinate gets its own share of the budget.
+#
+# After Muthukrishnan and Kalyani (2025), with Δ_i = 2 h_i, h_i the public percentile of |w_i|:
+# Laplace noise of scale β_i = Δ_i^{1/3} Σ_j Δ_j^{2/3} / ε, or Gaussian noise of deviation
+# σ_i = σ(1) √(Δ_i Σ_j Δ_j), minimises the summed error of a vector in the box ``|w_i| <= h_i``.
+#
+# Dividing w_i by Δ_i^{1/3} (by √Δ_i) makes the noise the same in every coordinate, and the box a
+# part of the ℓ1 ball of radius Σ_i h_i / Δ_i^{1/3} (of the ℓ2 ball of radius √(Σ Δ_i) / 2). So the
+# plain randomizer of that ball gives exactly this noise, and the guarantee is its own: here vectors
+# *are* clipped, which the published form leaves out.
+
+
+def half_widths(inputs: PublicInputs) -> Vectors:
+    """Return h: the public percentile of every coordinate's magnitude, (r,)."""
+    percentile = check_percentile(inputs.percentile)
+    magnitudes = np.abs(inputs.frame.encoder.encode(inputs.sample))
+    widths: Vectors = np.quantile(magnitudes, percentile / 100, axis=0)
+    return widths
+
+
+def coordinatewise(noise: Literal["laplace", "gaussian"]) -> Mechanism:
+    """Return the recipe with the given noise."""
+    order: Literal[1, 2] = 1 if noise == "laplace" else 2
+
+    def prepare(inputs: PublicInputs) -> Parts:
+        widths = half_widths(inputs)
+        used = np.flatnonzero(widths > 0)  # the others are constant: they need no noise
+        if not used.size:
+            raise InvalidInput(
+                f"the {inputs.percentile:g}th percentile of every coordinate is zero; "
+                f"use a higher percentile or public vectors that differ from each other"
+            )
+        unit = (2 * widths[used]) ** (1 / 3 if order == 1 else 1 / 2)
+        axes = np.eye(inputs.frame.dim)[:, used]
+        frame = inputs.frame.then((axes / unit).T, axes * unit, np.zeros(inputs.frame.dim))
+        assert frame.forward is not None
+        limits = widths[used] / unit
+        randomizer = make(
+            noise,
+            dim=used.size,
+            radius=float(limits.sum() if order == 1 else np.linalg.norm(limits)),
+            epsilon=inputs.epsilon,
+            delta=inputs.delta,
+        )
+        encoder = BoxEncoder(frame.forward, frame.centre, limits)
+        settings = {"percentile": float(inputs.percentile)}
+        return Parts(encoder, randomizer, back_from(frame), settings=settings)
+
+    return Mechanism(f"coordinatewise-{noise}", prepare, order, needs_delta=noise == "gaussian")
+
+
+# ----------------------------------------------------------------------------
+# Instance-optimal: rotate so that every vector is flat, clip around the median, Gaussian noise.
+#
+# After Huang, Liang and Yi (2021). A Hadamard matrix with random signs spreads every vector over
+# all coordinates; they are counted from the public median, and the ball reaches to the public
+# quantile 1 − σ √(r/n), where σ is the noise on the unit ball, r the dimension and n the number of
+# public vectors: what is clipped is then no more than what the noise hides.
+
+_LARGEST: int = min(LARGEST_DIM, 1 << 13)
+"""The rotation is a dense matrix: more coordinates would take gigabytes."""
+
+
+def rotation(dim: int, seed: int) -> Vectors:
+    """Return H D / √d, (d, dim): a Hadamard matrix with random signs, d a power of two."""
+    size = 1 << (dim - 1).bit_length()
+    if size > _LARGEST:
+        raise InvalidInput(f"instance-optimal takes at most {_LARGEST} coordinates, got {dim}")
+    signs = 2.0 * np.random.default_rng(seed).integers(0, 2, dim) - 1
+    turned: Vectors = hadamard(size, dtype=np.float64)[:, :dim] * (signs / math.sqrt(size))
+    return turned
+
+
+def kept_share(inputs: PublicInputs, dim: int) -> float:
+    """Return the share of public vectors that the ball holds."""
+    noise = noise_scale(2.0, float(inputs.epsilon), float(exact_delta(inputs.delta)))
+    return float(np.clip(1 - noise * math.sqrt(dim / inputs.identity.count), 0.0, 1.0))
+
+
+def _prepare_instance_optimal(inputs: PublicInputs) -> Parts:
+    turn = rotation(inputs.frame.dim, inputs.seed)
+    turned = inputs.frame.encoder.encode(inputs.sample) @ turn.T
+    median = np.median(turned, axis=0)
+    # Padding adds coordinates that no vector reaches; that part of the median is left out.
+    frame = inputs.frame.then(turn, turn.T, turn.T @ median)
+    encoder = frame.encoder
+    share = kept_share(inputs, frame.dim)
+    radius = float(np.quantile(row_norms(encoder.encode(inputs.sample), 2), share))
+    if radius <= 0:
+        raise InvalidInput(
+            "the public vectors lie too close to their median for an instance-optimal release; "
+            "use more public vectors, or a larger epsilon"
+        )
+    randomizer = make(
+        "gaussian", dim=frame.dim, radius=radius, epsilon=inputs.epsilon, delta=inputs.delta
+    )
+    return Parts(encoder, randomizer, back_from(frame), settings={"kept_share": share})
+
+
+INSTANCE_OPTIMAL = Mechanism(
+    "instance-optimal", _prepare_instance_optimal, 2, needs_delta=True, uses_percentile=False
+)
+
+
+# ----------------------------------------------------------------------------
+# PLAN: Gaussian noise after every coordinate is divided by a power of its public deviation.
+#
+# After Aumüller, Lebeda, Nelson and Pagh (2024), for the mean squared error (p = 2): w = (z − μ)/s
+# with s_i = var_i^{1/4}. The radius is a public percentile, and the noise that of the exact
+# Gaussian calibration, where the published comparison used one that promises too much at large
+# budgets (without_guarantee.py).
+
+
+def scaled_frame(inputs: PublicInputs) -> Frame:
+    """Return the coordinates (z − μ)/s; constant ones are left out."""
+    variance: Vectors = np.diag(inputs.frame.covariance_of(inputs.covariance)).copy()
+    used = np.flatnonzero(variance > 0)
+    if not used.size:
+        raise InvalidInput("the public vectors do not vary along any coordinate")
+    scale = variance[used] ** 0.25
+    axes = np.eye(inputs.frame.dim)[:, used]
+    return inputs.frame.then((axes / scale).T, axes * scale, inputs.frame.mean_of(inputs.mean))
+
+
+def _prepare_plan(inputs: PublicInputs) -> Parts:
+    frame = scaled_frame(inputs)
+    encoder = frame.encoder
+    randomizer = make(
+        "gaussian",
+        dim=frame.dim,
+        radius=inputs.radius(encoder, 2),
+        epsilon=inputs.epsilon,
+        delta=inputs.delta,
+    )
+    settings = {"percentile": float(inputs.percentile)}
+    return Parts(encoder, randomizer, back_from(frame), settings=settings)
+
+
+PLAN = Mechanism("plan", _prepare_plan, 2, needs_delta=True)
+
+
+# ----------------------------------------------------------------------------
+# Task-aware, linear: whiten, turn to the task's directions, share the budget, decode by MMSE.
+#
+# After Cheng, Tang and Chinchali (2022), with everything learnt from *public* vectors. With C = K
+# Kᵀ the public covariance, h = K^{−1}(z − μ) is white. In the eigenbasis Q of (W K)ᵀ(W K), W the
+# task (or Ω̂ in place of WᵀW where the task bends), with eigenvalues λ_1 >= λ_2 >= …, the encoder
+# sends σ_i (Qᵀh)_i for the first k coordinates,
+#
+#     σ_i² = √λ_i / Σ_{j<=k} √λ_j · (1 + k a) − a,   a = 8 r²/ε²,
+#
+# k as large as all of them stay positive, so that Σσ_i² = 1. For ‖h‖₂ <= r, the public percentile,
+# ‖σ Qᵀh‖₁ <= ‖σ‖₂ ‖h‖₂ <= r: Laplace noise on the ℓ1 ball of radius r, of variance a. The decoder
+# is the linear one of least mean squared error under the public moments, so it shrinks towards μ.
+# The reshaping changes nothing here: whitening undoes it.
+
+
+def shares(eigenvalues: Vectors, a: float) -> Vectors:
+    """Return σ² of the coordinates that are sent, the first ones; they sum to one.
+
+    Parameters
+    ----------
+    eigenvalues : (r,) array
+        λ, descending, not all zero.
+    a : float
+        Variance of the noise.
+    """
+    roots = np.sqrt(np.maximum(eigenvalues, 0.0))
+    count = np.arange(1, roots.size + 1)
+    # The last coordinate is the smallest: k is feasible as long as it stays positive.
+    smallest = roots / np.cumsum(roots) * (1 + count * a) - a
+    k = int(count[smallest > 0][-1])
+    share: Vectors = roots[:k] / roots[:k].sum() * (1 + k * a) - a
+    return share
+
+
+def _prepare_task_aware(inputs: PublicInputs) -> Parts:
+    if inputs.gram is None:
+        raise InvalidInput("task-aware needs the model: pass it as the first argument")
+    axes = spectrum(inputs.frame.covariance_of(inputs.covariance))
+    kept = axes.values > axes.values[0] * 1e-12
+    # K = V √c along the directions in which the public vectors vary at all.
+    spread = axes.basis[:, kept] * np.sqrt(axes.values[kept])
+    whitening = (axes.basis[:, kept] / np.sqrt(axes.values[kept])).T
+    white = inputs.frame.then(whitening, spread, inputs.frame.mean_of(inputs.mean))
+    radius = inputs.radius(white.encoder, 2)
+    looks = spectrum(white.gram_of(inputs.gram))
+    sigma = np.sqrt(shares(looks.values, 8 * radius**2 / float(inputs.epsilon) ** 2))
+    directions = looks.basis[:, : sigma.size]
+    randomizer = make("laplace", dim=sigma.size, radius=radius, epsilon=inputs.epsilon)
+    variance = randomizer.expected_squared_error() / sigma.size
+    assert white.forward is not None
+    encoder = AffineEncoder((directions * sigma).T @ white.forward, white.centre)
+    gain = sigma / (sigma**2 + variance)
+    decoder = ShrinkageDecoder(white.lift(directions * gain), white.centre)
+    return Parts(encoder, randomizer, decoder, settings={"percentile": float(inputs.percentile)})
+
+
+TASK_AWARE = Mechanism("task-aware", _prepare_task_aware, 1, needs_task=True, reshaping="none")

@@ -1,1 +1,0 @@
-"""The demo: what it measures, its figures and its page."""

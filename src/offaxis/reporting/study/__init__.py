@@ -1,1 +1,0 @@
-"""The page and the figure of a study, ours beside the published numbers."""

@@ -1,1 +1,0 @@
-"""The paper's experiments, one file a study, as configurations of the code that everybody runs."""

@@ -1,1 +1,0 @@
-"""Figures of studies as tables: texts for pages, Markdown for documents, CSV and parquet."""

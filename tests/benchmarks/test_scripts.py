@@ -1,0 +1,21 @@
+"""Every script of benchmarks/ says how it is called, and its README says what it prints."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+SUITE = ("__init__", "__main__", "run", "harness")
+"""What ``python -m benchmarks`` itself is made of."""
+SCRIPTS = sorted(set(FOLDER.glob("*.py")) - {FOLDER / f"{name}.py" for name in SUITE})
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_a_script_is_listed_and_says_how_it_is_called(script: Path) -> None:
+    assert f"`{script.stem}`" in (FOLDER / "README.md").read_text(encoding="utf-8")
+    text = script.read_text(encoding="utf-8")
+    if '"__main__"' in text:
+        assert f"python -m benchmarks.{script.stem}" in (ast.get_docstring(ast.parse(text)) or "")

@@ -1,0 +1,139 @@
+"""Entries of a run: valid, finite, public; and a real tracking store that takes them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.audit import AuditResult, Finding
+from offaxis.errors import InvalidInput
+from offaxis.evaluation import evaluate
+from offaxis.integrations.mlflow import Entries, entries, log_release
+
+VALID = re.compile(r"[\w.\- :/]{1,250}", re.ASCII)
+
+
+@pytest.fixture(scope="module")
+def recommended(head: Any, public: np.ndarray) -> Any:
+    return offaxis.recommend({"a task, named oddly": head}, public, epsilon=3)
+
+
+@pytest.fixture
+def audited(release: offaxis.Release) -> AuditResult:
+    finding = Finding("worst-pair", "white box", "two poles", "nothing found", "", 10, 0.5, 2.5)
+    return AuditResult(
+        release=release.hash,
+        randomizer="laplace",
+        guarantee=release.guarantee,
+        findings=(finding,),
+        reports=10,
+        false_alarm=1e-4,
+        needed=None,
+        curve=(),
+        seed="7",
+        versions={},
+        seconds=0.5,
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return a real MLflow whose active run is stored in a folder."""
+    for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "MLFLOW_ALLOW_FILE_STORE"):
+        monkeypatch.setenv(name, "true")
+    mlflow = pytest.importorskip("mlflow")
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    with mlflow.start_run() as active:
+        yield mlflow, active.info.run_id
+    mlflow.set_tracking_uri(None)
+
+
+def test_a_release_is_told_exactly(release: offaxis.Release) -> None:
+    told = entries(replace(release, unit="user"))
+    assert told.params["release.epsilon"] == "3"
+    assert told.params["release.delta"] == "0"
+    assert told.params["release.unit"] == "user"
+    assert told.params["release.settings.percentile"] == "90.0"
+    assert told.metrics == {"release.epsilon": 3.0, "release.delta": 0.0}
+    assert told.tags["release.guarantee"] == "ε = 3, pure"
+
+
+def test_scores_are_told(release: offaxis.Release, head: Any, public: np.ndarray) -> None:
+    found = evaluate(release, head, public, seeds=3)
+    told = entries(found)
+    assert told.params == {"evaluation.repetitions": "3"}
+    assert told.metrics["evaluation.agreement.mean"] == found.mean("agreement")
+    assert told.metrics["evaluation.agreement.std"] == found.std("agreement")
+    assert told.metrics["evaluation.agreement.clean"] == 1.0
+
+
+def test_a_recommendation_is_told_task_by_task(recommended: Any) -> None:
+    told = entries(recommended)
+    assert told.metrics["recommendation.expected"] == recommended.expected.score
+    assert told.metrics["recommendation.ceiling"] == recommended.ceiling
+    assert "recommendation.task.a_task_named_oddly.expected" in told.metrics
+    assert told.tags["recommendation.summary"] == recommended.summary
+    assert told.params["recommendation.candidate"] == recommended.candidate.title
+
+
+def test_an_audit_is_told(audited: AuditResult) -> None:
+    told = entries(audited)
+    assert told.metrics["audit.violations"] == 0.0
+    assert told.metrics["audit.epsilon_at_least"] == 0.5
+    assert told.metrics["audit.resolution"] == 2.5
+    assert told.tags["audit.summary"].startswith("No violation found at ε = 3")
+    silent = entries(replace(audited, findings=()))
+    assert "audit.epsilon_at_least" not in silent.metrics
+
+
+def test_every_entry_is_valid_and_finite(
+    release: offaxis.Release, recommended: Any, audited: AuditResult, head: Any, public: np.ndarray
+) -> None:
+    found = evaluate(release, head, public, seeds=2)
+    every = entries(release).joined(entries(found), entries(recommended), entries(audited))
+    for part in (every.params, every.metrics, every.tags):
+        assert all(VALID.fullmatch(name) for name in part)
+    assert all(type(value) is float and math.isfinite(value) for value in every.metrics.values())
+    assert all(len(text) <= 500 for text in every.params.values())
+    odd = Entries({"": "x", "..": "y" * 900}, {"a": math.inf, "b": math.nan, "c/ d": 1})
+    assert odd.metrics == {"c_d": 1.0}
+    assert len(odd.params[""]) <= 500
+
+
+def test_a_run_holds_the_release_and_nothing_private(
+    run: Any,
+    release: offaxis.Release,
+    audited: AuditResult,
+    recommended: Any,
+    head: Any,
+    public: np.ndarray,
+    tmp_path: Path,
+) -> None:
+    mlflow, run_id = run
+    found = evaluate(release, head, public, seeds=2)
+    log_release(release, found, audited, recommended, folder="published")
+    stored = mlflow.get_run(run_id).data
+    assert stored.params["release.hash"] == release.hash
+    assert stored.metrics["evaluation.agreement.mean"] == found.mean("agreement")
+    assert stored.tags["release.guarantee"] == "ε = 3, pure"
+    (path,) = tmp_path.rglob(f"{release.hash[:16]}.release")
+    assert path.parent.name == "published"
+    assert offaxis.load(path, expect=release.hash) == release
+    octets = public[0].tobytes()
+    assert not any(octets in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+
+
+def test_without_a_run_nothing_is_logged(release: offaxis.Release, tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    with pytest.raises(InvalidInput, match="no MLflow run is active"):
+        log_release(release)
+    with pytest.raises(InvalidInput, match="got ndarray"):
+        entries(np.zeros((3, 6)))
