@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from experiments.sources import Source
-from offaxis.evaluation.recommend import Recommendation, recommend
+from offaxis.evaluation.recommend import recommend
+from offaxis.evaluation.recommendation import Recommendation
 from offaxis.evaluation.utility import Goal, Utility
 
 DEVIATIONS: Final = 3.0

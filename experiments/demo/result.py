@@ -21,7 +21,7 @@ from experiments.lines import line_scores
 from experiments.rows import CLEAN, MECHANISMS
 from experiments.sources import open_source
 from offaxis.evaluation import Evaluation, SweepCell
-from offaxis.evaluation.recommend import Recommendation
+from offaxis.evaluation.recommendation import Recommendation
 from offaxis.release import Release
 from offaxis.reporting.pages import (
     INK,

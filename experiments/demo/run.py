@@ -27,7 +27,8 @@ from experiments.demo.result import (
 from offaxis.encoding.reshaping import Jacobian, Reshaping
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import BUDGETS, SweepCell, evaluate, sweep
-from offaxis.evaluation.recommend import Recommendation, recommend_range
+from offaxis.evaluation.recommend import recommend_range
+from offaxis.evaluation.recommendation import Recommendation
 from offaxis.files import replacing
 from offaxis.fitting import fit
 from offaxis.geometry import Geometry, PublicVectors, measure

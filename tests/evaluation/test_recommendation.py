@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offaxis.evaluation.candidates import Candidate
-from offaxis.evaluation.recommend import summary
+from offaxis.evaluation.recommendation import summary
 from offaxis.evaluation.selection import ScoredCandidate
 from offaxis.evaluation.utility import Scores, Utility
 

@@ -19,12 +19,8 @@ from offaxis.encoding.reshaping import Reshaping
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.metrics import BUDGETS
 from offaxis.evaluation.priors import read_prior
-from offaxis.evaluation.recommend import (
-    Recommendation,
-    SmallestBudget,
-    recommend_range,
-    smallest_epsilon,
-)
+from offaxis.evaluation.recommend import SmallestBudget, recommend_range, smallest_epsilon
+from offaxis.evaluation.recommendation import Recommendation
 from offaxis.evaluation.selection import ScoredCandidate
 from offaxis.evaluation.utility import Tasks, Utility
 from offaxis.geometry import TaskModel

@@ -1,4 +1,4 @@
-"""A vector that can be reported, whatever was given: the public mean for what cannot be used."""
+"""A device that answers rounds: it verifies, pays, reports once, and sends until it is accepted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-import numpy as np
-
 from offaxis.client.outbox import LONGEST_WAIT, Entry, Outbox, State, is_due, reserve
+from offaxis.client.reporter import usable_vector
 from offaxis.client.terms import Offer, Terms
 from offaxis.client.transport import PATIENCE, SMALL, Answer, Transport
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused, Unreachable
@@ -21,31 +20,6 @@ from offaxis.formats.documents import NAME, Round
 from offaxis.privacy.guarantee import Unit, exact, exact_epsilon
 from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.release import Release
-from offaxis.vectors import Vectors, as_batch, check_finite
-
-
-def usable_vector(release: Release, source: Any) -> Vectors:
-    """Return the vector, or the public mean; which of the two it was is known to nobody else.
-
-    Contract: no exception of the source or of its value comes out, so that a failure cannot be
-    seen. What is no error, such as an order to end the process, passes.
-
-    Parameters
-    ----------
-    release : Release
-    source : array (m,), or a callable that returns one
-    """
-    mean = release.public_mean
-    try:
-        value = source() if callable(source) else source
-        batch, _ = as_batch(value, release.input_dim)
-        # Copied, so that what is checked and what is reported is one and the same.
-        vector = np.array(batch[0])
-        check_finite(vector)
-    except Exception:
-        return mean
-    return vector if len(batch) == 1 else mean
-
 
 # ----------------------------------------------------------------------------
 # What a device asks a collector for, and what it takes for an answer.

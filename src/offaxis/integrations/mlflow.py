@@ -18,7 +18,7 @@ from offaxis.audit.result import AuditResult
 from offaxis.card import guarantee_facts
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.evaluation.metrics import Evaluation
-from offaxis.evaluation.recommend import Recommendation
+from offaxis.evaluation.recommendation import Recommendation
 from offaxis.release import Release
 
 __all__ = ["Entries", "entries", "log_release"]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from offaxis.errors import InvalidInput
-from offaxis.evaluation.recommend import Recommendation, ScoredCandidate
+from offaxis.evaluation.recommend import ScoredCandidate
+from offaxis.evaluation.recommendation import Recommendation
 from offaxis.evaluation.utility import Utility
 from offaxis.files import replacing
 from offaxis.reporting.pages import (
