@@ -1,27 +1,28 @@
-# A few commands do everything on a bare machine with Python 3.11+ and make:
-#   make demo    own environment, the main result on bundled data, a table and an HTML report
-#   make serve-demo   own environment, then a collector, the live demo and a simulated crowd
-#   make test    linters, types and all tests
-#   make example-text     sentences by a real encoder, released at several budgets (docs/text-example.md)
-#   make example-flower   federated learning over Flower, in an environment of its own (docs/federated.md)
+# Each command creates the environment it needs. Requirements: Python 3.11 or newer, and make.
+# For users:
+#   make demo             the main results on bundled data, as tables and an HTML page
+#   make serve-demo       a collector with the live demo and a simulated crowd
+#   make example-text     sentence embeddings, released at several budgets (docs/text-example.md)
+#   make example-flower   federated learning with Flower, in a separate environment (docs/federated.md)
 # For contributors (CONTRIBUTING.md):
-#   make lint    style, types, and which room may import which
-#   make docs    the documentation as a site, in site/
-#   make map     docs/module-map.md, drawn from the imports as they are
-#   make bench   speed against a record, and the figures of the docs
-#   make fuzz    a million hostile inputs
+#   make test        linters, types and all tests
+#   make lint        style, types and import contracts
+#   make docs        the documentation as a site, in site/
+#   make map         docs/module-map.md, generated from the imports
+#   make bench       speed compared with a recorded run, and figures of the documentation
+#   make fuzz        a million hostile inputs
 # For releasers (docs/supply-chain.md):
-#   make package     sdist and wheel, each used in an empty environment
-#   make extras      every extra resolved for every Python, on metadata alone
-#   make lock        requirements/*.txt, exact and with hashes
-#   make audit-deps  installed files, licences and known vulnerabilities
-#   make sbom        what a collector consists of, as CycloneDX
-#   make clean       everything that these made
+#   make package     sdist and wheel, each tested in a new environment
+#   make extras      resolve every extra for every Python version, from metadata alone
+#   make lock        requirements/*.txt: exact versions with hashes
+#   make audit-deps  check installed files, licences and known vulnerabilities
+#   make sbom        the software bill of materials of a collector, as CycloneDX
+#   make clean       remove everything that these commands create
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --retries 10 --constraint constraints.txt
 
 CODE   := src tests experiments benchmarks examples tools docs
 
@@ -34,9 +35,8 @@ demo: $(VENV)/demo-ready
 serve-demo: $(VENV)/serve-ready
 	@$(BIN)/python -m experiments serve-demo
 
-# Real browsers, servers and killed processes on a shared machine: a test that fails is run once more, and named.
 test: lint
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --reruns 1 -rR --tb=short -p no:schemathesis
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --tb=short -p no:schemathesis
 
 lint: $(VENV)/test-ready
 	$(BIN)/ruff check $(CODE)
@@ -44,7 +44,7 @@ lint: $(VENV)/test-ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 
-# The variable silences a notice of the theme about a later mkdocs.
+# The variable silences a notice of the theme about MkDocs 2.
 docs: $(VENV)/test-ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
@@ -58,13 +58,13 @@ bench: $(VENV)/test-ready
 	$(BIN)/python -m benchmarks.published_setting
 	$(BIN)/python -m benchmarks.means
 
-# torch first and pinned, as for the tests.
+# Install the pinned torch first, as for the tests.
 example-text: $(BIN)/python
 	$(PIP) torch
 	$(PIP) --editable '.[text]'
 	$(BIN)/python -m examples.text.sentiment
 
-# Flower's own requirements clash with ours: it has an environment of its own, which is made once.
+# Flower's requirements conflict with ours, so it has a separate environment.
 example-flower: $(BIN)/python
 	$(BIN)/python -m examples.flower.environment
 	.venv-flower/bin/python -m examples.flower.train
@@ -106,7 +106,7 @@ $(VENV)/release-ready: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) --editable '.[release,collector]'
 	@touch $@
 
-# torch first and pinned: a later request for it is then already satisfied.
+# Install the pinned torch first, so that later requirements for it are already satisfied.
 $(VENV)/test-ready: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) torch
 	$(PIP) --editable '.[test,lint]'

@@ -1,1 +1,1 @@
-"""Everything that measures: speed, memory, growth, faults. ``python -m benchmarks`` is a suite."""
+"""Benchmarks of speed, memory, growth and behaviour under faults; see README.md."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: speed, memory and growth on this machine, beside rivals."""
+"""``python -m benchmarks``: speed, memory and growth on this machine, compared with other tools."""
 
 from offaxis.cli import run
 

@@ -1,9 +1,9 @@
-"""The ablations, percentiles, caps and scaled decoders on the bundled features.
+"""Accuracy of ablations, percentiles, caps and scaled decoders on the bundled features.
 
     python -m benchmarks.ablations [--seeds 20] [--epsilon 7.5]
 
-The tables are those of docs/ablations.md. Settings as published: radius at the 90th percentile,
-lambda_max 1000, gauge 1, unless varied.
+Prints the tables of docs/ablations.md. Settings as published: radius at the 90th percentile,
+lambda_max 1000, order 1, unless varied.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from experiments.ablations import ABLATIONS, LAMBDA_MAXES, PERCENTILES, ablate, 
 from experiments.data import load_cifar10_features
 from experiments.data.features import DemoData
 from offaxis.decoding import LinearDecoder
+from offaxis.encoding import Jacobian
 from offaxis.evaluation import Evaluation, evaluate, sweep
 from offaxis.geometry import PublicVectors, measure
 
@@ -23,12 +24,12 @@ RANDOMIZERS = ("laplace", "gaussian", "privunit2", "privunitg-sphere")
 FACTORS = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
-def _line(label: object, results: Iterable[Evaluation]) -> None:
+def _print_row(label: object, results: Iterable[Evaluation]) -> None:
     cells = [f"{r.mean('accuracy'):.4f} ± {r.std('accuracy'):.4f}" for r in results]
     print(f"| {label} | {' | '.join(cells)} |")
 
 
-def _head(label: str) -> None:
+def _print_header(label: str) -> None:
     print(f"\n| {label} | {' | '.join(RANDOMIZERS)} |\n|---|{'---:|' * len(RANDOMIZERS)}")
 
 
@@ -44,32 +45,34 @@ def main() -> None:
         name: compare(*task, epsilon=arguments.epsilon, mechanism=name, seeds=arguments.seeds)
         for name in RANDOMIZERS
     }
-    _head("ablation")
+    _print_header("ablation")
     for ablation in ABLATIONS:
-        _line(ablation, [tables[name][ablation] for name in RANDOMIZERS])
-    for label, varied in (
-        ("percentile", {"percentiles": PERCENTILES}),
-        ("lambda_max", {"lambda_maxes": LAMBDA_MAXES}),
-    ):
-        rows = sweep(
-            *task,
-            randomizers=RANDOMIZERS,
-            epsilons=[arguments.epsilon],
-            shapes=["jacobian"],
-            seeds=arguments.seeds,
-            gauge=1,
-            **varied,
+        _print_row(ablation, [tables[name][ablation] for name in RANDOMIZERS])
+    grid = {"mechanisms": RANDOMIZERS, "epsilons": [arguments.epsilon]}
+    cells = sweep(
+        *task,
+        seeds=arguments.seeds,
+        reshapings=[Jacobian(order=1)],
+        percentiles=PERCENTILES,
+        **grid,
+    )
+    _print_header("percentile")
+    for percentile in PERCENTILES:
+        _print_row(
+            f"{percentile:g}", [cell.evaluation for cell in cells if cell.percentile == percentile]
         )
-        _head(label)
-        for value in next(iter(varied.values())):
-            _line(f"{value:g}", [r.evaluation for r in rows if getattr(r, label) == value])
-    _scaled(data, arguments.epsilon, arguments.seeds)
+    _print_header("lambda_max")
+    for cap in LAMBDA_MAXES:
+        reshaping = Jacobian(lambda_max=cap, order=1)
+        cells = sweep(*task, seeds=arguments.seeds, reshapings=[reshaping], **grid)
+        _print_row(f"{cap:g}", [cell.evaluation for cell in cells])
+    _print_scaled(data, arguments.epsilon, arguments.seeds)
 
 
-def _scaled(data: DemoData, epsilon: float, seeds: int) -> None:
-    """Print what the two decoders give when their matrix is multiplied by a factor."""
+def _print_scaled(data: DemoData, epsilon: float, seeds: int) -> None:
+    """Print the accuracy of the two decoders with their matrix multiplied by a factor."""
     geometry = measure(data.head, PublicVectors(data.public))
-    _head("decoder × factor")
+    _print_header("decoder × factor")
     for name in ("full", "rotation in post"):
         for factor in FACTORS:
             results = []
@@ -81,7 +84,7 @@ def _scaled(data: DemoData, epsilon: float, seeds: int) -> None:
                 matrix, offset = release.decoder.matrix, release.decoder.offset
                 release = replace(release, decoder=LinearDecoder(factor * matrix, offset))
                 results.append(evaluate(release, data.head, data.vectors, data.labels, seeds=seeds))
-            _line(f"{name} × {factor:g}", results)
+            _print_row(f"{name} × {factor:g}", results)
 
 
 if __name__ == "__main__":

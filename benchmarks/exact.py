@@ -1,9 +1,10 @@
-"""Exact releases: what they leak by their low bits, and what they keep.
+"""Exact releases: what their low bits reveal, and their utility.
 
     python -m benchmarks.exact [--json FILE] [--quick]
 
-The low-bit attack on every randomizer beside its plain floating-point twin; PrivUnit's rank form;
-real reports against their simulation. How fast reports are, ``python -m benchmarks`` says.
+Runs the low-bit attack on every randomizer and on its floating-point form, which is the broken
+control; measures PrivUnit's rank form; and compares real reports with their simulation. For the
+speed of reports, run ``python -m benchmarks``.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from offaxis.simulation import draw_observations
 
 Figures = list[dict[str, Any]]
 ALPHA = 1e-4
-"""False-alarm rate of each test below."""
+"""False-alarm rate of each test."""
 
 
 def off_the_grid(V: np.ndarray) -> tuple[int, int]:
-    """Count rows with some |y| < 1/2, and those where one such y is no multiple of 2^-53.
+    """Count rows with some |y| < 1/2, and those where one such y is not a multiple of 2^-53.
 
-    Floats below 1/2 in size can be finer than that; the sum of a float near 1 and noise cannot.
+    Floats below 1/2 can be finer than that; the sum of a float near 1 and noise cannot.
     """
     small = np.abs(V) < 0.5
     scaled = V * 2.0**53
@@ -40,17 +41,17 @@ def off_the_grid(V: np.ndarray) -> tuple[int, int]:
 
 
 def off_the_sphere(V: np.ndarray) -> tuple[int, int]:
-    """Count rows, and those whose squared length is off by more than the last bit of a float."""
+    """Count rows, and those whose squared length differs by more than the last bit of a float."""
     size = (V.astype(np.longdouble) ** 2).sum(axis=1)
     off = np.abs(size / np.median(size) - 1) > 2.0**-53
     return len(V), int(off.sum())
 
 
 def low_bit_figures(reports: int) -> Figures:
-    """Attack two inputs of ten coordinates at ε = 1, radius 10, by one look at the low bits."""
+    """Distinguish two inputs of ten coordinates at ε = 1, radius 10, by low bits of a report."""
     rows: Figures = []
     dim, rng = 10, np.random.default_rng()
-    # The bytes of privunitg-sphere are those of privunitg; only the server treats them otherwise.
+    # privunitg-sphere has the same bytes as privunitg; only the server decodes them differently.
     for name in ("laplace", "gaussian", "privunit2", "privunitg"):
         delta = 1e-5 if name == "gaussian" else None
         randomizer = make(name, dim=dim, radius=10.0, epsilon=1, delta=delta)
@@ -58,22 +59,22 @@ def low_bit_figures(reports: int) -> Figures:
         additive = name in ("laplace", "gaussian")
         pair = (np.zeros(dim) if additive else np.eye(dim)[0], np.ones(dim))
         event = off_the_sphere if name == "privunit2" else off_the_grid
-        # What a floating-point client would send: PrivUnit's vector before the server scales it.
-        sent = 1.0 if additive else randomizer.mean / randomizer.radius
-        faces = {
+        # A floating-point client would send PrivUnit's vector before the server scales it.
+        factor = 1.0 if additive else randomizer.mean / randomizer.radius
+        forms = {
             "exact": lambda W, r=randomizer: r.read(r.report(W, Entropy())),
-            "plain float": lambda W, r=randomizer, s=sent: draw_observations(r, W, rng) * s,
+            "plain float": lambda W, r=randomizer, f=factor: draw_observations(r, W, rng) * f,
         }
-        for face, draw in faces.items():
+        for form, draw in forms.items():
             counts = [event(draw(np.tile(w, (reports, 1)))) for w in pair]
-            p_value = stats.fisher_exact([[hits, some - hits] for some, hits in counts]).pvalue
+            p_value = stats.fisher_exact([[hits, total - hits] for total, hits in counts]).pvalue
             for (_, hits), label in zip(counts, ("first", "second"), strict=True):
-                what = f"low-bit event, {name}, {face}, {label} input"
+                what = f"low-bit event, {name}, {form}, {label} input"
                 rows.append({"what": what, "value": hits / reports, "unit": "probability"})
-            equal = face == "exact"
+            equal = form == "exact"
             rows.append(
                 {
-                    "what": f"equal where it can happen, {name}, {face}",
+                    "what": f"equal where it can happen, {name}, {form}",
                     "value": p_value,
                     "unit": "p-value",
                     "target": f"> {ALPHA}" if equal else f"< {ALPHA} (the attack has power)",
@@ -96,7 +97,7 @@ def rank_form_figures(share: float) -> Figures:
         rows.append({"what": f"{name}: directions", "value": randomizer.directions, "unit": ""})
         rows.append(
             {
-                "what": f"{name}: correlation of the ideal kept, computed",
+                "what": f"{name}: share of the ideal correlation, computed",
                 "value": kept,
                 "unit": "",
                 "target": ">= 0.99",
@@ -134,7 +135,7 @@ def rank_form_figures(share: float) -> Figures:
 
 
 def utility_figures(share: float) -> Figures:
-    """Compare accuracy of real reports with that of their simulation, on the bundled features."""
+    """Compare the accuracy of real reports with that of their simulation."""
     data = load_cifar10_features()
     count = int(len(data.vectors) * share)
     vectors, labels = data.vectors[:count], data.labels[:count]
@@ -142,12 +143,11 @@ def utility_figures(share: float) -> Figures:
     for name in NAMES:
         delta = 1e-5 if name == "gaussian" else None
         release = offaxis.fit(data.head, data.public, epsilon=7.5, mechanism=name, delta=delta)
-        faces = {
-            exact: evaluate(release, data.head, vectors, labels, seeds=4, exact=exact)
+        simulated, real = (
+            evaluate(release, data.head, vectors, labels, seeds=4, exact=exact).mean("accuracy")
             for exact in (False, True)
-        }
-        simulated, real = (faces[exact].mean("accuracy") for exact in (False, True))
-        # An accuracy over independent reports is a share: its error follows from its value.
+        )
+        # Accuracy over independent reports is a binomial share: its error follows from its value.
         error = math.sqrt(sum(p * (1 - p) / (4 * count) for p in (simulated, real)))
         gap = (real - simulated) / error
         title = f"accuracy at ε = 7.5, {name}"
@@ -166,9 +166,9 @@ def utility_figures(share: float) -> Figures:
 
 
 def main() -> None:
-    """Run everything."""
+    """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json")
+    parser.add_argument("--json", help="also write the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="a tenth of the reports")
     arguments = parser.parse_args()
     share = 0.1 if arguments.quick else 1.0

@@ -1,4 +1,4 @@
-"""What benchmarks/fuzz.py feeds with hostile bytes, and where those come from."""
+"""The targets of benchmarks/fuzz.py, and the sources of their hostile inputs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Fresh = Callable[[Random], bytes]
 
 
 def targets(folder: Path) -> dict[str, tuple[Target, Fresh, Sequence[bytes]]]:
-    """Return, by name, what eats bytes, what makes hostile ones, and the valid ones to begin with.
+    """Return, by name, the target, a generator of hostile inputs, and valid seed inputs.
 
-    The first byte of everything but a release file says which release it is for.
+    The first byte of every input but a release file selects the release it is for.
     """
     releases, files, reports = seeds.releases(), seeds.files(), seeds.reports()
 
@@ -27,15 +27,15 @@ def targets(folder: Path) -> dict[str, tuple[Target, Fresh, Sequence[bytes]]]:
         return oracle.load_file(folder / "release", blob)
 
     def number(blob: bytes) -> str:
-        """Use a text as a parameter, or both as parameter and as claim."""
-        place = blob[0] if blob else 0
-        draft = forgery.take_apart(files[place % len(files)])
+        """Use a text as a parameter, or both as a parameter and in the stated guarantee."""
+        selector = blob[0] if blob else 0
+        draft = forgery.take_apart(files[selector % len(files)])
         assert draft is not None
-        text = blob[1:].decode("utf-8", "surrogateescape" if place % 2 else "replace")
+        text = blob[1:].decode("utf-8", "surrogateescape" if selector % 2 else "replace")
         parameters = draft.manifest["randomizer"]["parameters"]
-        name = "delta" if "delta" in parameters and place >= 128 else "epsilon"
+        name = "delta" if "delta" in parameters and selector >= 128 else "epsilon"
         parameters[name] = text
-        if place % 3 == 0:
+        if selector % 3 == 0:
             draft.manifest["guarantee"][name] = text
         return oracle.load(forgery.put_together(draft))
 
@@ -47,7 +47,7 @@ def targets(folder: Path) -> dict[str, tuple[Target, Fresh, Sequence[bytes]]]:
         return rng.randbytes(1) + text.encode("utf-8", "surrogatepass")
 
     def report(blob: bytes) -> str:
-        """Decode pieces as they are, or each behind the right header."""
+        """Decode pieces unchanged, or each after a valid header."""
         release, content = chosen(blob)
         if blob and blob[0] >= 128:
             size = release.randomizer.payload_size
@@ -65,15 +65,15 @@ def targets(folder: Path) -> dict[str, tuple[Target, Fresh, Sequence[bytes]]]:
 
     def fresh_reports(rng: Random) -> bytes:
         index = rng.randrange(len(releases))
-        some = [*rng.choices(reports[index], k=rng.randrange(3))]
-        some.append(mutation.hostile_report(rng.choice(reports[index]), rng))
-        return bytes([index]) + b"".join(some)
+        parts = [*rng.choices(reports[index], k=rng.randrange(3))]
+        parts.append(mutation.hostile_report(rng.choice(reports[index]), rng))
+        return bytes([index]) + b"".join(parts)
 
     def fresh_payload(rng: Random) -> bytes:
         index = rng.randrange(len(releases))
         return bytes([index]) + mutation.hostile_report(rng.choice(reports[index]), rng)[12:]
 
-    whole = [bytes([i]) + b"".join(some) for i, some in enumerate(reports)]
+    whole = [bytes([i]) + b"".join(parts) for i, parts in enumerate(reports)]
     texts = [
         bytes([i]) + text for i in range(0, 256, 5) for text in (b"1/3", b"1e-9", b"3", b"0.1")
     ]

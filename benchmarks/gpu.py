@@ -1,14 +1,14 @@
-"""Simulation, decoding and Gram on a GPU, beside two cores of a CPU, in one run.
+"""Simulation, decoding and Gram on a GPU, compared with two cores of a CPU, in one run.
 
     PYTHONPATH=src python -m benchmarks.gpu [--json gpu.json] [--quick]
 
-Needs numpy, scipy, torch and the package's own light dependencies, no network. Every figure is the
-best of several runs. *ratio* is the GPU's throughput over that of two cores of the same machine,
-the faster of NumPy and torch there. *floor* is the share of the least possible time: the bytes that
-must be moved once (vectors in, vectors out, the map) over the device's bandwidth, which a large
-copy measures. Products of large matrices are bound by arithmetic, not by that floor. What the GPU
-computes is checked: moments by z-tests with a false-alarm rate of 1e-6 each, Grams against the CPU.
-Without a GPU the CPU's half runs and says so.
+Needs torch besides the dependencies of the package, and no network. Every figure is the best of
+several runs. *ratio* is the throughput of the GPU over that of two cores of the same machine, the
+faster of NumPy and torch there. *floor* is the least possible time as a share of the measured one:
+the bytes that must be moved once (vectors in, vectors out, the map) over the bandwidth of the
+device, which is measured by a large copy. Products of large matrices are limited by arithmetic, not
+by that floor. The results of the GPU are checked: moments by z-tests with a false-alarm rate of
+1e-6 each, Grams and decoded vectors against the CPU. Without a GPU only the CPU is measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import json
 import math
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -41,7 +40,7 @@ DIMS = (64, 768, 4096)
 RANDOMIZERS = ("laplace", "gaussian", "privunit2")
 DTYPES = (torch.float32, torch.float64)
 NETWORKS = {(64, 10, 32, 10): 1 << 20, (768, 512, 100): 1 << 14, (4096, 1024, 1000): 1 << 13}
-"""Sizes of layers, and the number of public vectors: enough that a walk's fixed part is small."""
+"""Sizes of layers → number of public vectors: enough that fixed costs are small."""
 ALPHA = 1e-6
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -50,7 +49,7 @@ Figure = dict[str, Any]
 
 @contextmanager
 def two_cores() -> Iterator[None]:
-    """Keep this process and torch to two cores."""
+    """Restrict this process and torch to two cores."""
     threads, cores = torch.get_num_threads(), os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(cores)[:2])
     torch.set_num_threads(2)
@@ -62,7 +61,7 @@ def two_cores() -> Iterator[None]:
 
 
 def seconds(action: Callable[[], Any], device: torch.device, repeats: int) -> float:
-    """Return the best time of a run, until the device has finished it."""
+    """Return the best time of a run, including the time until the device has finished."""
 
     def finished() -> None:
         action()
@@ -73,28 +72,28 @@ def seconds(action: Callable[[], Any], device: torch.device, repeats: int) -> fl
 
 
 def bandwidth(device: torch.device, numbers: int) -> float:
-    """Return the bytes a second that a large copy reads and writes."""
+    """Return the bytes per second that a large copy reads and writes."""
     source = torch.zeros(numbers, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
     return 2 * source.nbytes / seconds(lambda: target.copy_(source), device, 20)
 
 
 def plain_release(name: str, dim: int) -> offaxis.Release:
-    """Return a release without a map: what is measured is clipping and noise."""
+    """Return a release without reshaping, to measure only clipping and noise."""
     public = np.random.default_rng(0).standard_normal((512, dim))
     delta = 1e-5 if name == "gaussian" else None
     return offaxis.fit(None, public, epsilon=EPSILON, mechanism=name, delta=delta, reshaping="none")
 
 
-def simulating(name: str, dim: int, dtype: torch.dtype, run: Run) -> Figure:
+def simulation_figure(name: str, dim: int, dtype: torch.dtype, run: Run) -> Figure:
     """Measure the simulation of one randomizer."""
     release = plain_release(name, dim)
 
     def rate(device: torch.device, numbers: int) -> float:
         vectors = torch.randn(max(1, numbers // dim), dim, dtype=dtype, device=device)
         rng = torch.Generator(device=device).manual_seed(1)
-        found = seconds(lambda: simulate(release, vectors, rng), device, run.repeats)
-        return len(vectors) / found
+        elapsed = seconds(lambda: simulate(release, vectors, rng), device, run.repeats)
+        return len(vectors) / elapsed
 
     with two_cores():
         vectors = np.random.default_rng(2).standard_normal((max(1, run.host // dim), dim))
@@ -114,7 +113,7 @@ def simulating(name: str, dim: int, dtype: torch.dtype, run: Run) -> Figure:
 
 
 def check_law(release: offaxis.Release, name: str, dim: int, dtype: torch.dtype) -> None:
-    """Check the mean and the energy of one vector's simulations on the GPU, by z-tests."""
+    """Check mean and squared error of simulations of one vector on the GPU, by z-tests."""
     rows = (1 << 24) // dim
     z = np.random.default_rng(4).standard_normal(dim)
     vectors = torch.tensor(z, dtype=dtype, device=GPU).expand(rows, dim)
@@ -122,25 +121,25 @@ def check_law(release: offaxis.Release, name: str, dim: int, dtype: torch.dtype)
     randomizer = release.randomizer
     encoded = release.encoder.encode(z[None])
     if name == "privunit2":
-        wanted = randomizer.domain.directions(encoded)[0] * randomizer.radius
+        expected = randomizer.domain.directions(encoded)[0] * randomizer.radius
     else:
-        wanted = randomizer.domain.project(encoded)[0]
-    moved_by = out - torch.tensor(wanted + release.decoder.offset, device=GPU)
-    along = moved_by @ torch.tensor(wanted / np.linalg.norm(wanted), device=GPU)
-    require(along, 0.0, f"the mean of {name}")
-    require((moved_by**2).sum(dim=1), randomizer.expected_squared_error(), f"the error of {name}")
+        expected = randomizer.domain.project(encoded)[0]
+    errors = out - torch.tensor(expected + release.decoder.offset, device=GPU)
+    along = errors @ torch.tensor(expected / np.linalg.norm(expected), device=GPU)
+    check_mean(along, 0.0, f"the mean of {name}")
+    check_mean((errors**2).sum(dim=1), randomizer.expected_squared_error(), f"the error of {name}")
 
 
-def require(sample: torch.Tensor, wanted: float, what: str) -> None:
-    """Stop unless the sample's mean is as wanted; lattice and float32 may shift it by 1e-4."""
-    spread = float(sample.std())
-    slack = 1e-4 * abs(wanted) + 1e-5 * spread
-    z = (abs(float(sample.mean()) - wanted) - slack) / (spread / math.sqrt(len(sample)) + 1e-300)
+def check_mean(sample: torch.Tensor, expected: float, what: str) -> None:
+    """Exit unless the sample has the expected mean; lattice and float32 may shift it by 1e-4."""
+    mean, spread = float(sample.mean()), float(sample.std())
+    slack = 1e-4 * abs(expected) + 1e-5 * spread
+    z = (abs(mean - expected) - slack) / (spread / math.sqrt(len(sample)) + 1e-300)
     if 2 * stats.norm.sf(max(z, 0.0)) < ALPHA and spread:
-        raise SystemExit(f"{what} is wrong on the GPU: {float(sample.mean())} for {wanted}")
+        raise SystemExit(f"{what} is wrong on the GPU: {mean} instead of {expected}")
 
 
-def decoding(dim: int, dtype: torch.dtype, run: Run) -> Figure:
+def decoding_figure(dim: int, dtype: torch.dtype, run: Run) -> Figure:
     """Measure a linear decoder, B v + c with B of shape (m, m)."""
     random = np.random.default_rng(5)
     decoder = LinearDecoder(random.standard_normal((dim, dim)), random.standard_normal(dim))
@@ -148,25 +147,26 @@ def decoding(dim: int, dtype: torch.dtype, run: Run) -> Figure:
 
     def rate(device: torch.device, numbers: int) -> float:
         observed = torch.randn(max(1, numbers // dim), dim, dtype=dtype, device=device)
-        there: Any = moved(decoder, observed)
-        return len(observed) / seconds(lambda: there.decode(observed), device, run.repeats)
+        on_device: Any = moved(decoder, observed)
+        return len(observed) / seconds(lambda: on_device.decode(observed), device, run.repeats)
 
     with two_cores():
-        slow = rate(CPU, run.host)
-    figure: Figure = {"what": f"decode m={dim} {str(dtype)[6:]}", "torch, 2 cores": slow}
+        cpu_rate = rate(CPU, run.host)
+    figure: Figure = {"what": f"decode m={dim} {str(dtype)[6:]}", "torch, 2 cores": cpu_rate}
     if run.on_gpu:
-        figure |= run.compared(rate(GPU, run.device), slow)
+        figure |= run.compared(rate(GPU, run.device), cpu_rate)
         rows = max(1, run.device // dim)
         least = (2 * dim + dim * dim / rows) * dtype.itemsize / run.bandwidth
         figure["floor"] = least * figure["gpu"]
         observed = torch.tensor(few, dtype=dtype, device=GPU)
-        there: Any = moved(decoder, observed)
-        close(there.decode(observed).cpu().numpy(), decoder.decode(few), dtype, "decoding")
+        on_device: Any = moved(decoder, observed)
+        decoded = on_device.decode(observed).cpu().numpy()
+        check_close(decoded, decoder.decode(few), dtype, "decoding")
     return figure
 
 
 def network(sizes: tuple[int, ...], device: torch.device) -> torch.nn.Module:
-    """Return the same network every time, with max(0, x) between its layers."""
+    """Return a fixed ReLU network."""
     torch.manual_seed(6)
     parts: list[torch.nn.Module] = []
     for before, after in pairwise(sizes):
@@ -174,43 +174,43 @@ def network(sizes: tuple[int, ...], device: torch.device) -> torch.nn.Module:
     return torch.nn.Sequential(*parts[:-1]).to(device)
 
 
-def gram(sizes: tuple[int, ...], run: Run) -> Figure:
-    """Measure the geometry of a network over public vectors, from the host's memory."""
+def gram_figure(sizes: tuple[int, ...], run: Run) -> Figure:
+    """Measure the geometry of a network over public vectors in host memory."""
     dim = sizes[0]
     rows = NETWORKS[sizes] // run.shorter
     public = np.random.default_rng(7).standard_normal((rows, dim))
 
     def rate(device: torch.device) -> tuple[float, np.ndarray]:
-        model, found = as_task_model(network(sizes, device)), []
+        model, grams = as_task_model(network(sizes, device)), []
 
-        def walk() -> None:
-            found.append(measure(model, PublicVectors(public)).gram)
+        def run_once() -> None:
+            grams.append(measure(model, PublicVectors(public)).gram)
 
-        return rows / seconds(walk, device, 1), found[-1]
+        return rows / seconds(run_once, device, 1), grams[-1]
 
     with two_cores():
-        slow, wanted = rate(CPU)
-    figure: Figure = {"what": f"gram {'→'.join(map(str, sizes))}", "torch, 2 cores": slow}
+        cpu_rate, expected = rate(CPU)
+    figure: Figure = {"what": f"gram {'→'.join(map(str, sizes))}", "torch, 2 cores": cpu_rate}
     if run.on_gpu:
-        quick, found = rate(GPU)
-        figure |= run.compared(quick, slow)
-        figure["floor"] = (dim * 4 + dim * dim * 8 / rows) * quick / run.bandwidth
-        # A unit whose input rounds to the other side of zero changes one vector's whole slope.
-        close(found, wanted, torch.float32, "the Gram", slack=10)
+        gpu_rate, computed = rate(GPU)
+        figure |= run.compared(gpu_rate, cpu_rate)
+        figure["floor"] = (dim * 4 + dim * dim * 8 / rows) * gpu_rate / run.bandwidth
+        # A unit whose input rounds to the other side of zero changes a vector's whole Jacobian.
+        check_close(computed, expected, torch.float32, "the Gram", slack=10)
     return figure
 
 
-def close(
-    found: np.ndarray, wanted: np.ndarray, dtype: torch.dtype, what: str, *, slack: float = 1
+def check_close(
+    computed: np.ndarray, expected: np.ndarray, dtype: torch.dtype, what: str, *, slack: float = 1
 ) -> None:
-    """Stop unless two results agree to the rounding of the dtype, over the whole."""
-    error = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+    """Exit unless two results agree in norm up to the rounding of the dtype."""
+    error = np.linalg.norm(computed - expected) / np.linalg.norm(expected)
     if not error < slack * (1e-4 if dtype == torch.float32 else 1e-10):
-        raise SystemExit(f"{what} is wrong on the GPU: off by {error:.2e} of its size")
+        raise SystemExit(f"{what} is wrong on the GPU: relative error {error:.2e}")
 
 
 class Run:
-    """How much is measured, and what the device can do."""
+    """Sizes of the measurements, and the bandwidth of the device."""
 
     def __init__(self, *, quick: bool) -> None:
         self.on_gpu = torch.cuda.is_available()
@@ -220,33 +220,33 @@ class Run:
         self.shorter = 64 if quick else 1
         self.bandwidth = bandwidth(GPU, 1 << 28) if self.on_gpu else math.nan
 
-    def compared(self, quick: float, slow: float) -> Figure:
-        """Return the GPU's throughput, and its ratio to two cores."""
-        return {"gpu": quick, "ratio": quick / slow}
+    def compared(self, gpu_rate: float, cpu_rate: float) -> Figure:
+        """Return the throughput of the GPU, and its ratio to that of two cores."""
+        return {"gpu": gpu_rate, "ratio": gpu_rate / cpu_rate}
 
     def conditions(self) -> Figure:
-        """Return what the figures depend on."""
+        """Return the conditions of the figures."""
         return {
             "offaxis": offaxis.__version__,
             "python": platform.python_version(),
             "torch": torch.__version__,
             "gpu": torch.cuda.get_device_name() if self.on_gpu else None,
-            "bytes a second of a copy": self.bandwidth if self.on_gpu else None,
-            "numbers at a time": {"cpu": self.host, "gpu": self.device},
-            "unit": "vectors a second",
+            "bytes per second of a copy": self.bandwidth if self.on_gpu else None,
+            "numbers per batch": {"cpu": self.host, "gpu": self.device},
+            "unit": "vectors per second",
         }
 
 
 def main() -> None:
-    """Measure, print and, when asked, write the figures."""
+    """Print the figures; with --json, write them as well."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, default=None)
-    parser.add_argument("--quick", action="store_true", help="few numbers, to see that it runs")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to check that it runs")
     arguments = parser.parse_args()
     run = Run(quick=arguments.quick)
     print("#", json.dumps(run.conditions()))
     if not run.on_gpu:
-        print("# no GPU here: only the CPU's half is measured")
+        print("# no GPU: only the CPU is measured")
     figures: list[Figure] = []
 
     def record(figure: Figure) -> None:
@@ -257,14 +257,13 @@ def main() -> None:
     for dim in DIMS:
         for dtype in DTYPES:
             for name in RANDOMIZERS:
-                record(simulating(name, dim, dtype, run))
-            record(decoding(dim, dtype, run))
+                record(simulation_figure(name, dim, dtype, run))
+            record(decoding_figure(dim, dtype, run))
     for sizes in NETWORKS:
-        record(gram(sizes, run))
+        record(gram_figure(sizes, run))
     if arguments.json:
-        record_of = {"conditions": run.conditions(), "figures": figures}
-        arguments.json.write_text(json.dumps(record_of, indent=1))
-    sys.stdout.flush()
+        facts = {"conditions": run.conditions(), "figures": figures}
+        arguments.json.write_text(json.dumps(facts, indent=1))
 
 
 if __name__ == "__main__":

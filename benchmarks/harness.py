@@ -1,4 +1,9 @@
-"""Figures in words, the same on a terminal and in a document."""
+"""How benchmarks measure and compare: races, growth, a guard of ratios, and their text.
+
+A race compares several ways to do one thing; a growth measures how a cost grows with a size. Both
+give *ratios*, larger is better, which may be compared between machines; seconds may not. Contenders
+take turns in one process, and the best of several runs counts.
+"""
 
 from __future__ import annotations
 
@@ -18,72 +23,25 @@ from scipy.optimize import nnls
 from offaxis.errors import InvalidInput
 from offaxis.version import __version__
 
-_PREFIXES: Final = ((1e6, " M"), (1e3, " k"), (1, ""))
-_TIMES: Final = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
-
-
-def _fitting(value: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
-    """Return the largest unit that the value, rounded to three digits, fills."""
-    return next((unit for unit in units if float(f"{value:.3g}") >= unit[0]), units[-1])
-
-
-def figure(value: float) -> str:
-    """Write a number with three digits: 17.3 M, 588 k, 0.171."""
-    size, prefix = _fitting(value, _PREFIXES)
-    return f"{value / size:.3g}{prefix}"
-
-
-def times(ratio: float) -> str:
-    """Say how many times faster or slower we are."""
-    size, word = (ratio, "faster") if ratio >= 1 else (1 / ratio, "slower")
-    return f"{size:,.0f}× {word}" if size >= 100 else f"{size:.3g}× {word}"
-
-
-def amount(value: float, unit: str) -> str:
-    """Write a time or a size of memory."""
-    if unit != "s":
-        return f"{value:.0f} {unit}"
-    size, name = _fitting(value, _TIMES)
-    return f"{value / size:.3g} {name}"
-
-
-def line(grown: Growth) -> str:
-    """Write a + b · size, and how near it comes to what was measured."""
-    fixed, each = grown.line()
-    parts = [amount(fixed, grown.unit)] if fixed > 1e-3 * grown.costs[0] else []
-    parts.append(f"{amount(each, grown.unit)} × {grown.variable}")
-    return f"{' + '.join(parts)}, within {grown.off_the_line():.0%}"
-
-
-# ----------------------------------------------------------------------------
-# What was measured: races between ways to do one thing, and growth with a size.
-#
-# Both give *ratios*, larger is better, which may be compared between machines; seconds may not.
-
 OURS: Final = "offaxis"
 """The contender that the others are compared with."""
 
 Unit = Literal["vectors/s", "coordinates/s", "reports/s", "ms", "s"]
 
 
-class Contender(NamedTuple):
-    """One way to do a thing."""
-
-    action: Callable[[], Any]
-    amount: int = 1
-    """How many vectors, coordinates or reports one call of the action gets done."""
+# ---- Results
 
 
 @dataclass(frozen=True)
 class Race:
-    """What several ways to do one thing took, in turns.
+    """The times of several ways to do one thing.
 
     Attributes
     ----------
     seconds : mapping
-        Of one vector, coordinate or report, or of the whole task; ours is among them.
+        Contender → seconds per vector, coordinate or report, or for the whole task; includes ours.
     unit : str
-        How figures are shown: a rate, or the time of one.
+        How figures are shown: a rate, or a time.
     """
 
     group: str
@@ -97,7 +55,7 @@ class Race:
         return {"ms": 1e3 * seconds, "s": seconds}.get(self.unit, 1 / seconds)
 
     def ratio(self, name: str) -> float:
-        """Return how many times faster we are."""
+        """Return how many times faster ours is."""
         return self.seconds[name] / self.seconds[OURS]
 
     def ratios(self) -> dict[str, float]:
@@ -109,7 +67,7 @@ class Race:
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
+        """Return everything for JSON."""
         figures = [
             {"who": name, "value": self.shown(name), "times_faster": self.ratio(name)}
             for name in self.seconds
@@ -119,12 +77,12 @@ class Race:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a cost grows with a size: sizes doubled, costs measured.
+    """How a cost grows with a size that is doubled.
 
     Attributes
     ----------
     expected : float
-        The exponent that the method promises at most.
+        The largest exponent that the method should have.
     """
 
     task: str
@@ -139,32 +97,32 @@ class Growth:
         x, y = np.log(self.sizes), np.log(self.costs)
         x = x - x.mean()
         slope = float(x @ y / (x @ x))
-        left = y - y.mean() - slope * x
-        spread = float(left @ left) / max(1, x.size - 2)
-        return slope, float(np.sqrt(spread / (x @ x)))
+        residuals = y - y.mean() - slope * x
+        variance = float(residuals @ residuals) / max(1, x.size - 2)
+        return slope, float(np.sqrt(variance / (x @ x)))
 
     def line(self) -> tuple[float, float]:
-        """Return a and b of the line a + b · size that is nearest in relative terms, a, b ≥ 0."""
+        """Return a, b ≥ 0 of the line a + b · size with the least relative error."""
         costs = np.asarray(self.costs)
         design = np.stack([np.ones(costs.size), np.asarray(self.sizes, dtype=np.float64)], axis=1)
         scale = design.max(axis=0)
-        found, _ = nnls(design / scale / costs[:, None], np.ones(costs.size))
-        fixed, each = found / scale
+        solution, _ = nnls(design / scale / costs[:, None], np.ones(costs.size))
+        fixed, each = solution / scale
         return float(fixed), float(each)
 
-    def off_the_line(self) -> float:
+    def line_error(self) -> float:
         """Return the largest relative distance of a measured cost from the line."""
         fixed, each = self.line()
         costs = np.asarray(self.costs)
         return float(np.abs((fixed + each * np.asarray(self.sizes)) / costs - 1).max())
 
     def ratios(self) -> dict[str, float]:
-        """Return what the largest size would cost if it grew as expected, over what it costs."""
-        promised = self.costs[0] * (self.sizes[-1] / self.sizes[0]) ** self.expected
-        return {f"growth: {self.task} with {self.variable}": promised / self.costs[-1]}
+        """Return the expected cost of the largest size over its measured cost."""
+        expected = self.costs[0] * (self.sizes[-1] / self.sizes[0]) ** self.expected
+        return {f"growth: {self.task} with {self.variable}": expected / self.costs[-1]}
 
     def facts(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
+        """Return everything for JSON."""
         (exponent, error), (fixed, each) = self.exponent(), self.line()
         return {
             "task": self.task,
@@ -177,110 +135,38 @@ class Growth:
             "expected_at_most": self.expected,
             "fixed": fixed,
             "each": each,
-            "off_the_line": self.off_the_line(),
+            "off_the_line": self.line_error(),
         }
 
 
 Result = Race | Growth
 
 
-# ----------------------------------------------------------------------------
-# Timing that states its conditions: the best of several turns, in one process, on one machine.
-
-_ROUNDS = 3
-"""Fewest turns of every contender."""
+# ---- Measuring
 
 
-def best_seconds(action: Callable[[], Any], repeats: int = 5) -> float:
-    """Return the shortest of several runs, after one to warm up."""
-    action()
-    return min(_seconds(action) for _ in range(repeats))
+class Contender(NamedTuple):
+    """One way to do a thing."""
 
-
-def take_turns(
-    actions: Mapping[str, Callable[[], Any]], seconds: float, rounds: int = _ROUNDS
-) -> dict[str, float]:
-    """Return the shortest run of each action; they take turns, so that a busy spell hits them all.
-
-    One run of each warms up. Then there are at least ``rounds`` rounds, and more while ``seconds``
-    have not passed.
-    """
-    for action in actions.values():
-        action()
-    best = dict.fromkeys(actions, float("inf"))
-    started, done = time.perf_counter(), 0
-    while done < rounds or time.perf_counter() - started < seconds:
-        for name, action in actions.items():
-            best[name] = min(best[name], _seconds(action))
-        done += 1
-    return best
-
-
-def _seconds(action: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
-def conditions() -> dict[str, Any]:
-    """Return what a figure depends on."""
-    return {
-        "offaxis": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "processor": platform.machine(),
-        "cores": _cores(),
-        "dtype": "float64",
-        # Windows keeps no such average.
-        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-    }
-
-
-def _cores() -> int | None:
-    """Return how many cores this process may use; a machine may have more."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-def publish(name: str, figures: list[dict[str, Any]], out: str | None) -> None:
-    """Print a script's figures as a table and, when asked, write them as JSON.
-
-    Raises
-    ------
-    SystemExit
-        With status 1, if a figure missed its target.
-    """
-    record: dict[str, Any] = {"conditions": conditions(), "figures": figures}
-    lines = [f"# {name}: " + ", ".join(f"{k} {v}" for k, v in record["conditions"].items())]
-    width = max(len(f["what"]) for f in figures)
-    for figure in figures:
-        value = f"{figure['value']:>12,.4g} {figure['unit']:<14}"
-        mark = "" if figure.get("met", True) else "   MISSED"
-        lines.append(f"{figure['what']:<{width}}  {value} {figure.get('target', '')}{mark}")
-    sys.stdout.write("\n".join(lines) + "\n")
-    if out:
-        Path(out).write_text(json.dumps(record, indent=1, default=bool))
-    if not all(figure.get("met", True) for figure in figures):
-        raise SystemExit(1)
-
-
-# ----------------------------------------------------------------------------
-# How long a benchmark measures, and how it measures a race and a growth.
+    action: Callable[[], Any]
+    amount: int = 1
+    """The number of vectors, coordinates or reports that one call of the action handles."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much time figures are given.
+    """How long benchmarks measure.
 
     Attributes
     ----------
     seconds : float
         Time for the turns of one race; more turns find a quieter moment.
     rounds : int
-        Fewest turns of every contender.
+        Least number of turns of every contender.
     doublings : int
         How often the size of a growth is doubled.
     streamed : int
-        Most vectors that the memory of a fresh process is watched over.
+        Largest number of vectors in a measurement of memory.
     """
 
     name: str
@@ -290,7 +176,7 @@ class Effort:
     streamed: int
 
     def race(self, group: str, task: str, unit: Unit, contenders: Mapping[str, Contender]) -> Race:
-        """Let the contenders take turns."""
+        """Time the contenders in turns."""
         best = take_turns(
             {name: c.action for name, c in contenders.items()}, self.seconds, self.rounds
         )
@@ -319,19 +205,81 @@ USUAL: Final = Effort("usual", seconds=1.0, rounds=3, doublings=4, streamed=1_00
 FULL: Final = Effort("full", seconds=6.0, rounds=5, doublings=5, streamed=10_000_000)
 
 
-# ----------------------------------------------------------------------------
-# A guard against getting slower: ratios of a run beside recorded ones, never seconds.
+def take_turns(
+    actions: Mapping[str, Callable[[], Any]], seconds: float, rounds: int = 3
+) -> dict[str, float]:
+    """Return the shortest run of each action; they take turns, so that a busy spell hits them all.
+
+    One run of each warms up. Then there are at least ``rounds`` rounds, and more until ``seconds``
+    have passed.
+    """
+    for action in actions.values():
+        action()
+    best = dict.fromkeys(actions, float("inf"))
+    started, done = time.perf_counter(), 0
+    while done < rounds or time.perf_counter() - started < seconds:
+        for name, action in actions.items():
+            best[name] = min(best[name], _seconds(action))
+        done += 1
+    return best
+
+
+def best_seconds(action: Callable[[], Any], repeats: int = 5) -> float:
+    """Return the shortest of several runs, after one to warm up."""
+    action()
+    return min(_seconds(action) for _ in range(repeats))
+
+
+def _seconds(action: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def peak_mebibytes() -> float:
+    """Return the peak memory of this process so far."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # getrusage includes pages of the parent from before this program was started.
+        line = next(line for line in status.read_text().splitlines() if "VmHWM" in line)
+        return int(line.split()[1]) / 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024**2 if sys.platform == "darwin" else 1024)
+
+
+def conditions() -> dict[str, Any]:
+    """Return what figures depend on."""
+    return {
+        "offaxis": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "processor": platform.machine(),
+        "cores": _cores(),
+        "dtype": "float64",
+        # Windows has no load average.
+        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+
+
+def _cores() -> int | None:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+# ---- The guard: ratios of a run compared with recorded ones, never seconds
 
 FRACTION: Final = 0.5
-"""Machines differ and are shared: a ratio may fall to half before the guard speaks."""
+"""Machines differ and are shared: a ratio may fall to half before the guard reports it."""
 
 MEASUREMENTS: Final = 3
-"""So many times something must be found slower before the guard says so."""
+"""The guard reports a ratio only if it is too low this many times."""
 
 Ratios = Mapping[str, float]
 
 
-class Fallen(NamedTuple):
+class Regression(NamedTuple):
     """A ratio that is too far below the recorded one."""
 
     name: str
@@ -340,29 +288,29 @@ class Fallen(NamedTuple):
 
 
 def read_ratios(path: Path) -> dict[str, float]:
-    """Read the ratios of a file that ``python -m benchmarks --record`` or ``--json`` wrote."""
+    """Read the ratios of a file written by ``python -m benchmarks --record`` or ``--json``."""
     try:
         ratios = json.loads(path.read_text(encoding="utf-8"))["ratios"]
-        found = {str(name): float(ratio) for name, ratio in ratios.items()}
+        by_name = {str(name): float(ratio) for name, ratio in ratios.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidInput(
-            f"{path} holds no recorded ratios; write such a file with "
+            f"{path} contains no recorded ratios; write such a file with "
             f"python -m benchmarks --record FILE"
         ) from error
-    if not all(0 < ratio < float("inf") for ratio in found.values()):
-        raise InvalidInput(f"{path} holds a ratio that is not positive; record it again")
-    return found
+    if not all(0 < ratio < float("inf") for ratio in by_name.values()):
+        raise InvalidInput(f"{path} contains a ratio that is not positive; record it again")
+    return by_name
 
 
-def fallen(now: Ratios, recorded: Ratios, fraction: float = FRACTION) -> list[Fallen]:
+def regressions(now: Ratios, recorded: Ratios, fraction: float = FRACTION) -> list[Regression]:
     """Return the ratios below ``fraction`` of the recorded ones.
 
-    Only what was measured both times is compared: a rival may be missing here.
+    Only ratios in both runs are compared: a rival may be missing here.
 
     Raises
     ------
     InvalidInput
-        If nothing was measured both times, because then nothing is guarded.
+        If no ratio is in both runs, because then nothing is guarded.
     """
     both = [name for name in recorded if name in now]
     if not both:
@@ -371,25 +319,90 @@ def fallen(now: Ratios, recorded: Ratios, fraction: float = FRACTION) -> list[Fa
             "measure the groups that were recorded, or record again"
         )
     return [
-        Fallen(name, recorded[name], now[name])
+        Regression(name, recorded[name], now[name])
         for name in both
         if now[name] < fraction * recorded[name]
     ]
 
 
-def judge(
+def confirmed_regressions(
     groups: Mapping[str, Ratios],
     recorded: Ratios,
-    again: Callable[[str], Ratios],
+    remeasure: Callable[[str], Ratios],
     fraction: float = FRACTION,
-) -> list[Fallen]:
-    """Return what fell, and fell again whenever its group was measured once more.
+) -> list[Regression]:
+    """Return the regressions that persist when their group is measured again.
 
-    Other work on the machine may slow one run. What became slower is slow in all.
+    Other work on the machine may slow one run; slower code is slow in all of them.
     """
     now = {name: ratio for ratios in groups.values() for name, ratio in ratios.items()}
     for _ in range(MEASUREMENTS - 1):
-        suspects = {entry.name for entry in fallen(now, recorded, fraction)}
+        suspects = {entry.name for entry in regressions(now, recorded, fraction)}
         for group in [name for name, ratios in groups.items() if suspects & ratios.keys()]:
-            now |= {name: max(ratio, now.get(name, 0.0)) for name, ratio in again(group).items()}
-    return fallen(now, recorded, fraction)
+            again = remeasure(group)
+            now |= {name: max(ratio, now.get(name, 0.0)) for name, ratio in again.items()}
+    return regressions(now, recorded, fraction)
+
+
+# ---- Text, the same on a terminal and in a document
+
+_PREFIXES: Final = ((1e6, " M"), (1e3, " k"), (1, ""))
+_TIMES: Final = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
+
+
+def number_text(value: float) -> str:
+    """Format a number with three digits: 17.3 M, 588 k, 0.171."""
+    size, prefix = _largest_unit(value, _PREFIXES)
+    return f"{value / size:.3g}{prefix}"
+
+
+def ratio_text(ratio: float) -> str:
+    """Format a ratio: 30.3× faster, 4× slower."""
+    size, word = (ratio, "faster") if ratio >= 1 else (1 / ratio, "slower")
+    return f"{size:,.0f}× {word}" if size >= 100 else f"{size:.3g}× {word}"
+
+
+def cost_text(value: float, unit: str) -> str:
+    """Format a time or an amount of memory."""
+    if unit != "s":
+        return f"{value:.0f} {unit}"
+    size, name = _largest_unit(value, _TIMES)
+    return f"{value / size:.3g} {name}"
+
+
+def line_text(growth: Growth) -> str:
+    """Format the line a + b · size, and its largest relative error."""
+    fixed, each = growth.line()
+    parts = [cost_text(fixed, growth.unit)] if fixed > 1e-3 * growth.costs[0] else []
+    parts.append(f"{cost_text(each, growth.unit)} × {growth.variable}")
+    return f"{' + '.join(parts)}, within {growth.line_error():.0%}"
+
+
+def _largest_unit(value: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
+    """Return the largest unit that the value, rounded to three digits, reaches."""
+    return next((unit for unit in units if float(f"{value:.3g}") >= unit[0]), units[-1])
+
+
+# ---- Figures of single scripts
+
+
+def publish(name: str, figures: list[dict[str, Any]], out: str | None) -> None:
+    """Print a script's figures as a table and, if ``out`` is given, write them as JSON.
+
+    Raises
+    ------
+    SystemExit
+        With status 1, if a figure missed its target.
+    """
+    record: dict[str, Any] = {"conditions": conditions(), "figures": figures}
+    lines = [f"# {name}: " + ", ".join(f"{k} {v}" for k, v in record["conditions"].items())]
+    width = max(len(f["what"]) for f in figures)
+    for figure in figures:
+        value = f"{figure['value']:>12,.4g} {figure['unit']:<14}"
+        mark = "" if figure.get("met", True) else "   MISSED"
+        lines.append(f"{figure['what']:<{width}}  {value} {figure.get('target', '')}{mark}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    if out:
+        Path(out).write_text(json.dumps(record, indent=1, default=bool))
+    if not all(figure.get("met", True) for figure in figures):
+        raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""A device killed a thousand times at random never spends less than it sent.
+"""A device killed a thousand times at random pays for every report that it sends.
 
 python -m benchmarks.kills [--kills 1000]
 """
@@ -14,13 +14,14 @@ from tests.privacy.test_ledger import kill_at_random
 
 
 def main() -> None:
-    """Kill, count, compare."""
+    """Kill a device repeatedly; compare the reports sent with those paid for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     kills = parser.parse_args().kills
     with tempfile.TemporaryDirectory() as folder:
         paid, sent = kill_at_random(Path(folder), kills, seed=0)
-    print(f"{kills:,} kills: {sent:,} reports sent, {paid:,} paid, {paid - sent:,} lost to crashes")
+    lost = paid - sent
+    print(f"{kills:,} kills: {sent:,} reports sent, {paid:,} paid for, {lost:,} lost to crashes")
     if not sent <= paid <= sent + kills:
         sys.exit("a report was sent that was not paid for")
 

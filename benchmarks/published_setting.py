@@ -1,10 +1,10 @@
-"""The published setting on the bundled features: what reshaping brings at one budget.
+"""The published setting on the bundled features: the gain by reshaping at one budget.
 
     python -m benchmarks.published_setting [--seeds 20] [--epsilon 7.5]
 
-Settings as published: radius at the 90th percentile, lambda_max 1000, gauge 1. Real reports are
-drawn fewer times (--exact-seeds 3), because PrivUnit's take long. All images, at all budgets:
-``python -m experiments run main-mlp``.
+Settings as published: radius at the 90th percentile, lambda_max 1000, order 1. Real reports are
+drawn fewer times (--exact-seeds 3), because those of PrivUnit take long. For all images, at all
+budgets, run ``python -m experiments run main-mlp``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offaxis.evaluation import evaluate
 
 
 def main() -> None:
-    """Print accuracies, plain and reshaped, and of exact reports."""
+    """Print the accuracy of plain and reshaped releases, simulated and with real reports."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--exact-seeds", type=int, default=3, help="repetitions with real reports")
@@ -34,8 +34,8 @@ def main() -> None:
         for label, settings in (
             ("plain", {"reshaping": "none"}),
             ("centred", {"reshaping": "centre"}),
-            ("reshaped, gauge 1 (published)", {"gauge": 1}),
-            ("reshaped, matched gauge", {}),
+            ("reshaped, order 1 (published)", {"reshaping": offaxis.Jacobian(order=1)}),
+            ("reshaped, matched order", {}),
         ):
             release = offaxis.fit(
                 head, public, epsilon=arguments.epsilon, mechanism=name, delta=delta, **settings
@@ -43,9 +43,9 @@ def main() -> None:
             for exact in (False, True):
                 seeds = arguments.exact_seeds if exact else arguments.seeds
                 result = evaluate(release, head, vectors, labels, seeds=seeds, exact=exact)
-                face = "exact reports" if exact else "simulated"
+                kind = "exact reports" if exact else "simulated"
                 print(
-                    f"{name:<17} {label:<30} {face:<14} accuracy {result.mean('accuracy'):.4f} "
+                    f"{name:<17} {label:<30} {kind:<14} accuracy {result.mean('accuracy'):.4f} "
                     f"± {result.std('accuracy'):.4f}  (clean {result.clean['accuracy']:.4f})"
                 )
 

@@ -1,4 +1,4 @@
-"""All groups of figures by name, and one run of them."""
+"""``python -m benchmarks``: measure groups of figures, and guard against regressions."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from benchmarks.harness import (
     QUICK,
     USUAL,
     Effort,
-    Fallen,
     Growth,
     Race,
+    Regression,
     Result,
-    amount,
     conditions,
-    figure,
-    judge,
-    line,
+    confirmed_regressions,
+    cost_text,
+    line_text,
+    number_text,
+    ratio_text,
     read_ratios,
-    times,
 )
-from benchmarks.rivals import absent, gpu
+from benchmarks.rivals import gpu_name, missing_rivals
 from offaxis.cli.app import SafeCommand
 from offaxis.cli.inputs import check_input, check_output
-from offaxis.cli.options import AsJson, Misused, add, example
-from offaxis.cli.terminal import bare_table, print_json, screen
+from offaxis.cli.options import AsJson, UsageError, add, example
+from offaxis.cli.terminal import buffered_console, plain_table, print_json
 from offaxis.errors import unknown_name
 
 GROUPS: Final[dict[str, Callable[[Effort], Iterator[Result]]]] = {
@@ -52,19 +52,19 @@ GROUPS: Final[dict[str, Callable[[Effort], Iterator[Result]]]] = {
     "memory": memory.measure,
     "growth": growth.measure,
 }
-"""What ``python -m benchmarks`` measures, in this order."""
+"""Name → measurement of each group, in the order in which they run."""
 
 
 def ratios_of(results: Iterable[Result]) -> dict[str, float]:
-    """Return every ratio by its name."""
+    """Return all ratios by name."""
     return {name: ratio for result in results for name, ratio in result.ratios().items()}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was measured in one process, on one machine.
+    """The results of one process on one machine.
 
-    The conditions are those before the first measurement, which is a load of its own.
+    The conditions are recorded before the first measurement, which itself adds to the load.
     """
 
     effort: Effort
@@ -73,15 +73,15 @@ class Run:
 
     @classmethod
     def start(cls, effort: Effort) -> Run:
-        """Return a run without results yet."""
-        return cls(effort, conditions() | {"gpu": gpu()})
+        """Return a run without results."""
+        return cls(effort, conditions() | {"gpu": gpu_name()})
 
-    def having(self, results: Iterable[Result]) -> Run:
-        """Return the run with its results."""
+    def with_results(self, results: Iterable[Result]) -> Run:
+        """Return the run with these results."""
         return replace(self, results=tuple(results))
 
     def record(self) -> dict[str, Any]:
-        """Return what a guard needs: ratios, and where they come from."""
+        """Return the record for a guard: the ratios and their conditions."""
         ratios = {name: float(f"{ratio:.4g}") for name, ratio in ratios_of(self.results).items()}
         return {"effort": self.effort.name, "conditions": self.conditions, "ratios": ratios}
 
@@ -89,14 +89,13 @@ class Run:
         """Return everything for JSON."""
         return {
             **self.record(),
-            "not_installed": absent(),
+            "not_installed": missing_rivals(),
             "races": [r.facts() for r in self.results if isinstance(r, Race)],
             "growth": [r.facts() for r in self.results if isinstance(r, Growth)],
         }
 
 
-# ----------------------------------------------------------------------------
-# Figures of ``python -m benchmarks`` on a terminal.
+# ---- Output on a terminal
 
 _TITLES: Final = {
     "reports": "exact reports",
@@ -105,41 +104,41 @@ _TITLES: Final = {
     "fit": "fitting a release",
     "decode": "decoding reports",
     "sweep": "evaluation sweeps",
-    "memory": "peak memory of a fresh process",
+    "memory": "peak memory of a new process",
     "growth": "growth, sizes doubled",
 }
 
 
 def print_conditions(run: Run) -> None:
-    """Print what the figures depend on, and who is not here."""
+    """Print the conditions of the figures, and the rivals that are not installed."""
     facts = run.conditions
     line = (
         f"offaxis {facts['offaxis']}, Python {facts['python']}, NumPy {facts['numpy']}, "
         f"{facts['cores']} cores ({facts['processor']}), load average {facts['load_average']}, "
         f"{run.effort.name} effort"
     )
-    with screen() as console:
+    with buffered_console() as console:
         console.print()
         console.print(Padding(Text("Benchmarks", style="bold"), (0, 0, 0, 2)))
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, 2)))
         if (facts["load_average"] or 0) > (facts["cores"] or 1):
             busy = "the machine is busy: figures are low, and ratios vary"
             console.print(Padding(Text(busy, style="yellow"), (0, 0, 0, 2)))
-        if absent():
-            missing = f"not installed, and left out: {', '.join(absent())}"
-            console.print(Padding(Text(missing, style="yellow"), (0, 0, 0, 2)))
+        if missing := missing_rivals():
+            note = f"not installed, and left out: {', '.join(missing)}"
+            console.print(Padding(Text(note, style="yellow"), (0, 0, 0, 2)))
 
 
 def print_results(group: str, results: Sequence[Result]) -> None:
-    """Print one group."""
+    """Print the results of one group."""
     races = [result for result in results if isinstance(result, Race)]
-    grown = [result for result in results if isinstance(result, Growth)]
-    with screen() as console:
+    growths = [result for result in results if isinstance(result, Growth)]
+    with buffered_console() as console:
         console.print()
         console.print(Padding(Text(_TITLES[group].upper(), style="bold"), (0, 0, 0, 2)))
-        for table in ([_races(races)] if races else []) + ([_growth(grown)] if grown else []):
+        for table in ([_races(races)] if races else []) + ([_growth(growths)] if growths else []):
             console.print(Padding(table, (0, 0, 0, 2)))
-        lines = [f"{_name(result)}: {line(result)}" for result in grown if result.expected == 1]
+        lines = [f"{_name(entry)}: {line_text(entry)}" for entry in growths if entry.expected == 1]
         if lines:
             console.print(Padding(Text("\nnearest lines", style="dim"), (0, 0, 0, 2)))
             console.print(Padding(Text("\n".join(lines)), (0, 0, 0, 4)))
@@ -149,69 +148,64 @@ def _name(result: Growth) -> str:
     return f"{result.task}, with {result.variable}"
 
 
-def print_fallen(entries: Sequence[Fallen], fraction: float) -> None:
-    """Print what the guard found."""
+def print_regressions(entries: Sequence[Regression], fraction: float) -> None:
+    """Print the findings of the guard."""
     text = Text()
     if not entries:
-        text.append("GUARD: nothing fell", style="bold cyan")
+        text.append("GUARD: no regressions", style="bold cyan")
         text.append(f", every ratio is at least {fraction:g} of the recorded one")
     else:
-        text.append(f"GUARD: {len(entries)} fell", style="bold red")
-        text.append(f", {MEASUREMENTS} times, below {fraction:g} of the recorded ratio")
+        text.append(f"GUARD: regressions: {len(entries)}", style="bold red")
+        text.append(f", below {fraction:g} of the recorded ratio in {MEASUREMENTS} measurements")
     for entry in entries:
         text.append(f"\n  {entry.name}: {entry.now:.3g} instead of {entry.recorded:.3g}")
-    with screen() as console:
+    with buffered_console() as console:
         console.print()
         console.print(Padding(text, (0, 0, 0, 2)))
 
 
 def _races(races: Sequence[Race]) -> Table:
-    table = _table()
+    table = plain_table()
     table.add_column("task")
     table.add_column("measured", justify="right", no_wrap=True)
     table.add_column("offaxis is", justify="right", no_wrap=True)
     for race in races:
-        noun = f" {race.unit}"
-        table.add_row(Text(race.task), figure(race.shown(OURS)) + noun, "")
+        unit = f" {race.unit}"
+        table.add_row(Text(race.task), number_text(race.shown(OURS)) + unit, "")
         for name in race.seconds:
             if name != OURS:
-                who = Text(f"  {name}", style="dim")
-                table.add_row(who, figure(race.shown(name)) + noun, _times(race.ratio(name)))
+                ratio = race.ratio(name)
+                table.add_row(
+                    Text(f"  {name}", style="dim"),
+                    number_text(race.shown(name)) + unit,
+                    Text(ratio_text(ratio), style="cyan" if ratio >= 1 else "yellow"),
+                )
     return table
 
 
 def _growth(results: Sequence[Growth]) -> Table:
-    table = _table()
+    table = plain_table()
     table.add_column("task")
     table.add_column("from … to", justify="right", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
     table.add_column("exponent", justify="right", no_wrap=True)
     for result in results:
         slope, error = result.exponent()
-        ends = [figure(result.sizes[i]) for i in (0, -1)]
-        costs = [amount(result.costs[i], result.unit) for i in (0, -1)]
+        sizes = [number_text(result.sizes[i]) for i in (0, -1)]
+        costs = [cost_text(result.costs[i], result.unit) for i in (0, -1)]
         table.add_row(
             _name(result),
-            " … ".join(ends),
+            " … ".join(sizes),
             " … ".join(costs),
             f"{slope:.2f} ± {error:.2f}",
         )
     return table
 
 
-def _times(ratio: float) -> Text:
-    return Text(times(ratio), style="cyan" if ratio >= 1 else "yellow")
+# ---- The command
 
-
-def _table() -> Table:
-    return bare_table()
-
-
-# ----------------------------------------------------------------------------
-# ``python -m benchmarks``: how fast releases are on this machine, beside what else people would
-# use.
-
-SLOWER: Final = 1
+REGRESSED: Final = 1
+"""Exit code if the guard finds a regression."""
 
 
 @example("python -m benchmarks decode --quick")
@@ -224,40 +218,40 @@ def bench(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds instead of minutes; rough figures.")
+        bool, typer.Option("--quick", help="Rough figures in seconds instead of minutes.")
     ] = False,
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="More turns, wider ranges, ten million vectors: about six minutes."
+            "--full", help="More turns, larger sizes, ten million vectors: about six minutes."
         ),
     ] = False,
     guard: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Compare ratios, never seconds, with a record; exit code 1 if one fell.",
+            help="Compare ratios, never seconds, with a record; exit code 1 if one regressed.",
         ),
     ] = None,
     fraction: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Share of a recorded ratio that the guard asks for."),
+        typer.Option(min=0, max=1, help="Smallest share of a recorded ratio that passes."),
     ] = 0.5,
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the ratios for a later --guard.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure speed, memory and growth on this machine. Exit code 1 means the guard found less.
+    """Measure speed, memory and growth on this machine. Exit code 1 means a regression.
 
-    Rivals take turns with us in one process: OpenDP, torch, scikit-learn if they are installed,
-    plain NumPy, and one vector at a time. Only made-up and bundled vectors are used.
+    Rivals take turns with offaxis in one process: OpenDP, torch and scikit-learn if installed,
+    plain NumPy, and one vector at a time. All vectors are synthetic or bundled.
     """
     if quick and full:
-        raise Misused("--quick and --full exclude each other")
+        raise UsageError("--quick and --full exclude each other")
     unknown = sorted(set(groups or ()) - set(GROUPS))
     if unknown:
-        raise Misused(unknown_name("group", unknown[0], GROUPS))
+        raise UsageError(unknown_name("group", unknown[0], GROUPS))
     if guard is not None:
         check_input(guard)
     if record is not None:
@@ -269,34 +263,35 @@ def bench(
     if not as_json:
         print_conditions(run)
     for name in [name for name in GROUPS if not groups or name in groups]:
-        results[name] = _measured(name, effort)
+        results[name] = _measure(name, effort)
         if not as_json:
             print_results(name, results[name])
-    run = run.having(chain.from_iterable(results.values()))
+    run = run.with_results(chain.from_iterable(results.values()))
     if record is not None:
         record.write_text(json.dumps(run.record(), indent=1, ensure_ascii=False) + "\n")
-    fell: list[Fallen] = []
+    regressions: list[Regression] = []
     if recorded is not None:
-        by_group = {name: ratios_of(found) for name, found in results.items()}
-        fell = judge(by_group, recorded, lambda n: ratios_of(_measured(n, effort)), fraction)
+        by_group = {name: ratios_of(measured) for name, measured in results.items()}
+        regressions = confirmed_regressions(
+            by_group, recorded, lambda name: ratios_of(_measure(name, effort)), fraction
+        )
     if as_json:
-        print_json(run.facts() | {"fallen": [entry._asdict() for entry in fell]})
+        print_json(run.facts() | {"fallen": [entry._asdict() for entry in regressions]})
     elif recorded is not None:
-        print_fallen(fell, fraction)
-    if fell:
-        raise typer.Exit(SLOWER)
+        print_regressions(regressions, fraction)
+    if regressions:
+        raise typer.Exit(REGRESSED)
 
 
-def _measured(name: str, effort: Effort) -> list[Result]:
-    """Measure one group, and say so without a moving bar, which would take time from it."""
-
+def _measure(name: str, effort: Effort) -> list[Result]:
+    """Measure one group; print its name, but no progress bar, which would cost time."""
     watched = sys.stderr.isatty()
     if watched:
         typer.echo(f"  measuring {name} …\r", err=True, nl=False)
-    found = list(GROUPS[name](effort))
+    results = list(GROUPS[name](effort))
     if watched:
         typer.echo("\x1b[2K", err=True, nl=False)
-    return found
+    return results
 
 
 app: Final = typer.Typer(

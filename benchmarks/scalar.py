@@ -1,9 +1,9 @@
-"""How near the optimal channel for a number comes to the least error, on public windows held out.
+"""How close the optimal channel for one number comes to the least error, on held-out windows.
 
-Households' forecasts: a fifth of the public windows is held out, at random or by household, and the
-channel fitted to the others. Three figures a budget: what doubling the bins changes, and the error
-on the windows held out over the least error there, for both ways to hold out. Errors are exact
-sums over symbols, without simulation.
+The task is the forecast of households. A fifth of the public windows is held out, at random or by
+household, and the channel is fitted to the others. Per budget: the change when the number of bins
+is doubled, and the error on the held-out windows over the least error there, for both ways to hold
+out. Errors are exact sums over symbols, without simulation.
 
     python -m benchmarks.scalar
 """
@@ -25,7 +25,7 @@ from offaxis.vectors import Vectors
 
 _SPLITS = 4
 _SHARE = 5
-"""One in so many windows, or households, is held out."""
+"""One window or household in this many is held out."""
 
 
 def error(channel: ScalarChannel, answers: Vectors, epsilon: float) -> float:
@@ -38,17 +38,17 @@ def error(channel: ScalarChannel, answers: Vectors, epsilon: float) -> float:
     return float(np.sqrt(mean.mean()))
 
 
-def ratios(answers: Vectors, units: Vectors, epsilon: float) -> tuple[list[float], list[float]]:
-    """Return error over least error on what is held out, and the least errors, one a split."""
-    found, least = [], []
+def ratios(answers: Vectors, units: np.ndarray, epsilon: float) -> tuple[list[float], list[float]]:
+    """Return the error over the least error of held-out answers, and the least errors, by split."""
+    relative, least = [], []
     for seed in range(_SPLITS):
         names = np.unique(units)
         chosen = np.random.default_rng(seed).permutation(names)[: names.size // _SHARE]
-        held = np.isin(units, chosen)
-        channel = refined_channel(answers[~held], epsilon)
-        least.append(refined_channel(answers[held], epsilon).rmse)
-        found.append(error(channel, answers[held], epsilon) / least[-1])
-    return found, least
+        held_out = np.isin(units, chosen)
+        channel = refined_channel(answers[~held_out], epsilon)
+        least.append(refined_channel(answers[held_out], epsilon).rmse)
+        relative.append(error(channel, answers[held_out], epsilon) / least[-1])
+    return relative, least
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
     study = prepare(readings.energy, readings.first_day)
     answers = study.model.outputs(study.public)[:, 0]
     windows = np.arange(answers.size)
-    print("    ε   least  bins  doubled   windows held out   households held out  (least there)")
+    print("    ε   least  bins  doubled   held-out windows   held-out households  (least error)")
     for epsilon in BUDGETS:
         channel = refined_channel(answers, epsilon)
         doubled = optimal_channel(AnswerPrior.of_answers(answers, 2 * channel.bins), epsilon)

@@ -1,6 +1,6 @@
-"""Uploads as fast as a collector takes them: many connections of one process, requests in turn.
+"""A load generator: one process uploads over many connections, as fast as a collector accepts.
 
-Written on bare asyncio protocols, so that the load costs little beside what it measures.
+It uses bare asyncio protocols, so that it costs little compared with the collector.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import uvloop
 
 
 class _Connection(asyncio.Protocol):
-    """Sends the next request when the last one was answered."""
+    """Sends the next request when the previous one was answered."""
 
     def __init__(self, requests: Iterator[bytes], load: Load) -> None:
         self._requests, self._load = requests, load
@@ -54,7 +54,7 @@ class _Connection(asyncio.Protocol):
 
 
 class Load:
-    """What came back: how often each status, and how long each answer took."""
+    """The responses: the count of each status, and the time of each response."""
 
     def __init__(self) -> None:
         self.statuses: Counter[int] = Counter()
@@ -62,23 +62,23 @@ class Load:
         self.wall = 0.0
 
     def run(self, port: int, requests: Iterator[bytes], connections: int) -> Load:
-        """Send all requests over so many connections."""
+        """Send all requests over this many connections."""
         uvloop.run(self._run(port, requests, connections))
         return self
 
     async def _run(self, port: int, requests: Iterator[bytes], connections: int) -> None:
         loop = asyncio.get_running_loop()
         began = time.perf_counter()
-        made = [
+        opened = [
             await loop.create_connection(lambda: _Connection(requests, self), "127.0.0.1", port)
             for _ in range(connections)
         ]
-        await asyncio.gather(*(protocol.done for _, protocol in made))
+        await asyncio.gather(*(protocol.done for _, protocol in opened))
         self.wall = time.perf_counter() - began
 
 
 def request(method: str, path: str, token: str, body: bytes, media: str) -> bytes:
-    """Return the bytes of a request on a connection that is kept."""
+    """Return the bytes of a request on a persistent connection."""
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: collector\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Type: {media}\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Back up a collector's database while it runs, and delete back-ups that are too old.
+# Back up the database of a running collector, and delete old backups.
 #
 #   backup.sh DATABASE FOLDER DAYS
 #
-# DATABASE is the collector's: sqlite:///FILE or postgresql://… (as offaxis_backup; a password comes
-# from PGPASSFILE). What is withdrawn or deleted lives on in back-ups for up to DAYS: reports are gone
-# everywhere keep_days + DAYS after their round has closed.
+# DATABASE is the collector's: sqlite:///FILE or postgresql://… (as offaxis_backup, with the password
+# from PGPASSFILE). Withdrawn or deleted reports stay in backups for up to DAYS: all copies of a
+# report are deleted keep_days + DAYS after its round has closed.
 set -eu
 umask 077
 
@@ -15,22 +15,23 @@ if [ $# -ne 3 ]; then
 fi
 database=$1 folder=$2 days=$3
 case $days in
-    '' | *[!0-9]*) echo "backup.sh: DAYS must be a whole number, got $days" >&2; exit 2 ;;
+    '' | *[!0-9]*) echo "backup.sh: DAYS must be an integer, got $days" >&2; exit 2 ;;
 esac
-[ -d "$folder" ] || { echo "backup.sh: there is no folder $folder" >&2; exit 2; }
+[ -d "$folder" ] || { echo "backup.sh: folder $folder not found" >&2; exit 2; }
 
 case $database in
     sqlite:///*) ending=db ;;
     postgresql://* | postgres://*) ending=dump ;;
     *) echo "backup.sh: DATABASE must be sqlite:///FILE or postgresql://…" >&2; exit 2 ;;
 esac
-# The draft has another ending until it is whole.
+# The draft is renamed when it is complete.
 name=$folder/offaxis-$(date -u +%Y%m%dT%H%M%SZ).$ending
 draft=$name.draft
 trap 'rm -f "$draft"' EXIT
 
 if [ $ending = db ]; then
-    # One consistent state, log and all; uploads go on meanwhile. Copying the file does not do that.
+    # A consistent copy, including the write-ahead log, while uploads continue. Copying the file is
+    # not enough.
     "${PYTHON:-python3}" - "${database#sqlite:///}" "$draft" <<'PYTHON'
 import pathlib, sqlite3, sys
 
@@ -38,9 +39,9 @@ source = sqlite3.connect(pathlib.Path(sys.argv[1]).absolute().as_uri() + "?mode=
 copy = sqlite3.connect(sys.argv[2])
 source.backup(copy)
 copy.execute("PRAGMA journal_mode = DELETE")
-found = copy.execute("PRAGMA integrity_check").fetchone()[0]
+check = copy.execute("PRAGMA integrity_check").fetchone()[0]
 copy.close()
-sys.exit(None if found == "ok" else f"backup.sh: the copy is damaged: {found}")
+sys.exit(None if check == "ok" else f"backup.sh: the copy is damaged: {check}")
 PYTHON
 else
     pg_dump --format=custom --no-owner --no-privileges --schema=offaxis --file="$draft" "$database"

@@ -1,4 +1,4 @@
--- A database for the collector, and roles that may do nothing else. Run it once, as a superuser:
+-- Create a database for the collector, and roles with no other rights. Run once, as a superuser:
 --   psql --set ON_ERROR_STOP=1 --file postgres.sql
 --   psql --command '\password offaxis_collector'
 
@@ -13,12 +13,12 @@ GRANT CONNECT ON DATABASE offaxis TO offaxis_collector, offaxis_backup;
 
 \connect offaxis
 
--- The collector makes and migrates its tables itself, in a schema of its own and nowhere else.
+-- The collector creates and migrates its tables, in this schema only.
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 CREATE SCHEMA offaxis AUTHORIZATION offaxis_collector;
 ALTER ROLE offaxis_collector IN DATABASE offaxis SET search_path = offaxis;
 
--- Back-ups read.
+-- Backups only read.
 GRANT USAGE ON SCHEMA offaxis TO offaxis_backup;
 ALTER DEFAULT PRIVILEGES FOR ROLE offaxis_collector IN SCHEMA offaxis
     GRANT SELECT ON TABLES TO offaxis_backup;
@@ -26,11 +26,11 @@ ALTER DEFAULT PRIVILEGES FOR ROLE offaxis_collector IN SCHEMA offaxis
     GRANT SELECT ON SEQUENCES TO offaxis_backup;
 ALTER ROLE offaxis_backup IN DATABASE offaxis SET default_transaction_read_only = on;
 
--- Whatever the server logs of others: no statement, no parameter and no detail of these.
+-- Never log statements, parameters or details of the collector, whatever the server's settings.
 ALTER ROLE offaxis_collector IN DATABASE offaxis SET log_statement = 'none';
 ALTER ROLE offaxis_collector IN DATABASE offaxis SET log_min_duration_statement = -1;
 ALTER ROLE offaxis_collector IN DATABASE offaxis SET log_min_error_statement = 'panic';
 ALTER ROLE offaxis_collector IN DATABASE offaxis SET log_error_verbosity = 'terse';
 
--- An answered report is on the disk, whatever the server's default is.
+-- An acknowledged report is on the disk, whatever the server's default.
 ALTER ROLE offaxis_collector IN DATABASE offaxis SET synchronous_commit = 'on';

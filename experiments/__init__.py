@@ -1,3 +1,1 @@
-"""The paper's experiments, one file a study, as configurations of the code that everybody runs."""
-
-from __future__ import annotations
+"""The paper's experiments: studies, data sets, trained weights, and the demos."""

@@ -1,4 +1,4 @@
-"""``python -m experiments``: the paper's studies, their data, and the demos."""
+"""``python -m experiments``: the paper's studies, their data sets, and the demos."""
 
 from offaxis.cli import run
 

@@ -1,9 +1,8 @@
-"""What every part of the map is worth: releases with a part taken away on purpose.
+"""Ablations: releases with one part of the map left out, to measure what each part contributes.
 
 The full method is w = L^{−1}(z − μ), noise, ẑ = L v + μ with L = U Λ^{1/2}. An ablation replaces
-the basis U, leaves out what happens before the noise, or leaves out what happens after it. All are
-releases with the full guarantee, because it comes from the randomizer in the middle alone; what
-they lose is utility.
+the basis U, leaves out the map before the noise, or leaves out the map after it. All are releases
+with the full guarantee, because it depends on the randomizer alone; what they lose is utility.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ __all__ = ["ablate", "compare"]
 Basis = Literal["jacobian", "principal", "permuted"]
 
 PERCENTILES: Final = tuple(float(p) for p in range(10, 101, 10))
-"""The radii that the paper's figure on clipping compares."""
+"""The percentiles of the radius in the paper's figure on clipping."""
 
 LAMBDA_MAXES: Final = (1e1, 1e2, 1e3, 1e4, 1e5)
-"""The caps that the paper compares."""
+"""The caps in the paper's table."""
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """Which parts of the method a release has.
+    """The parts of the map that a release keeps.
 
     Attributes
     ----------
@@ -49,7 +48,7 @@ class Ablation:
         or the coordinate axes in random order. The stretches Λ are the task's in every case, the
         smallest for the first direction.
     before : {"map", "nothing"}
-        L^{−1}(z − μ), or z itself. The radius is measured on the outcome.
+        L^{−1}(z − μ), or z itself. The radius is measured on the result.
     after : {"map", "rotation", "nothing"}
         L v + μ, or U v + μ, or v itself.
     """
@@ -70,7 +69,7 @@ ABLATIONS: Final = MappingProxyType(
         "permuted axes": Ablation(basis="permuted"),
     }
 )
-"""The rows of the paper's table, by name."""
+"""Name → ablation, the rows of the paper's table."""
 
 
 def ablate(
@@ -86,10 +85,10 @@ def ablate(
     order: float = 1.0,
     seed: int = 0,
 ) -> Release:
-    """Return a release with one part of the method taken away; it keeps the full guarantee.
+    """Return a release with one part of the map left out; it keeps the full guarantee.
 
-    Its provenance names the ablation. Means over people stay true: whatever the decoder leaves out,
-    the mean decoder undoes what was done before the noise.
+    Its provenance names the ablation. Means over people stay unbiased but for clipping: whatever
+    the decoder leaves out, the mean decoder inverts the map before the noise.
 
     Parameters
     ----------
@@ -99,11 +98,11 @@ def ablate(
     name : str
         One of :data:`ABLATIONS`.
     order : float
-        1, as the published tables have it.
+        1 in the published tables.
     seed : int
         Public; decides the order of the permuted axes only.
-
-    Other parameters are those of :func:`offaxis.fit`.
+    **others
+        As in :func:`offaxis.fit`.
 
     Examples
     --------
@@ -123,7 +122,7 @@ def ablate(
     if ablation.basis != "jacobian":
         shape = shape.along(_basis(ablation.basis, geometry, seed), geometry.gram)
     before = _before(ablation, shape)
-    given = PublicInputs(
+    inputs = PublicInputs(
         before,
         PublicVectors(public),
         *geometry.survey,
@@ -137,7 +136,7 @@ def ablate(
         settings["seed"] = float(seed)
     return Release(
         before.encoder,
-        randomizer_behind(before.encoder, mechanism, given),
+        randomizer_behind(before.encoder, mechanism, inputs),
         _after(ablation, shape),
         Provenance(geometry.model, geometry.public, settings),
         mean_decoder=None if ablation.before == ablation.after else back_from(before),
@@ -182,7 +181,7 @@ def compare(
     """Evaluate ablations of one randomizer at one budget; return the scores by name.
 
     ``seed`` decides the simulated noise and the order of the permuted axes; ``settings`` go to
-    :func:`ablate`. The geometry is measured once. ``progress`` is called once a repetition.
+    :func:`ablate`. The geometry is measured once. ``progress`` is called once per repetition.
 
     Examples
     --------
@@ -190,9 +189,9 @@ def compare(
     >>> from experiments.ablations import compare
     >>> data = load_cifar10_features()
     >>> task = (data.head, data.public[:500], data.vectors[:500], data.labels[:500])
-    >>> asked = {"epsilon": 10, "mechanism": "privunit2", "seeds": 2}
-    >>> found = compare(*task, names=["full", "post only"], **asked)
-    >>> found["full"].mean("accuracy") > 3 * found["post only"].mean("accuracy")
+    >>> settings = {"epsilon": 10, "mechanism": "privunit2", "seeds": 2}
+    >>> scores = compare(*task, names=["full", "post only"], **settings)
+    >>> scores["full"].mean("accuracy") > 3 * scores["post only"].mean("accuracy")
     True
     """
     task, source = as_task_model(model), PublicVectors(public)

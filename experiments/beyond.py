@@ -1,4 +1,4 @@
-"""The family of studies that goes beyond the paper: releases of the same budget that keep more."""
+"""The studies beyond the paper: other releases of the same budget, with higher utility."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from dataclasses import replace
 from typing import Final
 
 from experiments.engine import Row, Study
-from experiments.rows import CLEAN, MECHANISMS, Mechanism
+from experiments.methods import CLEAN, METHODS, Method
 from experiments.sources import CORRUPTIONS, HEADS
 from offaxis.evaluation import BUDGETS
 
 FAMILY: Final = "beyond"
 TASK_AWARE: Final = "Task-Aware"
-"""A method for one number; for answers the paper trains a network, on MNIST alone."""
+"""A method for scalar tasks; for classes the paper trains a network, on MNIST only."""
 
 UNSHIFTED: Final = "no shift"
 FIDELITY_BUDGETS: Final = (1.0, 3.0, 5.0, 7.5, 10.0)
 
 RECOMMENDED: Final = "recommended"
 FAITHFUL: Final = "recommended for fidelity"
-ADVISED: Final[dict[str, Mechanism]] = {
-    RECOMMENDED: Mechanism("recommended for answers", "recommended", goal="answers"),
-    FAITHFUL: Mechanism("recommended for fidelity", "recommended", goal="fidelity"),
+RECOMMENDED_METHODS: Final[dict[str, Method]] = {
+    RECOMMENDED: Method("recommended for answers", "recommended", goal="answers"),
+    FAITHFUL: Method("recommended for fidelity", "recommended", goal="fidelity"),
 }
-"""What ``offaxis.recommend`` chooses on the public vectors, at each budget anew."""
+"""The releases that ``offaxis.recommend`` chooses on the public vectors, at each budget."""
 
-NOISE_ALONE: Final[dict[str, Mechanism]] = {
-    "optimal PrivUnit2": Mechanism(
+NOISE_ALONE: Final[dict[str, Method]] = {
+    "optimal PrivUnit2": Method(
         "PrivUnit2, 6 active directions",
         mechanism="privunit2",
         reshaping="optimal",
         percentile=50.0,
         rank=6,
     ),
-    "posterior PrivUnit2": Mechanism(
+    "posterior PrivUnit2": Method(
         "PrivUnit2, 9 active directions, posterior decoder",
         mechanism="privunit2",
         reshaping="optimal",
@@ -42,7 +42,7 @@ NOISE_ALONE: Final[dict[str, Mechanism]] = {
         rank=9,
         posterior=True,
     ),
-    "optimal Laplace": Mechanism(
+    "optimal Laplace": Method(
         "Laplace, 3 active directions",
         mechanism="laplace",
         reshaping="optimal",
@@ -50,28 +50,26 @@ NOISE_ALONE: Final[dict[str, Mechanism]] = {
         rank=3,
     ),
 }
-"""Noise is added and nothing else; ranks as held-out public vectors chose them around ε = 5."""
+"""Releases that only add noise; held-out public vectors chose the ranks around ε = 5."""
 
-FOR_IMAGES: Final[dict[str, Mechanism]] = {
-    "answer": Mechanism("the model's answer by response", mechanism="class-response"),
-    "codebook": Mechanism(
-        "codebook in the task's metric", mechanism="response", reshaping="jacobian"
-    ),
+FOR_IMAGES: Final[dict[str, Method]] = {
+    "answer": Method("the model's answer by randomized response", mechanism="class-response"),
+    "codebook": Method("codebook in the task's metric", mechanism="response", reshaping="jacobian"),
     **NOISE_ALONE,
-    RECOMMENDED: ADVISED[RECOMMENDED],
+    RECOMMENDED: RECOMMENDED_METHODS[RECOMMENDED],
 }
 
-FOR_HOUSEHOLDS: Final[dict[str, Mechanism]] = {
-    "number": Mechanism("the optimal channel for the answer", mechanism="scalar-response"),
-    "one Laplace": Mechanism(
+FOR_HOUSEHOLDS: Final[dict[str, Method]] = {
+    "number": Method("the optimal channel for the answer", mechanism="scalar-response"),
+    "one Laplace": Method(
         "Laplace, 1 active direction", mechanism="laplace", reshaping="optimal", rank=1
     ),
-    RECOMMENDED: ADVISED[RECOMMENDED],
+    RECOMMENDED: RECOMMENDED_METHODS[RECOMMENDED],
 }
 
 
 def beyond(tables: Mapping[str, Study]) -> list[Study]:
-    """Return the family, made of the paper's tables."""
+    """Return the studies, built from the paper's tables."""
     return [
         _main(tables["main-mlp"], FOR_IMAGES, "Beyond the paper: images"),
         _main(tables["main-lr"], FOR_HOUSEHOLDS, "Beyond the paper: households"),
@@ -83,53 +81,53 @@ def beyond(tables: Mapping[str, Study]) -> list[Study]:
 
 def _valid(study: Study) -> tuple[Row, ...]:
     """Return the rows of a table that have a guarantee, and the one without privacy."""
-    return tuple(row for row in study.rows if not row.mechanism.mark)
+    return tuple(row for row in study.rows if not row.method.mark)
 
 
-def _main(base: Study, ours: Mapping[str, Mechanism], title: str) -> Study:
-    where = base.rows[0].setting
-    rows = tuple(Row(label, "", where, each, BUDGETS) for label, each in ours.items())
+def _main(base: Study, ours: Mapping[str, Method], title: str) -> Study:
+    setting = base.rows[0].setting
+    rows = tuple(Row(label, "", setting, method, BUDGETS) for label, method in ours.items())
     return replace(
         base,
         name=base.name.replace("main", FAMILY),
         title=title,
-        about=f"{base.about} The paper's rows that have a guarantee, and releases of the same pure "
-        f"ε that go further.",
+        about=f"{base.about} The paper's rows that have a guarantee, and further releases of the "
+        f"same pure ε.",
         rows=(*_valid(base), *rows),
     )
 
 
-def _advised(level: str, setting: str) -> Row:
-    return Row(RECOMMENDED, level, setting, ADVISED[RECOMMENDED], BUDGETS)
+def _recommended(level: str, setting: str) -> Row:
+    return Row(RECOMMENDED, level, setting, RECOMMENDED_METHODS[RECOMMENDED], BUDGETS)
 
 
-_STANDING: Final = (
-    "The recommended release beside the best of the paper's methods that have a guarantee, at each "
-    "budget the best one on these very images, and beside the reference line of the head."
+_COMPARED: Final = (
+    "The recommended release, the best of the paper's methods that have a guarantee (at each "
+    "budget, the best one on these images), and the reference line of the head."
 )
 
 
-def _beside(level: str, setting: str) -> list[Row]:
+def _paper_and_recommended(level: str, setting: str) -> list[Row]:
     """Return the paper's methods that have a guarantee, and the recommended release."""
     rows = [
-        Row(label, level, setting, mechanism, BUDGETS)
-        for label, mechanism in MECHANISMS.items()
-        if not mechanism.mark and label != TASK_AWARE
+        Row(label, level, setting, method, BUDGETS)
+        for label, method in METHODS.items()
+        if not method.mark and label != TASK_AWARE
     ]
-    return [*rows, _advised(level, setting)]
+    return [*rows, _recommended(level, setting)]
 
 
 def _shifts() -> Study:
-    rows = _beside(UNSHIFTED, "cifar10 relu")
+    rows = _paper_and_recommended(UNSHIFTED, "cifar10 relu")
     for corruption in CORRUPTIONS:
         for severity in "12345":
             level = f"{corruption} {severity}"
-            rows += _beside(level, f"cifar10-c {level} relu")
+            rows += _paper_and_recommended(level, f"cifar10-c {level} relu")
     return Study(
         "beyond-shifts",
         "Beyond the paper: twenty shifts",
-        f"Share of right answers on the 10,000 test images, shifted as CIFAR-10-C has it, with a "
-        f"ReLU head. {_STANDING}",
+        f"Share of right answers on the 10,000 test images, shifted as in CIFAR-10-C, with a "
+        f"ReLU head. {_COMPARED}",
         tuple(rows),
         "standing",
         level="shift",
@@ -140,13 +138,13 @@ def _heads(tables: Mapping[str, Study]) -> Study:
     rows: list[Row] = []
     for data, heads in HEADS.items():
         for head in heads:
-            rows += _beside(f"{data} {head}", f"{data} {head}")
+            rows += _paper_and_recommended(f"{data} {head}", f"{data} {head}")
     trained = (row for row in tables["mnist-task-aware"].rows if row.label == TASK_AWARE)
     rows += [replace(row, level=row.setting) for row in trained]
     return Study(
         "beyond-heads",
         "Beyond the paper: five heads",
-        f"Share of right answers on the 10,000 test images of CIFAR-10 and MNIST. {_STANDING}",
+        f"Share of right answers on the 10,000 test images of CIFAR-10 and MNIST. {_COMPARED}",
         tuple(rows),
         "standing",
         level="head",
@@ -160,25 +158,27 @@ def _predicted() -> Study:
     rows = []
     for setting in [*unshifted, "lhsm", *shifted]:
         question = f"agreement {setting}"
-        rows.append(_advised(question, question))
+        rows.append(_recommended(question, question))
     for setting in pooled:
         question = f"agreement {setting}"
-        rows.append(replace(_advised(question, question), epsilons=FIDELITY_BUDGETS))
+        rows.append(replace(_recommended(question, question), epsilons=FIDELITY_BUDGETS))
     for setting in [*unshifted, *shifted, *pooled[:-1]]:
         question = f"fidelity {setting}"
-        rows.append(Row(FAITHFUL, question, question, ADVISED[FAITHFUL], FIDELITY_BUDGETS))
+        rows.append(
+            Row(FAITHFUL, question, question, RECOMMENDED_METHODS[FAITHFUL], FIDELITY_BUDGETS)
+        )
     for setting in ["cifar10 relu", *shifted]:
-        rows.append(_advised(setting, setting))
-        rows.append(Row(CLEAN, setting, setting, MECHANISMS[CLEAN], BUDGETS))
+        rows.append(_recommended(setting, setting))
+        rows.append(Row(CLEAN, setting, setting, METHODS[CLEAN], BUDGETS))
     return Study(
         "beyond-predicted",
-        "Beyond the paper: what was predicted, and what came",
-        "What offaxis.recommend predicts on public vectors, three standard errors to either side, "
-        "and what the private vectors then have: the share of the model's answers that is kept "
-        "(for households, of the variance of its forecast), and the share of the variance in the "
-        "task's metric. There is no shift where both kinds of vectors come from one pool. The "
+        "Beyond the paper: predicted and measured",
+        "What offaxis.recommend predicts on public vectors, with three standard errors on either "
+        "side, and what is measured on private vectors: the share of the model's answers that is "
+        "kept (for households, of the variance of its forecast), and the share of the variance in "
+        "the task's metric. There is no shift where both kinds of vectors come from one pool. The "
         "public images of CIFAR-10 trained the network behind the features, and the private "
-        "households are others, a year later: these are other vectors, if slightly.",
+        "households are different ones, a year later: both are slight shifts.",
         tuple(rows),
         "predicted",
         level="question",

@@ -1,7 +1,7 @@
-"""The studies by name: the paper's fifteen tables, its figures, and what goes beyond them.
+"""The studies by name: the paper's fifteen tables, its figures, and those beyond the paper.
 
-A study is a list of rows for the engine and a way to show them. Tables take their rows from the
-published ones, and put beside a row without a valid guarantee the one that has it.
+Tables take their rows from the published ones. A row without a valid guarantee is followed by the
+same mechanism with one.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from experiments.ablations import PERCENTILES
 from experiments.beyond import FAMILY, beyond
 from experiments.engine import Row, Study
 from experiments.means import mean_studies
-from experiments.published import PublishedRow, published
-from experiments.rows import (
+from experiments.methods import (
     CLEAN,
     COUNTERPARTS,
     LEAST,
     LINE,
     LINES,
-    MECHANISMS,
+    METHODS,
     PUBLIC_MEAN,
-    Mechanism,
+    Method,
     ablated,
 )
+from experiments.published import PublishedRow, published
 from experiments.sources import CORRUPTIONS
 from offaxis.errors import InvalidInput, unknown_name
 from offaxis.evaluation import BUDGETS
@@ -43,33 +43,32 @@ PAIRS: Final = {
 }
 """Randomizer → its plain and its reshaped row."""
 
-NETWORK: Final = Mechanism("task-aware, trained network", mechanism="task-aware-network", size=3)
+NETWORK: Final = Method("task-aware, trained network", mechanism="task-aware-network", size=3)
 
 
-def _mechanism(row: PublishedRow) -> Mechanism:
+def _method(row: PublishedRow) -> Method:
     if row.table == "ablation":
-        return ablated(row.mechanism)
-    if row.table == "mnist-task-aware" and row.mechanism == "Task-Aware":
+        return ablated(row.label)
+    if row.table == "mnist-task-aware" and row.label == "Task-Aware":
         return NETWORK
     if row.table == "lambda-max":
         cap = 10.0 ** int(row.level.removeprefix("10^"))
-        return replace(MECHANISMS[row.mechanism], lambda_max=cap)
-    return MECHANISMS[row.mechanism]
+        return replace(METHODS[row.label], lambda_max=cap)
+    return METHODS[row.label]
 
 
 def _rows(table: str, setting: str) -> tuple[Row, ...]:
     rows = []
     for row in published(table):
-        where = setting
         if table.startswith("shift-"):
             corruption = table.removeprefix("shift-")
             shifted = f"cifar10-c {corruption} {row.level} relu"
-            where = "cifar10 relu" if row.level == "0" else shifted
+            setting = "cifar10 relu" if row.level == "0" else shifted
         level = "" if table == "mnist-task-aware" else row.level
-        rows.append(Row(row.mechanism, level, where, _mechanism(row), BUDGETS))
-        if row.mechanism in COUNTERPARTS:
-            label = COUNTERPARTS[row.mechanism]
-            rows.append(Row(label, level, where, MECHANISMS[label], BUDGETS))
+        rows.append(Row(row.label, level, setting, _method(row), BUDGETS))
+        if row.label in COUNTERPARTS:
+            label = COUNTERPARTS[row.label]
+            rows.append(Row(label, level, setting, METHODS[label], BUDGETS))
     return tuple(rows)
 
 
@@ -82,7 +81,7 @@ def _tables() -> list[Study]:
             "main-lr",
             "Next day's energy of London households",
             "Root mean squared error in kWh per half-hour of a linear forecast from 16 days, one "
-            "report a household, 400 reports a seed. Lower is better.",
+            "report per household, 400 reports per seed. Lower is better.",
             _rows("main-lr", "lhsm"),
             table="main-lr",
         ),
@@ -103,8 +102,8 @@ def _tables() -> list[Study]:
         ),
         Study(
             "ablation",
-            "What every part of the map is worth",
-            f"{_ACCURACY} (brightness 5, ReLU head) when a part of the method is taken away. All "
+            "What each part of the map contributes",
+            f"{_ACCURACY} (brightness 5, ReLU head) when a part of the method is left out. All "
             "rows keep the full guarantee.",
             _rows("ablation", BRIGHTEST),
             table="ablation",
@@ -141,7 +140,7 @@ def _tables() -> list[Study]:
         studies.append(Study(name, title, about, _rows(name, ""), "levels", name, "severity"))
     for name, title in (
         ("mnist-mlp-relu", "MNIST, ReLU head"),
-        ("mnist-task-aware", "MNIST, beside a trained mechanism"),
+        ("mnist-task-aware", "MNIST, compared with a trained mechanism"),
     ):
         about = f"{_ACCURACY}, with a ReLU head on 32 features of a variational autoencoder."
         studies.append(Study(name, title, about, _rows(name, "mnist relu"), table=name))
@@ -154,7 +153,7 @@ def _clipping() -> Study:
             reshaped,
             f"{percentile:g}",
             BRIGHTEST,
-            replace(MECHANISMS[reshaped], percentile=percentile),
+            replace(METHODS[reshaped], percentile=percentile),
             CLIPPING_BUDGETS,
         )
         for _, reshaped in PAIRS.values()
@@ -172,17 +171,17 @@ def _clipping() -> Study:
 
 
 def _recovery(tables: dict[str, Study]) -> Study:
-    wanted = {CLEAN, *(label for pair in PAIRS.values() for label in pair)}
+    labels = {CLEAN, *(label for pair in PAIRS.values() for label in pair)}
     rows = tuple(
         replace(row, level=f"{corruption} {row.level}", epsilons=RECOVERY_BUDGETS)
         for corruption in CORRUPTIONS
         for row in tables[f"shift-{corruption}"].rows
-        if row.label in wanted and row.level != "0"
+        if row.label in labels and row.level != "0"
     )
     return Study(
         "recovery",
-        "What reshaping gives back, shift by shift",
-        "The share of the accuracy lost to privacy that reshaping gives back, (reshaped − plain) "
+        "What reshaping recovers, shift by shift",
+        "The share of the accuracy lost to privacy that reshaping recovers, (reshaped − plain) "
         "/ (without privacy − plain), for four corruptions at five severities.",
         rows,
         "recovery",
@@ -201,24 +200,24 @@ def _curve(tables: dict[str, Study]) -> Study:
 
 def _ellipse() -> Study:
     plain, reshaped = PAIRS["Laplace"]
-    made = {
-        CLEAN: MECHANISMS[CLEAN],
-        plain: MECHANISMS[plain],
-        reshaped: replace(MECHANISMS[reshaped], lambda_max=PLANE_CAP),
+    methods = {
+        CLEAN: METHODS[CLEAN],
+        plain: METHODS[plain],
+        reshaped: replace(METHODS[reshaped], lambda_max=PLANE_CAP),
     }
     return Study(
         "ellipse",
         "The shape of the noise, in two dimensions",
         "A linear classifier of points in the plane, Laplace noise plain and reshaped: the "
         f"paper's motivating example, drawn from releases with a cap of {PLANE_CAP:g} so that "
-        "both fit one picture. The figure there has no numbers.",
-        tuple(Row(label, "", "plane", mechanism, (5.0,)) for label, mechanism in made.items()),
+        "both fit one picture. The paper's figure has no numbers.",
+        tuple(Row(label, "", "plane", method, (5.0,)) for label, method in methods.items()),
         "ellipse",
     )
 
 
 def _with_lines(study: Study) -> Study:
-    """Add to every setting of a study what its figures are to be held against."""
+    """Add the reference lines of every setting of a study."""
     places: dict[tuple[str, str], Row] = {}
     for row in study.rows:
         places.setdefault((row.setting, row.level), row)
@@ -245,9 +244,9 @@ def _lines_of(setting: str) -> tuple[str, ...]:
 def studies() -> dict[str, Study]:
     """Return all studies by name, tables first."""
     tables = {study.name: study for study in _tables()}
-    figures = [_clipping(), _recovery(tables), _curve(tables), _ellipse(), *beyond(tables)]
-    ours = {study.name: _with_lines(study) for study in (*tables.values(), *figures)}
-    return ours | {study.name: study for study in mean_studies()}
+    others = [_clipping(), _recovery(tables), _curve(tables), _ellipse(), *beyond(tables)]
+    with_lines = {study.name: _with_lines(study) for study in (*tables.values(), *others)}
+    return with_lines | {study.name: study for study in mean_studies()}
 
 
 def study(name: str) -> Study:
@@ -260,16 +259,16 @@ def study(name: str) -> Study:
     >>> main.title, main.cells
     ("Next day's energy of London households", 192)
     """
-    found = studies()
-    if name not in found:
+    by_name = studies()
+    if name not in by_name:
         raise InvalidInput(
-            unknown_name("study", name, (*found, FAMILY), "python -m experiments list")
+            unknown_name("study", name, (*by_name, FAMILY), "python -m experiments list")
         )
-    return found[name]
+    return by_name[name]
 
 
-def chosen(name: str) -> list[Study]:
-    """Return the studies that a name stands for: one of them, or a family."""
+def studies_named(name: str) -> list[Study]:
+    """Return the studies of a name: one of them, or the whole family "beyond"."""
     if name == FAMILY:
         return [entry for key, entry in studies().items() if key.startswith(f"{FAMILY}-")]
     return [study(name)]

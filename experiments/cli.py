@@ -1,4 +1,4 @@
-"""``python -m experiments``: run the paper's experiments, and hold them against its numbers."""
+"""``python -m experiments``: the paper's studies, their data sets, and the demos."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from experiments import data as library
+from experiments import compare as comparing
+from experiments import data as datasets
 from experiments import engine
-from experiments.catalogue import chosen as find_all
-from experiments.catalogue import studies
-from experiments.catalogue import study as find
+from experiments.catalogue import studies, studies_named
+from experiments.catalogue import study as find_study
 from experiments.claims import claims
-from experiments.compare import Line
-from experiments.compare import compare as beside
-from experiments.data import shelf
+from experiments.compare import ComparedCell
 from experiments.data.cache import cache_folder
 from experiments.engine import Study
 from experiments.sources import open_source
@@ -30,18 +28,18 @@ from experiments.tables import put, records, section, short_records, write_csv, 
 from offaxis.cli.app import SafeGroup
 from offaxis.cli.evaluate import theory_facts
 from offaxis.cli.inputs import check_input, check_output
-from offaxis.cli.options import AsJson, Group, Misused, add, example, reading_options
+from offaxis.cli.options import AsJson, Group, UsageError, add, example, usage_errors
 from offaxis.cli.recommend import recommendation_facts
 from offaxis.cli.terminal import (
-    bare_table,
-    counted,
-    filled,
-    moving,
+    buffered_console,
     one_line,
-    plain,
+    plain_table,
+    pluralize,
     print_json,
-    screen,
-    waiting,
+    printable,
+    progress_bar,
+    spinner,
+    wrap_text,
 )
 from offaxis.errors import InvalidInput, MissingExtra, OffaxisError, installing, unknown_name
 
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
 
 app: Final = typer.Typer(
     cls=SafeGroup,
-    help="Run the paper's experiments and compare with its numbers.",
+    help="Reproduce the paper's experiments, and run the demos.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -63,30 +61,32 @@ Folder = Annotated[
     typer.Option(
         "--out",
         metavar="FOLDER",
-        help="Where results go. Finished cells are kept there: a run that was stopped goes on.",
+        help="Folder for results. An interrupted run resumes from the results in it.",
     ),
 ]
-Seeds = Annotated[int, typer.Option(min=1, help="Repetitions behind every number.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="One of python -m experiments list.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Repetitions per number.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A study from python -m experiments list.")
+]
 DEFAULT_FOLDER: Final = Path("offaxis-studies")
 
 
 @example("python -m experiments list")
 def list_studies(as_json: AsJson = False) -> None:
-    """Show all studies."""
-    found = list(studies().values())
+    """List all studies."""
+    entries = list(studies().values())
     if as_json:
-        facts = [{"name": s.name, "title": s.title, "cells": s.cells} for s in found]
+        facts = [{"name": s.name, "title": s.title, "cells": s.cells} for s in entries]
         print_json({"studies": facts})
         return
 
-    table = bare_table()
+    table = plain_table()
     table.add_column("name", no_wrap=True, style="bold")
-    table.add_column("what")
+    table.add_column("study")
     table.add_column("numbers", justify="right")
-    for entry in found:
-        table.add_row(entry.name, entry.title, f"{entry.cells:,}")
-    with screen() as console:
+    for study in entries:
+        table.add_row(study.name, study.title, f"{study.cells:,}")
+    with buffered_console() as console:
         console.print(table)
 
 
@@ -95,7 +95,8 @@ def run(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="One of python -m experiments list, or beyond for its family."
+            metavar="NAME",
+            help="A study from python -m experiments list, or beyond for all of beyond-*.",
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Run all studies.")] = False,
@@ -105,147 +106,147 @@ def run(
         Path | None,
         typer.Option(
             metavar="FILE.md",
-            help="Also put tables, ours beside the paper's, between the marks of a document.",
+            help="Also write the tables, with the paper's numbers, between a document's marks.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study: a CSV, a parquet file with pyarrow, and a page with its figure.
+    """Run a study: write a CSV file, a parquet file (with pyarrow), and a page with its figure.
 
-    Finished cells are stored as they come. A run that was interrupted or killed goes on where it
-    stopped, and ends with the same files.
+    Results are stored as soon as they are known. An interrupted or killed run resumes where it
+    stopped and ends with the same files.
     """
     if (name is None) is not every:
-        raise Misused("give the name of a study, or --all")
-    with reading_options():
-        chosen = list(studies().values()) if every else find_all(str(name))
+        raise UsageError("give the name of a study, or --all")
+    with usage_errors():
+        chosen = list(studies().values()) if every else studies_named(str(name))
     if into is not None:
         check_input(into)
-    facts, sections, missed = [], {}, []
-    for number, entry in enumerate(chosen, 1):
-        head = f"{number}/{len(chosen)} " if len(chosen) > 1 else ""
+    facts, sections, failed = [], {}, []
+    for number, study in enumerate(chosen, 1):
+        prefix = f"{number}/{len(chosen)} " if len(chosen) > 1 else ""
         try:
-            lines, written = _run(entry, out, seeds, head)
+            cells, written = _run(study, out, seeds, prefix)
         except OffaxisError as error:
             if not every:
                 raise
-            # The others may do without the data or the package that this one lacks.
-            typer.echo(one_line(f"{entry.name} was not run: {error}"), err=True)
-            missed.append(entry.name)
+            # Other studies may not need the data or the package that this one lacks.
+            typer.echo(one_line(f"{study.name} was not run: {error}"), err=True)
+            failed.append(study.name)
             continue
-        facts.append(_facts(entry, lines) | {"files": [str(path) for path in written]})
-        sections[entry.name] = section(entry, lines)
+        facts.append(_facts(study, cells) | {"files": [str(path) for path in written]})
+        sections[study.name] = section(study, cells)
         if not as_json:
-            _print(entry, lines, written)
+            _print_summary(study, cells, written)
     if into is not None:
         put(into, sections)
     if as_json:
-        print_json({"seeds": seeds, "studies": facts, "not_run": missed})
-    if missed:
-        raise InvalidInput(f"{len(missed)} of {len(chosen)} studies were not run, see above")
+        print_json({"seeds": seeds, "studies": facts, "not_run": failed})
+    if failed:
+        raise InvalidInput(f"{len(failed)} of {len(chosen)} studies were not run, see above")
 
 
 @example("python -m experiments compare main-mlp")
 def compare(
     name: Name, seeds: Seeds = 20, out: Folder = DEFAULT_FOLDER, as_json: AsJson = False
 ) -> None:
-    """Show our numbers, the paper's and the difference; runs what is not finished."""
-    with reading_options():
-        entry = find(name)
-    lines, written = _run(entry, out, seeds, "")
+    """Show our numbers, the paper's and the difference; runs the study as far as needed."""
+    with usage_errors():
+        study = find_study(name)
+    cells, written = _run(study, out, seeds, "")
     if as_json:
-        print_json(_facts(entry, lines) | {"rows": records(entry, lines)})
+        print_json(_facts(study, cells) | {"rows": records(study, cells)})
         return
-    _print_table(entry, lines)
-    _print(entry, lines, written)
+    _print_table(study, cells)
+    _print_summary(study, cells, written)
 
 
-def _run(entry: Study, out: Path, seeds: int, head: str) -> tuple[list[Line], list[Path]]:
-    """Compute a study and write its files; without matplotlib and jinja2, the tables alone."""
-    with moving(f"{head}{entry.name}: loading") as move:
+def _run(study: Study, out: Path, seeds: int, prefix: str) -> tuple[list[ComparedCell], list[Path]]:
+    """Compute a study and write its files; without matplotlib and jinja2, the tables only."""
+    with progress_bar(f"{prefix}{study.name}: loading") as update:
 
         def progress(label: str, done: int, total: int | None) -> None:
-            move(f"{head}{entry.name}: {label}", done, total)
+            update(f"{prefix}{study.name}: {label}", done, total)
 
-        outcomes = engine.run(entry.rows, out, seeds=seeds, opener=open_source, progress=progress)
-    lines = beside(entry, outcomes)
-    table = records(entry, lines)
-    stem = out / entry.name
+        outcomes = engine.run(study.rows, out, seeds=seeds, opener=open_source, progress=progress)
+    cells = comparing.compare(study, outcomes)
+    table = records(study, cells)
+    stem = out / study.name
     written = [stem.with_suffix(".csv")]
     write_csv(written[0], table)
-    short = short_records(entry, lines)
+    short = short_records(study, cells)
     if short:
-        written.append(out / f"{entry.name}-short.csv")
+        written.append(out / f"{study.name}-short.csv")
         write_csv(written[-1], short)
     if write_parquet(stem.with_suffix(".parquet"), table):
         written.append(stem.with_suffix(".parquet"))
     try:
         from experiments.pages.page import write_study
 
-        written += write_study(entry, lines, out, open_source(entry.rows[0].setting))
+        written += write_study(study, cells, out, open_source(study.rows[0].setting))
     except (MissingExtra, ModuleNotFoundError):
         typer.echo(f"no page: {installing('report')}", err=True)
-    return lines, written
+    return cells, written
 
 
-def _facts(entry: Study, lines: list[Line]) -> dict[str, Any]:
-    gaps = [abs(line.difference) for line in lines if line.difference is not None]
+def _facts(study: Study, cells: list[ComparedCell]) -> dict[str, Any]:
+    gaps = [abs(cell.difference) for cell in cells if cell.difference is not None]
     return {
-        "study": entry.name,
-        "numbers": len(lines),
+        "study": study.name,
+        "numbers": len(cells),
         "published": len(gaps),
         "mean_difference": sum(gaps) / len(gaps) if gaps else None,
         "largest_difference": max(gaps, default=None),
         "claims": [
             {"claim": claim.text, "holds": claim.holds, "worst": claim.worst}
-            for claim in claims(entry, lines)
+            for claim in claims(study, cells)
         ],
     }
 
 
-def _print(entry: Study, lines: list[Line], written: list[Path]) -> None:
-    facts = _facts(entry, lines)
-    text = f"{entry.name}: {facts['numbers']} numbers"
+def _print_summary(study: Study, cells: list[ComparedCell], written: list[Path]) -> None:
+    facts = _facts(study, cells)
+    text = f"{study.name}: {facts['numbers']} numbers"
     if facts["published"]:
         text += (
-            f", {facts['published']} published ones at a distance of "
-            f"{facts['mean_difference']:.4f} on average, {facts['largest_difference']:.4f} at most"
+            f"; {facts['published']} are published and differ by {facts['mean_difference']:.4f} "
+            f"on average, {facts['largest_difference']:.4f} at most"
         )
-    typer.echo(plain(text))
+    typer.echo(printable(text))
     for claim in facts["claims"]:
         verdict = "holds" if claim["holds"] else "does not hold"
-        typer.echo(plain(f"  {verdict}: {claim['claim']} ({claim['worst']})"))
-    typer.echo(plain("  " + ", ".join(str(path) for path in written)))
+        typer.echo(printable(f"  {verdict}: {claim['claim']} ({claim['worst']})"))
+    typer.echo(printable("  " + ", ".join(str(path) for path in written)))
 
 
 def _short(value: float, sign: str = "") -> str:
-    """Write a number without the zero before its point: twelve of them must fit 80 columns."""
+    """Format a number without its leading zero: twelve of them must fit 80 columns."""
     return f"{value:{sign}.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:{sign}.3f}"
 
 
-def _print_table(entry: Study, lines: list[Line]) -> None:
-    """Print three lines a row: ours, the paper's, the difference."""
-    budgets = list(dict.fromkeys(line.outcome.epsilon for line in lines))
-    rows: dict[tuple[str, str, str], list[Line]] = {}
-    for line in lines:
-        row = line.outcome.row
-        rows.setdefault((row.label, row.level, row.mechanism.mark), []).append(line)
-    with screen() as console:
-        for (label, level, mark), found in rows.items():
-            head = Text(plain(f"{label}{f', {entry.level} {level}' if level else ''}"), "bold")
+def _print_table(study: Study, cells: list[ComparedCell]) -> None:
+    """Print three lines per row: ours, the paper's, the difference."""
+    budgets = list(dict.fromkeys(cell.outcome.epsilon for cell in cells))
+    rows: dict[tuple[str, str, str], list[ComparedCell]] = {}
+    for cell in cells:
+        row = cell.outcome.row
+        rows.setdefault((row.label, row.level, row.method.mark), []).append(cell)
+    with buffered_console() as console:
+        for (label, level, mark), in_row in rows.items():
+            head = Text(printable(f"{label}{f', {study.level} {level}' if level else ''}"), "bold")
             if mark:
                 head.append(f"  {mark}", "red")
             console.print(head, soft_wrap=True)
-            grid = bare_table(1, header=False)
+            grid = plain_table(1, header=False)
             grid.add_column(style="dim", no_wrap=True)
             for _ in budgets:
                 grid.add_column(justify="right", no_wrap=True)
             grid.add_row("ε", *(f"{epsilon:g}" for epsilon in budgets))
-            grid.add_row("ours", *(_short(line.outcome.mean) for line in found))
-            if any(line.paper for line in found):
-                paper = (_short(line.paper.mean) if line.paper else "" for line in found)
+            grid.add_row("ours", *(_short(cell.outcome.mean) for cell in in_row))
+            if any(cell.paper for cell in in_row):
+                paper = (_short(cell.paper.mean) if cell.paper else "" for cell in in_row)
                 grid.add_row("paper", *paper)
-                gaps = ("" if g.difference is None else _short(g.difference, "+") for g in found)
+                gaps = ("" if c.difference is None else _short(c.difference, "+") for c in in_row)
                 grid.add_row("diff", *gaps)
             console.print(grid)
 
@@ -255,12 +256,11 @@ add(app, run)
 add(app, compare)
 
 
-# ----------------------------------------------------------------------------
-# ``python -m experiments data``: which data sets there are, and getting them.
+# ---- Data sets
 
 data: Final = typer.Typer(
     cls=Group,
-    help="List and get the data sets of the studies.",
+    help="List and fetch the data sets of the studies.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -269,7 +269,7 @@ Cache = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="Where data are kept, instead of OFFAXIS_CACHE or the usual cache folder.",
+        help="Cache folder, instead of OFFAXIS_CACHE or the default one.",
     ),
 ]
 
@@ -280,14 +280,14 @@ def _size(count: int) -> str:
 
 @example("python -m experiments data list")
 def list_sets(cache: Cache = None, as_json: AsJson = False) -> None:
-    """Show all data sets, and which of them are here."""
-    entries = shelf(cache)
+    """List all data sets and whether they are available."""
+    entries = datasets.status(cache)
     folder = cache_folder(cache)
     if as_json:
         print_json({"cache": str(folder), "sets": [asdict(entry) for entry in entries]})
         return
-    table = bare_table()
-    for title in ("name", "what", "state", "size"):
+    table = plain_table()
+    for title in ("name", "content", "state", "size"):
         table.add_column(
             title,
             no_wrap=title in ("name", "size"),
@@ -296,9 +296,9 @@ def list_sets(cache: Cache = None, as_json: AsJson = False) -> None:
     for entry in entries:
         state = Text(entry.state, style="green" if entry.ready else "")
         table.add_row(Text(entry.name, style="bold"), entry.about, state, _size(entry.bytes))
-    with screen() as console:
+    with buffered_console() as console:
         console.print(table)
-        console.print(f"\ncache: {plain(str(folder))}", soft_wrap=True)
+        console.print(f"\ncache: {printable(str(folder))}", soft_wrap=True)
 
 
 @example(
@@ -310,34 +310,36 @@ def get(
         str,
         typer.Argument(metavar="NAME", help="mnist, cifar10, cifar10-c, lhsm or digits."),
     ],
-    own: Annotated[
+    local: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Use an own copy: the official files or archive, a torchvision folder, or for "
+            help="Use a local copy: the official files or archive, a torchvision folder, or for "
             "lhsm Kaggle's daily tables.",
         ),
     ] = None,
     cache: Cache = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a data set ready: fetched, checked and cached. Fetches nothing that is already here."""
-    if name not in library.NAMES:
-        raise Misused(unknown_name("data set", name, library.NAMES))
-    with moving(f"getting {name}") as move:
-        got = library.get(name, own=own, cache=cache, progress=move)
+    """Fetch, check and cache a data set; fetches nothing that is already available."""
+    if name not in datasets.NAMES:
+        raise UsageError(unknown_name("data set", name, datasets.NAMES))
+    with progress_bar(f"getting {name}") as update:
+        result = datasets.get(name, local=local, cache=cache, progress=update)
     if as_json:
         print_json(
             {
-                "name": got.name,
-                "path": None if got.path is None else str(got.path),
-                "already": got.already,
+                "name": result.name,
+                "path": None if result.path is None else str(result.path),
+                "already": result.already,
             }
         )
         return
-    where = "part of an installed package" if got.path is None else str(got.path)
-    typer.echo(plain(f"{got.name} {'was already here' if got.already else 'is ready'}: {where}"))
+    origin = "part of scikit-learn" if name == "digits" else "bundled"
+    where = origin if result.path is None else str(result.path)
+    state = "was already available" if result.already else "is ready"
+    typer.echo(printable(f"{name} {state}: {where}"))
 
 
 add(data, list_sets, "list")
@@ -345,12 +347,11 @@ add(data, get)
 app.add_typer(data, name="data")
 
 
-# ----------------------------------------------------------------------------
-# ``python -m experiments demo``: the paper's two main results on bundled real data.
+# ---- The demo
 
 _LINES: Final = (
-    "“Alone”: no vector is sent but the model's answer, by the best channel for it. A line to "
-    "compare with, not a bound: a better model passes it."
+    "“Alone”: the device sends the model's answer instead of a vector, by the best channel for "
+    "it. A reference line, not a bound: a better model exceeds it."
 )
 
 
@@ -359,52 +360,65 @@ def demo(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The HTML page to write.")] = Path(
         "offaxis-demo.html"
     ),
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions behind every number.")] = 20,
+    seeds: Seeds = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Compare randomizers, plain and reshaped, on bundled real images and households."""
-    with waiting("loading"):
+    """Compare randomizers, plain and reshaped, on bundled image features and households."""
+    with spinner("loading"):
         from experiments.demo.run import run_demo
 
     if not out.is_dir():
         check_output(out)
-    with moving("starting") as move:
-        result = run_demo(out, seeds=seeds, progress=move)
+    with progress_bar("starting") as update:
+        result = run_demo(out, seeds=seeds, progress=update)
     if as_json:
-        theory = {"theory": theory_facts(list(result.theory.rows))}
-        facts = {"html": str(result.html), "seeds": seeds, "clean": result.clean}
-        households = {
-            "clean": result.households.clean,
-            "constant": result.households.constant,
-            "lines": _lines(result.households.lines, "rmse"),
-            "rows": result.households.table(),
-        }
-        facts |= {"chance": result.chance, "lines": _lines(result.lines, "accuracy")}
-        facts |= {"rows": result.table(), "households": households}
-        facts |= {"recommended": [recommendation_facts(each) for each in result.recommended]}
-        print_json(facts | theory)
+        print_json(_demo_facts(result))
         return
-    with screen() as console:
+    households = result.households
+    with buffered_console() as console:
         console.print(
-            f"Accuracy in %, mean of {counted(seeds, 'repetition')}. Without privacy "
+            f"Accuracy in %, mean of {pluralize(seeds, 'repetition')}. Without privacy "
             f"{100 * result.clean:.1f}, by guessing {100 * result.chance:.1f}.\n"
         )
-        console.print(table(result))
-        found = result.households
+        console.print(accuracy_table(result))
         console.print(
             f"\nTomorrow's electricity of a household, error in kWh per half-hour. Without privacy "
-            f"{found.clean:.3f}, always answering the public mean {found.constant:.3f}.\n"
+            f"{households.clean:.3f}, always answering the public mean {households.constant:.3f}.\n"
         )
-        console.print(household_table(found))
+        console.print(household_table(households))
         console.print(f"\n{_LINES}\n")
-        for each in result.recommended:
-            advice = f"Recommended at ε = {each.epsilon:g}: {each.summary}"
-            console.print(filled(advice, console) + "\n")
+        for recommendation in result.recommended:
+            text = f"Recommended at ε = {recommendation.epsilon:g}: {recommendation.summary}"
+            console.print(wrap_text(text, console) + "\n")
         console.print(f"curves and noise ellipses: {result.html}", soft_wrap=True)
 
 
-def table(result: DemoResult) -> Table:
-    """Lay out accuracies in %: a row a randomizer and shape, a column a budget."""
+def _demo_facts(result: DemoResult) -> dict[str, Any]:
+    households = result.households
+    return {
+        "html": str(result.html),
+        "seeds": result.seeds,
+        "clean": result.clean,
+        "chance": result.chance,
+        "lines": _line_facts(result.lines, "accuracy"),
+        "rows": result.table(),
+        "households": {
+            "clean": households.clean,
+            "constant": households.constant,
+            "lines": _line_facts(households.lines, "rmse"),
+            "rows": households.table(),
+        },
+        "recommended": [recommendation_facts(each) for each in result.recommended],
+        "theory": theory_facts(list(result.theory.rows)),
+    }
+
+
+def _line_facts(heights: Mapping[float, float], metric: str) -> list[dict[str, Any]]:
+    return [{"epsilon": e, metric: value, "kind": "line"} for e, value in heights.items()]
+
+
+def accuracy_table(result: DemoResult) -> Table:
+    """Return accuracies in %, one row per randomizer and shape, one column per budget."""
     cells = {
         (str(r["randomizer"]), str(r["reshaping"]), float(r["epsilon"])): 100 * float(r["accuracy"])
         for r in result.table()
@@ -414,13 +428,13 @@ def table(result: DemoResult) -> Table:
 
 
 def household_table(result: HouseholdResult) -> Table:
-    """Lay out errors the same way."""
+    """Return errors in kWh, one row per randomizer and shape, one column per budget."""
     cells = {key: result.mean(*key) for key in result.rmse}
     # Three digits, in the width of four characters.
     return _grid(
         cells,
         ("forecast alone", result.lines),
-        lambda value: f"{value:.3g}" if value >= 1 else f"{value:.2f}"[1:],
+        lambda value: f"{value:#.3g}" if value >= 1 else f"{value:.2f}"[1:],
     )
 
 
@@ -431,8 +445,8 @@ def _grid(
 ) -> Table:
     from offaxis.reporting.pages import SHAPE_TITLES, TITLES
 
-    # Names stand on lines of their own: beside twelve budgets they would not fit 80 columns.
-    grid = bare_table(1)
+    # Names have a line of their own: next to twelve budgets they would not fit 80 columns.
+    grid = plain_table(1)
     grid.add_column("budget ε", no_wrap=True)
     epsilons = tuple(dict.fromkeys(epsilon for _, _, epsilon in cells))
     for epsilon in epsilons:
@@ -445,28 +459,23 @@ def _grid(
             grid.add_row(f"  {title}", *(Text(write(v), style=style) for v in values))
     title, heights = line
     grid.add_row(Text(title, style="bold"))
-    grid.add_row("  a line", *(Text(write(heights[e]), style="dim") for e in epsilons))
+    grid.add_row("  line", *(Text(write(heights[e]), style="dim") for e in epsilons))
     return grid
 
 
-def _lines(heights: Mapping[float, float], metric: str) -> list[dict[str, Any]]:
-    return [{"epsilon": e, metric: value, "kind": "line"} for e, value in heights.items()]
-
-
-# ----------------------------------------------------------------------------
-# ``python -m experiments serve-demo``: a collector, a page to draw on and a simulated crowd.
+# ---- The live demo
 
 
 @example("python -m experiments serve-demo")
 def serve_demo(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8470,
     pace: Annotated[
-        float, typer.Option(min=0.01, max=100, help="People of the crowd that report in a second.")
+        float, typer.Option(min=0.01, max=100, help="Simulated people that report per second.")
     ] = 2.0,
 ) -> None:
-    """Show reports from both sides: draw a digit on one page, watch a crowd report on another.
+    """Run a collector with a page to draw digits on, a dashboard, and a simulated crowd.
 
-    Everything is on this machine, in a temporary folder that is deleted at the end. Stop it with
+    Everything stays on this machine, in a temporary folder that is deleted at the end. Stop with
     Ctrl-C.
     """
     try:
@@ -474,13 +483,13 @@ def serve_demo(
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the demo needs {error.name}: {installing('collector')}") from None
 
-    # Who asks it to end, such as a service manager, finds nothing left either.
+    # SIGTERM, for example from a service manager, must also clean up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), demo_site(port) as site:
         typer.echo(f"draw a digit     {site.page}")
         typer.echo(f"dashboard        {site.dashboard}")
         typer.echo(f"analyst's token  {site.analyst}")
-        typer.echo("a simulated crowd reports now; stop with Ctrl-C")
+        typer.echo("a simulated crowd is reporting; stop with Ctrl-C")
         with closing(crowd(site)) as people:
             for _ in people:
                 time.sleep(1 / pace)

@@ -1,4 +1,10 @@
-"""The engine of all studies: rows of mechanisms, over budgets and seeds, on every core."""
+"""The engine of all studies: the rows of a table, over budgets and seeds, on every core.
+
+Contract: the figures of a cell depend on its inputs, its method, its budget and the number of seeds
+alone: not on the number of cores, on what else is computed, or on whether the run was interrupted.
+Vectors are simulated in blocks of a fixed size whose random numbers are keyed by (method, seed,
+block), so memory does not grow with seeds, budgets or vectors. Finished cells are stored at once.
+"""
 
 from __future__ import annotations
 
@@ -17,30 +23,115 @@ import numpy as np
 import scipy
 from threadpoolctl import ThreadpoolController
 
-from experiments.advice import Advice
-from experiments.channels import FastSimulation, Noise, channel
-from experiments.lines import WITHOUT_REPORTS, NoReport, line_scores
-from experiments.rows import Mechanism
+from experiments.methods import Method
+from experiments.recommended import Prediction
+from experiments.reference_lines import WITHOUT_REPORTS, ReferenceLine, line_scores
 from experiments.scores import Metric, Score
+from experiments.simulation import Noise, RowSimulation, row_simulation
 from experiments.sources import Sample, Source, open_source
 from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors
 from offaxis.version import __version__
 
-# ----------------------------------------------------------------------------
-# Finished cells on the disk: a run that is killed goes on where it stopped.
-#
-# ``cells.jsonl`` holds one line a finished cell, appended and synced as soon as it is known. A line
-# that a kill cut short is no cell and is cut off. A cell is found again by the hash of everything
-# it depends on, so other data, weights, seeds or versions never meet old figures.
-
 FILE: Final = "cells.jsonl"
 FORMAT: Final = 1
 """Raised when the engine draws other numbers for the same cell."""
 
+BLOCK: Final = 2500
+"""Vectors simulated at a time. Part of the random streams: another size gives other figures."""
+
+Open = Callable[[str], Source]
+Progress = Callable[[str, int, int | None], None]
+"""Called with a label, the number of steps finished so far, and their total."""
+
+Show = Literal[
+    "table", "levels", "clipping", "recovery", "curve", "ellipse", "standing", "predicted", "people"
+]
+
+
+# ---- Studies
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Attributes
+    ----------
+    label, level : str
+        The paper's names; another label if the paper has no such row.
+    setting : str
+        The name of a source; see :func:`experiments.sources.open_source`.
+    method : Method
+    epsilons : tuple of float
+    """
+
+    label: str
+    level: str
+    setting: str
+    method: Method
+    epsilons: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """One experiment: rows for the engine, and how they are shown.
+
+    Attributes
+    ----------
+    name, title : str
+    about : str
+        What is measured on which data, in a sentence or two.
+    rows : tuple of Row
+    show : str
+        How it is shown: as a table, a table with levels, the recommended release against the best
+        of the paper ("standing"), predictions against measurements, or one of the figures.
+    table : str
+        The published table it is compared with; empty if none exists.
+    level : str
+        What the levels of the rows are.
+    """
+
+    name: str
+    title: str
+    about: str
+    rows: tuple[Row, ...]
+    show: Show = "table"
+    table: str = ""
+    level: str = ""
+
+    @property
+    def cells(self) -> int:
+        """The number of cells in its table."""
+        return sum(len(row.epsilons) for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The scores of one cell, one per seed; with the prediction if a release was recommended."""
+
+    row: Row
+    epsilon: float
+    metric: Metric
+    runs: tuple[float, ...]
+    prediction: Prediction | None = None
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return float(np.mean(self.runs))
+
+    @property
+    def std(self) -> float:
+        """The standard deviation over seeds (0 for a single one)."""
+        return float(np.std(self.runs, ddof=1)) if len(self.runs) > 1 else 0.0
+
+
+# ---- Finished cells on disk
+
 
 def versions() -> dict[str, str]:
-    """Return what figures may depend on besides their inputs."""
+    """Return the versions that figures may depend on besides their inputs."""
     return {
         "offaxis": __version__,
         "python": platform.python_version(),
@@ -50,47 +141,52 @@ def versions() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One number to be: a mechanism at a budget in a setting.
+class CellKey:
+    """The identity of one number: a method at a budget in a setting.
 
     Attributes
     ----------
     setting, fingerprint : str
-        Where it is measured: the source's name, and the hash of what is in it.
-    mechanism : str
-        The key of the mechanism.
+        The source's name, and the hash of its content.
+    method : str
+        The key of the method.
     epsilon : float
     seeds : int
     """
 
     setting: str
     fingerprint: str
-    mechanism: str
+    method: str
     epsilon: float
     seeds: int
 
     @property
     def id(self) -> str:
-        """The hash by which it is found again."""
-        parts = [FORMAT, self.fingerprint, self.mechanism, self.epsilon, self.seeds, versions()]
+        """A hash of everything that the number depends on."""
+        parts = [FORMAT, self.fingerprint, self.method, self.epsilon, self.seeds, versions()]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished cell: one score a seed, and what was recommended, where something was."""
+    """A finished cell: one score per seed, and the prediction if a release was recommended."""
 
     runs: tuple[float, ...]
-    advice: Advice | None = None
+    prediction: Prediction | None = None
 
 
 class Store:
-    """The cells of a result folder; safe for several threads of one process."""
+    """The finished cells of a result folder; safe for several threads of one process.
+
+    ``cells.jsonl`` has one line per finished cell, appended and synced as soon as it is known. A
+    line that a kill cut short is removed on opening. Cells are looked up by the hash of everything
+    they depend on, so results of other data, weights, seeds or versions are never reused.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / FILE
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._results: dict[str, Result] = {}
         self._read()
 
@@ -106,33 +202,33 @@ class Store:
             try:
                 entry = json.loads(line)
                 runs = tuple(float(run) for run in entry["runs"])
-                advice = Advice(**entry["advice"]) if "advice" in entry else None
-                self._results[entry["id"]] = Result(runs, advice)
+                prediction = Prediction(**entry["advice"]) if "advice" in entry else None
+                self._results[entry["id"]] = Result(runs, prediction)
             except (ValueError, KeyError, TypeError) as error:
                 raise InvalidInput(
                     f"{self._path} is damaged at line {number}: remove that line, or the file to "
                     f"compute everything again"
                 ) from error
 
-    def get(self, cell: Cell) -> Result | None:
-        """Return a result, or None where the cell is not finished."""
+    def get(self, cell: CellKey) -> Result | None:
+        """Return a result, or None if the cell is not finished."""
         return self._results.get(cell.id)
 
-    def add(self, cells: Mapping[Cell, Result]) -> None:
-        """Keep finished cells; they are on the disk when this returns."""
+    def add(self, cells: Mapping[CellKey, Result]) -> None:
+        """Store finished cells; they are on disk when this returns."""
         lines = []
         for cell, result in cells.items():
             entry: dict[str, Any] = {
                 "id": cell.id,
                 "setting": cell.setting,
-                "mechanism": cell.mechanism,
+                "mechanism": cell.method,
                 "epsilon": cell.epsilon,
                 "runs": list(result.runs),
             }
-            if result.advice is not None:
-                entry["advice"] = asdict(result.advice)
+            if result.prediction is not None:
+                entry["advice"] = asdict(result.prediction)
             lines.append(json.dumps(entry) + "\n")
-        with self._turn, self._path.open("ab") as file:
+        with self._lock, self._path.open("ab") as file:
             file.write("".join(lines).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -140,63 +236,7 @@ class Store:
                 self._results[cell.id] = result
 
 
-# ----------------------------------------------------------------------------
-# The engine of all studies: rows of mechanisms, over budgets and seeds, on every core.
-#
-# Contract: the figures of a cell depend on its inputs, its mechanism, its budget and the number of
-# seeds alone: not on how many cores work, what else is computed, or whether the run was
-# interrupted. Vectors are simulated in blocks of a fixed size whose random numbers are keyed by
-# (mechanism, seed, block), so memory does not grow with seeds, budgets or vectors. Finished cells
-# are stored at once.
-
-BLOCK: Final = 2500
-"""Vectors simulated at a time. Part of the random streams: another size gives other figures."""
-
-Open = Callable[[str], Source]
-Progress = Callable[[str, int, int | None], None]
-"""Called with a label, the steps finished so far and the steps in all."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a table.
-
-    Attributes
-    ----------
-    label, level : str
-        The paper's names; a label of our own where the paper has no such row.
-    setting : str
-        Which source; see :func:`experiments.sources.open_source`.
-    mechanism : Mechanism
-    epsilons : tuple of float
-    """
-
-    label: str
-    level: str
-    setting: str
-    mechanism: Mechanism
-    epsilons: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Scores of one cell of a table, one a seed, and what was recommended there, if anything."""
-
-    row: Row
-    epsilon: float
-    metric: Metric
-    runs: tuple[float, ...]
-    advice: Advice | None = None
-
-    @property
-    def mean(self) -> float:
-        """The mean over seeds."""
-        return float(np.mean(self.runs))
-
-    @property
-    def std(self) -> float:
-        """The standard deviation over seeds (0 for a single one)."""
-        return float(np.std(self.runs, ddof=1)) if len(self.runs) > 1 else 0.0
+# ---- Running studies
 
 
 def run(
@@ -208,84 +248,84 @@ def run(
     opener: Open = open_source,
     progress: Progress | None = None,
 ) -> list[Outcome]:
-    """Compute the rows, or read what of them is finished; return their cells in order.
+    """Compute the rows, reusing finished cells; return their cells in order.
 
     Parameters
     ----------
     folder : Path
-        Where finished cells are kept, and looked for.
+        Where finished cells are stored and looked up.
     seeds : int
         Independent repetitions, 0 … seeds − 1.
     workers : int, optional
-        Threads; as many as cores when not given. Results do not depend on it.
+        Number of threads; by default one per core. Results do not depend on it.
     """
     if seeds < 1:
         raise InvalidInput(f"seeds must be at least 1, got {seeds}")
     store = Store(folder)
     sources = {name: opener(name) for name in dict.fromkeys(row.setting for row in rows)}
 
-    def cell(row: Row, epsilon: float) -> Cell:
+    def key(row: Row, epsilon: float) -> CellKey:
         source = sources[row.setting]
-        return Cell(source.name, source.fingerprint, row.mechanism.key, epsilon, seeds)
+        return CellKey(source.name, source.fingerprint, row.method.key, epsilon, seeds)
 
-    jobs: dict[tuple[str, Mechanism], list[float]] = {}
+    jobs: dict[tuple[str, Method], list[float]] = {}
     for row in rows:
-        missing = jobs.setdefault((row.setting, row.mechanism), [])
+        missing = jobs.setdefault((row.setting, row.method), [])
         for epsilon in row.epsilons:
-            if store.get(cell(row, epsilon)) is None and epsilon not in missing:
+            if store.get(key(row, epsilon)) is None and epsilon not in missing:
                 missing.append(epsilon)
     _work(jobs, sources, store, seeds, workers or _cores(), progress)
     outcomes = []
     for row in rows:
         for epsilon in row.epsilons:
-            found = store.get(cell(row, epsilon))
-            assert found is not None
+            result = store.get(key(row, epsilon))
+            assert result is not None
             metric = sources[row.setting].metric
-            outcomes.append(Outcome(row, epsilon, metric, found.runs, found.advice))
+            outcomes.append(Outcome(row, epsilon, metric, result.runs, result.prediction))
     return outcomes
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _work(
-    jobs: dict[tuple[str, Mechanism], list[float]],
+    jobs: dict[tuple[str, Method], list[float]],
     sources: dict[str, Source],
     store: Store,
     seeds: int,
     workers: int,
     progress: Progress | None,
 ) -> None:
-    """Do the jobs on a pool; what is finished before an error or an interruption stays."""
+    """Run the jobs on a pool; what is finished before an error or an interruption is kept."""
     todo = {job: budgets for job, budgets in jobs.items() if budgets}
-    total, done, turn, stop = sum(map(len, todo.values())), 0, threading.Lock(), threading.Event()
+    total, done, lock, stop = sum(map(len, todo.values())), 0, threading.Lock(), threading.Event()
 
-    def work(setting: str, mechanism: Mechanism, epsilons: list[float]) -> None:
+    def work(setting: str, method: Method, epsilons: list[float]) -> None:
         nonlocal done
         source = sources[setting]
-        scores = measure_row(source, mechanism, epsilons, seeds=seeds, stop=stop)
+        scores = measure_row(source, method, epsilons, seeds=seeds, stop=stop)
         if scores is None:
             return
         store.add(
             {
-                Cell(source.name, source.fingerprint, mechanism.key, epsilon, seeds): Result(
-                    runs, mechanism.advice(source, epsilon)
+                CellKey(source.name, source.fingerprint, method.key, epsilon, seeds): Result(
+                    runs, method.prediction(source, epsilon)
                 )
                 for epsilon, runs in scores.items()
             }
         )
-        with turn:
+        with lock:
             done += len(epsilons)
             if progress:
-                progress(f"{source.name}: {mechanism.title}", done, total)
+                progress(f"{source.name}: {method.title}", done, total)
 
     if progress:
         progress("starting", 0, total)
-    # Rows run in parallel, so each matrix product must stay on its own core.
+    # Rows run in parallel, so each matrix product must stay on one core.
     with (
         ThreadpoolController().limit(limits=1, user_api="blas"),
         ThreadPoolExecutor(workers) as pool,
@@ -304,32 +344,32 @@ def _work(
             future.result()
 
 
-def _portions(mechanism: Mechanism, budgets: list[float]) -> list[list[float]]:
-    """Divide a row into what is stored at once: all of it, or where fitting is slow, a budget."""
-    return [[budget] for budget in budgets] if mechanism.slow else [budgets]
+def _portions(method: Method, budgets: list[float]) -> list[list[float]]:
+    """Divide a row into parts that are stored together: single budgets if fitting is slow."""
+    return [[budget] for budget in budgets] if method.slow else [budgets]
 
 
 def measure_row(
     source: Source,
-    mechanism: Mechanism,
+    method: Method,
     epsilons: Sequence[float],
     *,
     seeds: int,
     fused: bool = True,
     stop: threading.Event | None = None,
 ) -> dict[float, tuple[float, ...]] | None:
-    """Return one score a seed at every budget, or None if it was told to stop.
+    """Return one score per seed at every budget, or None if ``stop`` was set.
 
-    ``fused=False`` decodes every observation and gives it to the task, as a receiver would: slower,
-    and the same scores.
+    ``fused=False`` decodes every observation and passes it to the task, as a server would: slower,
+    with the same scores.
     """
-    if mechanism.way in WITHOUT_REPORTS:
-        return line_scores(source, cast(NoReport, mechanism.way), epsilons, seeds)
-    channels = {
-        epsilon: channel(made, source.scoring, epsilon, fused=fused, means=source.score.of_means)
-        for epsilon, made in mechanism.make(source, epsilons).items()
-    }
+    if method.kind in WITHOUT_REPORTS:
+        return line_scores(source, cast(ReferenceLine, method.kind), epsilons, seeds)
     score = source.score
+    simulations = [
+        row_simulation(made, source.scoring, epsilon, fused=fused, means=score.of_means)
+        for epsilon, made in method.make(source, epsilons).items()
+    ]
     total = np.zeros((len(epsilons), seeds, score.size))
     count = [0] * seeds
     groups = [list(range(seeds))] if source.fixed else [[seed] for seed in range(seeds)]
@@ -341,16 +381,16 @@ def measure_row(
             if stop is not None and stop.is_set():
                 return None
             part = Sample(*(array[start : start + BLOCK] for array in sample))
-            _add_block(total, list(channels.values()), part, mechanism.stream, group, block, score)
+            _add_block(total, simulations, part, method.stream, group, block, score)
     return {
-        epsilon: tuple(map(score.finish, line, count))
-        for epsilon, line in zip(epsilons, total, strict=True)
+        epsilon: tuple(map(score.finish, sums, count))
+        for epsilon, sums in zip(epsilons, total, strict=True)
     }
 
 
 def _add_block(
     total: Vectors,
-    channels: Sequence[FastSimulation],
+    simulations: Sequence[RowSimulation],
     part: Sample,
     stream: str,
     seeds: Sequence[int],
@@ -358,50 +398,9 @@ def _add_block(
     score: Score,
 ) -> None:
     """Add a block's part of the scores to the totals, (budgets, seeds, size)."""
-    prepared = [one.prepare(part.vectors) for one in channels]
+    prepared = [simulation.prepare(part.vectors) for simulation in simulations]
     for seed in seeds:
         noise = Noise(stream, seed, block, len(part.vectors))
-        for index, one in enumerate(channels):
-            outputs = one.outputs(prepared[index], noise)
+        for index, simulation in enumerate(simulations):
+            outputs = simulation.outputs(prepared[index], noise)
             total[index, seed] += score.add(outputs, part.answers)
-
-
-# ----------------------------------------------------------------------------
-# What a study is: rows for the engine, and a way to show them.
-
-Show = Literal[
-    "table", "levels", "clipping", "recovery", "curve", "ellipse", "standing", "predicted", "people"
-]
-
-
-@dataclass(frozen=True)
-class Study:
-    """One experiment.
-
-    Attributes
-    ----------
-    name, title : str
-    about : str
-        What is measured on what, in a sentence or two.
-    rows : tuple of Row
-    show : str
-        How it is shown: a table, a table with levels, where the recommended release stands, what
-        was predicted and what came, or one of the figures.
-    table : str
-        Whose published numbers it is held against; empty where there are none.
-    level : str
-        What the levels of the rows are.
-    """
-
-    name: str
-    title: str
-    about: str
-    rows: tuple[Row, ...]
-    show: Show = "table"
-    table: str = ""
-    level: str = ""
-
-    @property
-    def cells(self) -> int:
-        """How many numbers it has."""
-        return sum(len(row.epsilons) for row in self.rows)

@@ -1,9 +1,9 @@
 """Features of the experiments' images: computed once with the bundled weights, then cached.
 
-``python -m experiments.features`` computes all of them. A part is a file in the data cache,
-named after the hash of the weights, so features of other weights are never mixed up with these.
-Whatever is finished is kept when the computation is interrupted. Needs torch only where something
-must be computed; a GPU is used when there is one, and changes the last digits of float32 alone.
+``python -m experiments.features`` computes all of them. Each part is a file in the data cache whose
+name includes the hash of the weights, so features of different weights are never mixed up. Finished
+parts are kept if the computation is interrupted. torch is needed only to compute features; a GPU is
+used if available, and changes only the last digits of float32.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offaxis.errors import InvalidInput
 __all__ = ["load_features"]
 
 NETWORKS: Final = {"cifar10": "resnet20", "cifar10-c": "resnet20", "mnist": "mnist-encoder"}
-"""Data sets, and the network that makes vectors of their images."""
+"""Data set → the network that computes the features of its images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Features:
     name : str
         Data set and part, such as ``cifar10 train`` or ``cifar10-c fog 3``.
     vectors : (n, m) float32 array
-        Of dimension 64 for CIFAR-10, 32 for MNIST.
+        Dimension 64 for CIFAR-10, 32 for MNIST.
     labels : (n,) int64 array
         Class numbers.
     """
@@ -58,43 +58,45 @@ def load_features(
     cache: Path | None = None,
     progress: Progress = silent,
 ) -> Features:
-    """Return features from the cache, or compute and cache them; the images must be there.
+    """Return features from the cache, or compute and cache them from the images in the cache.
 
     Parameters
     ----------
     name : {"cifar10", "cifar10-c", "mnist"}
     part : {"train", "validation", "test"}
-        Of ``cifar10`` and ``mnist``. The first two are public, ``test`` is private.
+        For ``cifar10`` and ``mnist``. The first two are public, ``test`` is private.
     corruption, severity
-        Of ``cifar10-c``: one of ``data.CORRUPTIONS``, and 1 to 5; severity 0 is the clean
-        test set whatever the corruption.
+        For ``cifar10-c``: one of ``data.CORRUPTIONS``, and 1 to 5; severity 0 is the clean
+        test set for every corruption.
     cache : Path, optional
-        The cache folder, if not the usual one.
+        The cache folder, if not the default one.
     progress : callable
-        Called with what is being done, the images finished so far, and all of them.
+        Called with a label, the number of images finished so far, and their total.
 
     Raises
     ------
     InvalidInput
-        If the choice is not offered, or the images have to be fetched first
-        (``python -m experiments data get``).
+        If the arguments select no part, or the images are missing
+        (``python -m experiments data get`` fetches them).
 
     Examples
     --------
-    ``load_features("cifar10", part="train").vectors`` is (40000, 64) once the images are there.
+    ``load_features("cifar10", part="train").vectors`` is (40000, 64) if the images are cached.
 
     >>> from pathlib import Path
     >>> from experiments.features import load_features
     >>> load_features("mnist", part="test", cache=Path("empty"))
     Traceback (most recent call last):
-    offaxis.errors.InvalidInput: empty/mnist.safetensors is not there; run python -m ...
+    offaxis.errors.InvalidInput: empty/mnist.safetensors is missing; run python -m ...
     """
     if name not in NETWORKS:
-        raise InvalidInput(f"no features of {name!r}; choose one of {', '.join(NETWORKS)}")
+        raise InvalidInput(f"{name!r} has no features; choose one of {', '.join(NETWORKS)}")
     choice = (name, part, corruption, severity)
     if name == "cifar10-c":
         if part is not None or corruption is None or severity is None:
-            raise InvalidInput("features of cifar10-c are chosen with corruption=… and severity=…")
+            raise InvalidInput(
+                "features of cifar10-c need corruption=… and severity=…, and no part"
+            )
         check_choice(corruption, severity or 1)
         label = f"cifar10-c {corruption} {severity}"
         if severity == 0:
@@ -102,7 +104,9 @@ def load_features(
             label = "cifar10 test"
     else:
         if corruption is not None or severity is not None or part not in PARTS:
-            raise InvalidInput(f"features of {name} are chosen with part=… of {', '.join(PARTS)}")
+            raise InvalidInput(
+                f"features of {name} need part=…, one of {', '.join(PARTS)}, and nothing else"
+            )
         label = f"{name} {part}"
     folder = cache_folder(None if cache is None else Path(cache))
     path = features_path(folder, label, NETWORKS[name])
@@ -114,7 +118,7 @@ def load_features(
 
 
 def features_path(cache: Path, label: str, network: str) -> Path:
-    """Return where the features of a part are kept."""
+    """Return the path of the features of a part."""
     stem = label.replace(" ", "-")
     return cache / "features" / f"{stem}-{load_card(network).sha256[:16]}.safetensors"
 
@@ -133,14 +137,14 @@ def _compute(
     else:
         pixels, labels = part_of(data.load(name, cache=cache), str(part))
 
-    def told(_: str, done: int, total: int | None) -> None:
+    def report(_: str, done: int, total: int | None) -> None:
         progress(f"features of {label}", done, total)
 
-    vectors = _embedded(NETWORKS[name], pixels, told)
+    vectors = _embed(NETWORKS[name], pixels, report)
     return {"vectors": vectors, "labels": labels.astype(np.uint8)}
 
 
-def _embedded(network: str, pixels: Pixels, progress: Progress) -> NDArray[np.float32]:
+def _embed(network: str, pixels: Pixels, progress: Progress) -> NDArray[np.float32]:
     from experiments.models.networks import embed_digits, embed_images
     from experiments.models.training import choose_device
 
@@ -151,7 +155,7 @@ def _embedded(network: str, pixels: Pixels, progress: Progress) -> NDArray[np.fl
 
 
 def every_choice() -> Iterator[dict[str, Any]]:
-    """Yield the arguments of ``load_features`` for all parts there are."""
+    """Yield the arguments of ``load_features`` for every part."""
     for name in ("mnist", "cifar10"):
         for part in PARTS:
             yield {"name": name, "part": part}
@@ -163,12 +167,12 @@ def every_choice() -> Iterator[dict[str, Any]]:
 def _main() -> None:
     import sys
 
-    def shown(label: str, done: int, total: int | None) -> None:
+    def show(label: str, done: int, total: int | None) -> None:
         sys.stderr.write(f"\r{label}: {done} of {total}   ")
 
     for choice in every_choice():
-        found = load_features(**choice, progress=shown)
-        sys.stdout.write(f"\r{found.name}: {found.vectors.shape}\n")
+        features = load_features(**choice, progress=show)
+        sys.stdout.write(f"\r{features.name}: {features.vectors.shape}\n")
         sys.stdout.flush()
 
 

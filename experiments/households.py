@@ -1,4 +1,4 @@
-"""Next day's energy of London households, one report a household: the paper's regression study.
+"""Next day's energy of London households, one report per household: the paper's regression study.
 
 A vector is a household's ``energy_mean`` of 16 consecutive complete days, the target the day after,
 and the task the least-squares forecast. The first 3,000 households before 2013 are public; the
@@ -6,24 +6,23 @@ others from 2013 on are private, and each of them reports at most once in a draw
 of one report is the household's. Vectors are scaled with the public minimum and maximum of every
 coordinate; targets, and with them the errors, stay in kWh per half-hour.
 
-A draw has 20 rounds. Each gets its own 127 households, a twentieth of the 2,544 that have any
-private window, and 20 dates; on every date one household of the round, drawn among those with a
-complete window and not yet asked, reports once: 400 reports. The dates of a round are 16 days
-apart, which is the span of 320 days that the paper speaks of; its first is drawn from the first 16
+A draw has 20 rounds. Each round has 127 households, a twentieth of the 2,544 with any private
+window, and 20 dates. On every date one household of the round reports once, drawn among those with
+a complete window that have not yet reported: 400 reports. The dates of a round are 16 days apart,
+which gives the span of 320 days that the paper mentions; the first is drawn from the first 16
 possible ones. **How dates are drawn decides the level of the error**, because errors in winter are
 nearly twice those in summer. Without privacy this gives 0.070 (the paper 0.0691). The rule was
-chosen because it meets the paper: random dates over all 14 months, also tried, give 0.072, and
-reshaped releases at large budgets then lie up to 12 % above the paper instead of within 3 %.
+chosen because it reproduces the paper: random dates over all 14 months, also tried, give 0.072, and
+reshaped releases at large budgets are then up to 12 % above the paper instead of within 3 %.
 
-What the paper leaves open or does otherwise:
+Choices that the paper leaves open or makes differently:
 
-- It samples the public households at random. With the first 3,000 in order its figures are met
-  best.
-- Its standard deviations are those of some 2,500 reports a draw, not of 400; ``each=5`` makes
+- It samples the public households at random. The first 3,000 in order reproduce its figures best.
+- Its standard deviations are those of about 2,500 reports per draw, not of 400; ``each=5`` draws
   2,000.
-- A task of one output has rank one: all other directions are stretched to λ_max, capped or by the
-  gap rule alike, and their basis is free. Ours is the principal axes, which makes the ℓ1 radius
-  1 % smaller and the coordinate-wise noise 4 % smaller than another basis.
+- A task of one output has rank one: all other directions are stretched to λ_max, under the capped
+  and the gap allocation alike, and their basis is arbitrary. Ours are the principal axes, which
+  make the ℓ1 radius 1 % smaller and the coordinate-wise noise 4 % smaller than another basis.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ from offaxis.geometry import Geometry, Layers, PublicVectors, measure
 from offaxis.vectors import Vectors
 
 DAYS: Final = 16
-"""m: days in a vector, and between the dates of a round."""
+"""m: the number of days in a vector, and between the dates of a round."""
 
 PUBLIC_HOUSEHOLDS: Final = 3000
 PRIVATE_FROM: Final = date(2013, 1, 1)
 ROUNDS: Final = 20
 DATES: Final = 20
-"""Of a round."""
+"""Dates per round."""
 
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -55,18 +54,18 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Private vectors and what followed, one row a report.
+    """Private vectors and the energy of the day after, one row per report.
 
     Attributes
     ----------
     vectors : (n, 16) array
-        Scaled as the public ones; they may lie outside of [0, 1].
+        Scaled as the public ones; values may fall outside [0, 1].
     targets : (n,) array
         Energy of the day after, kWh per half-hour.
     households, days : (n,) arrays
         Row of the household and column of the target day in the readings.
     rounds : (n,) array
-        Which round.
+        Index of the round.
     """
 
     vectors: Vectors = field(repr=False)
@@ -85,7 +84,7 @@ class Households:
     public : (n, 16) array
         Public vectors, scaled to [0, 1].
     public_targets : (n,) array
-        What followed, kWh per half-hour.
+        Energy of the day after, kWh per half-hour.
     public_households : (n,) array
         Row of the household in the readings.
     low, high : (16,) arrays
@@ -95,7 +94,7 @@ class Households:
     energy : (households, days) array
         All readings.
     private : (households, days) array of bool
-        The private target days: those with a complete window that lies on the private side.
+        The private target days: those with a complete window on the private side.
     """
 
     public: Vectors = field(repr=False)
@@ -118,17 +117,17 @@ class Households:
         Parameters
         ----------
         seed : int
-            Of the division into rounds, the dates, and the households asked.
+            Decides the division into rounds, the dates, and the reporting households.
         each : int
-            K: households asked on a date.
+            K: the number of households that report on a date.
         """
         rng = np.random.default_rng(seed)
         pool = rng.permutation(np.flatnonzero(self.private.any(axis=1)))
         size = pool.size // ROUNDS
         first = int(np.flatnonzero(self.private.any(axis=0))[0])
-        asked: list[tuple[int, int, int]] = []
+        reports: list[tuple[int, int, int]] = []
         for index in range(ROUNDS):
-            # In random order already, so the first ones with a window are a random choice.
+            # The pool is in random order, so the first ones with a window are a random choice.
             left = pool[index * size : (index + 1) * size]
             start = first + int(rng.integers(DAYS))
             for day in range(start, start + DAYS * DATES, DAYS):
@@ -136,11 +135,11 @@ class Households:
                 if able.size < each:
                     raise InvalidInput(
                         f"round {index} has {able.size} households left with a complete window "
-                        f"on a date, fewer than each={each}; ask fewer"
+                        f"on a date, fewer than each={each}; choose a smaller each"
                     )
-                asked.extend((int(household), day, index) for household in left[able])
+                reports.extend((int(household), day, index) for household in left[able])
                 left = np.delete(left, able)
-        households, days, rounds = np.array(asked, dtype=np.int64).T
+        households, days, rounds = np.array(reports, dtype=np.int64).T
         inputs, targets = _windows(self.energy, households, days)
         scaled = (inputs - self.low) / (self.high - self.low)
         return Draw(scaled, targets, households, days, rounds)
@@ -155,7 +154,7 @@ def prepare(energy: NDArray[Any], first_day: date) -> Households:
         kWh per half-hour, NaN where a day is not complete; households in order of their
         identifiers, columns consecutive days.
     first_day : date
-        Of the first column.
+        The day of the first column.
     """
     split = (PRIVATE_FROM - first_day).days
     households, days = energy.shape
@@ -165,19 +164,19 @@ def prepare(energy: NDArray[Any], first_day: date) -> Households:
             f"after {PRIVATE_FROM}; got {households} households and {days} days from {first_day}"
         )
     usable = _complete(energy)
-    known, then = np.nonzero(usable[:PUBLIC_HOUSEHOLDS, :split])
-    inputs, targets = _windows(energy, known, then)
+    rows, target_days = np.nonzero(usable[:PUBLIC_HOUSEHOLDS, :split])
+    inputs, targets = _windows(energy, rows, target_days)
     low, high = inputs.min(axis=0), inputs.max(axis=0)
     public = (inputs - low) / (high - low)
     private = usable.copy()
     private[:PUBLIC_HOUSEHOLDS] = False
-    private[:, : split + DAYS] = False  # the window's first day must not lie before the split
+    private[:, : split + DAYS] = False  # windows must not start before the split
     model = _least_squares(public, targets)
-    return Households(public, targets, known, low, high, model, energy, private)
+    return Households(public, targets, rows, low, high, model, energy, private)
 
 
 def _complete(energy: NDArray[Any]) -> Mask:
-    """Say of every day whether it and the 16 before it are complete."""
+    """Return for every day whether it and the 16 before it are complete."""
     counts = np.cumsum(~np.isnan(energy), axis=1, dtype=np.int32)
     before = np.pad(counts, ((0, 0), (DAYS + 1, 0)))[:, : energy.shape[1]]
     usable: Mask = counts - before == DAYS + 1
@@ -185,10 +184,10 @@ def _complete(energy: NDArray[Any]) -> Mask:
 
 
 def _windows(energy: NDArray[Any], households: Indices, days: Indices) -> tuple[Vectors, Vectors]:
-    """Return the 16 days before each given day, (n, 16), and that day itself, (n,)."""
+    """Return the 16 days before each day, (n, 16), and the day itself, (n,)."""
     runs = np.lib.stride_tricks.sliding_window_view(energy, DAYS + 1, axis=1)
-    found = runs[households, days - DAYS].astype(np.float64)
-    return found[:, :DAYS], found[:, DAYS]
+    windows = runs[households, days - DAYS].astype(np.float64)
+    return windows[:, :DAYS], windows[:, DAYS]
 
 
 def _least_squares(vectors: Vectors, targets: Vectors) -> Layers:

@@ -1,11 +1,11 @@
-"""Permuted per-sample gradients: the sketch of the paper's federated section. For studies only.
+"""Permuted per-sample gradients, as sketched in the paper's federated section. For studies only.
 
-For each of the d coordinates the vector of its N per-sample values is released, with the noise off
-the one direction the server looks at, W = 1/N · 1ᵀ; a column gets ε/d, because the d reports of a
-client add up. W has rank one, so all that a column tells the server is one number, and the direct
-release of the mean (:class:`offaxis.federated.DirectGradient`) is at least as good; figures are in
-docs/federated.md. The columns are permuted by a secret order, as the method's authors do. That adds
-nothing to the guarantee: the promise is that of the randomizer, for every order.
+For each of the d coordinates, the vector of its N per-sample values is released, with the noise
+moved away from the one direction that the server reads, W = 1/N · 1ᵀ. Each column gets ε/d, because
+the losses of a client's d reports add up. W has rank one, so the server learns one number from a
+column, and the direct release of the mean (:class:`offaxis.federated.DirectGradient`) is at least
+as good; figures are in docs/federated.md. As in the paper, the columns are permuted in a secret
+order. This adds nothing to the guarantee, which is that of the randomizer for every order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["PermutedGradients"]
 
 
 def coordinate_scales(public: Any) -> Vectors:
-    """Return the root mean square of every coordinate; one that is always zero gets the largest."""
+    """Return the root mean square of every coordinate; always-zero ones get the largest."""
     rows, _ = as_batch(public, None, "public")
     scales: Vectors = np.sqrt(np.mean(rows * rows, axis=0))
     if not scales.max() > 0:
@@ -38,7 +38,7 @@ def coordinate_scales(public: Any) -> Vectors:
 
 
 def columns(public: Any, samples: int, scales: Vectors) -> Vectors:
-    """Return public vectors of per-sample values, one a group and coordinate: (groups·d, N)."""
+    """Return public vectors of per-sample values, one per group and coordinate: (groups·d, N)."""
     rows: Vectors = (
         (client_groups(public, samples) / scales).transpose(0, 2, 1).reshape(-1, samples)
     )
@@ -47,26 +47,26 @@ def columns(public: Any, samples: int, scales: Vectors) -> Vectors:
 
 @dataclass(frozen=True, eq=False)
 class PermutedGradients:
-    """Every coordinate's per-sample values as a vector of its own, at ε/d each.
+    """Releases the per-sample values of each coordinate as one vector, at ε/d each.
 
     Parameters
     ----------
     release : Release
-        Of vectors with one number a sample, at ε/d.
+        For vectors with one number per sample, at ε/d.
     scales : array (d,)
-        Public size of each coordinate; columns are divided by it.
+        Public scale of each coordinate; columns are divided by it.
 
     Examples
     --------
     >>> from experiments.permuted_gradients import PermutedGradients
     >>> rng = np.random.default_rng(0)
     >>> public = rng.normal(0.3, 1, (400, 5))
-    >>> recipe = PermutedGradients.fit(public, samples=20, epsilon=4)
-    >>> recipe.release.guarantee.epsilon, recipe.guarantee.epsilon, recipe.reports, recipe.samples
-    (Fraction(4, 5), Fraction(4, 1), 5, 20)
-    >>> bundle = recipe.report(rng.normal(0.3, 1, (20, 5)))
-    >>> len(bundle), recipe.decode(bundle).shape == (recipe.dim,)
-    (5, True)
+    >>> permuted = PermutedGradients.fit(public, samples=20, epsilon=4)
+    >>> bundle = permuted.report(rng.normal(0.3, 1, (20, 5)))
+    >>> len(bundle), permuted.decode(bundle).shape
+    (5, (5,))
+    >>> permuted.release.guarantee.epsilon, permuted.guarantee.epsilon
+    (Fraction(4, 5), Fraction(4, 1))
     """
 
     release: Release
@@ -98,22 +98,22 @@ class PermutedGradients:
 
     @property
     def samples(self) -> int:
-        """How many per-sample gradients a client gives."""
+        """The number of per-sample gradients of a client."""
         return self.release.input_dim
 
     @property
     def dim(self) -> int:
-        """Numbers in a gradient."""
+        """The dimension of a gradient."""
         return len(self.scales)
 
     @property
     def reports(self) -> int:
-        """Reports in a client's bundle: one a coordinate."""
+        """The number of reports in a client's bundle: one per coordinate."""
         return self.dim
 
     @property
     def guarantee(self) -> Guarantee:
-        """What a client's bundle promises: d times ε/d, exactly."""
+        """The guarantee of a client's bundle: d times ε/d, exactly."""
         return total(self.release, self.reports)
 
     def report(self, gradients: Any) -> tuple[bytes, ...]:

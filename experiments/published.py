@@ -1,8 +1,8 @@
 """The numbers of the paper's fifteen tables, as published.
 
 Ha et al., "Jacobian-Guided Anisotropic Noise Reshaping for Enhancing Representation Utility under
-Local Differential Privacy". They are read, never computed: a study holds its own figures against
-them. One line of ``data/published.csv`` is one row of a table; a cell is "mean" or "mean std".
+Local Differential Privacy". The numbers are read, never computed; studies compare their figures
+with them. One line of ``data/published.csv`` is one row of a table; a cell is "mean" or "mean std".
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _FILE: Final = "published.csv"
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One published number; ``std`` is None where the paper gives none."""
+class PublishedNumber:
+    """One published number; ``std`` is None if the paper states none."""
 
     mean: float
     std: float | None = None
@@ -34,18 +34,18 @@ class PublishedRow:
     Attributes
     ----------
     table : str
-    mechanism : str
+    label : str
         The paper's name of the row.
     level : str
-        Severity, cap or dimension, where the table has several rows of that name; else empty.
-    figures : mapping
-        Budget → figure.
+        Severity, cap or dimension if the table has several rows of that name; else empty.
+    numbers : mapping
+        Budget → number.
     """
 
     table: str
-    mechanism: str
+    label: str
     level: str
-    figures: Mapping[float, Figure]
+    numbers: Mapping[float, PublishedNumber]
 
 
 @cache
@@ -54,12 +54,12 @@ def _rows() -> tuple[PublishedRow, ...]:
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     rows = []
     for line in csv.DictReader(lines):
-        table, mechanism, level = line.pop("table"), line.pop("mechanism"), line.pop("level")
-        figures = {
-            float(budget): Figure(*(float(number) for number in cell.split()))
+        table, label, level = line.pop("table"), line.pop("mechanism"), line.pop("level")
+        numbers = {
+            float(budget): PublishedNumber(*(float(number) for number in cell.split()))
             for budget, cell in line.items()
         }
-        rows.append(PublishedRow(table, mechanism, level, figures))
+        rows.append(PublishedRow(table, label, level, numbers))
     return tuple(rows)
 
 
@@ -70,18 +70,18 @@ def tables() -> tuple[str, ...]:
 
 def published(table: str) -> tuple[PublishedRow, ...]:
     """Return the rows of a published table, in its order."""
-    found = tuple(row for row in _rows() if row.table == table)
-    if not found:
+    rows = tuple(row for row in _rows() if row.table == table)
+    if not rows:
         raise InvalidInput(f"the table must be one of {', '.join(tables())}, got {table!r}")
-    return found
+    return rows
 
 
 @cache
 def _lookup() -> dict[tuple[str, str, str], PublishedRow]:
-    return {(row.table, row.mechanism, row.level): row for row in _rows()}
+    return {(row.table, row.label, row.level): row for row in _rows()}
 
 
-def figure(table: str, mechanism: str, level: str, epsilon: float) -> Figure | None:
-    """Return the published number of a cell, or None where the paper has none."""
-    row = _lookup().get((table, mechanism, level))
-    return None if row is None else row.figures.get(epsilon)
+def published_number(table: str, label: str, level: str, epsilon: float) -> PublishedNumber | None:
+    """Return the published number of a cell, or None if the paper has none."""
+    row = _lookup().get((table, label, level))
+    return None if row is None else row.numbers.get(epsilon)

@@ -1,7 +1,7 @@
-"""What studies measure: small scores that add up over blocks of vectors.
+"""The metrics of the studies: scores that add up over blocks of vectors.
 
-Contract: a score of a whole sample is ``finish`` of the sum of ``add`` over its blocks, whatever
-the blocks. Outputs lie with vectors along the last axis, (k, n).
+Contract: the score of a sample is ``finish`` of the sum of ``add`` over its blocks, however it is
+divided. Outputs have vectors along the last axis, (k, n).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Score(Protocol):
     Attributes
     ----------
     of_means : bool
-        Whether it looks at a mean over people, which the decoder of means decodes.
+        Whether it scores a mean over people, which the release decodes with its mean decoder.
     """
 
     of_means: ClassVar[bool]
 
     @property
     def size(self) -> int:
-        """How many numbers are added up."""
+        """The number of sums it keeps."""
         ...
 
     def add(self, outputs: Vectors, answers: NDArray[Any]) -> Vectors:
-        """Return what a block adds, (size,)."""
+        """Return the contribution of a block, (size,)."""
         ...
 
     def finish(self, total: Vectors, count: int) -> float:
@@ -51,7 +51,7 @@ class Score(Protocol):
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of vectors whose largest output is the answer (n,); of equal ones the first."""
+    """The share of vectors whose largest output, the first of equal ones, is the answer (n,)."""
 
     of_means: ClassVar[bool] = False
     size: ClassVar[int] = 1
@@ -96,44 +96,44 @@ class Explained:
 
     Attributes
     ----------
-    usual : (k,) array
+    at_mean : (k,) array
         T(μ), the outputs at the public mean.
     """
 
     of_means: ClassVar[bool] = False
     size: ClassVar[int] = 2
 
-    usual: Vectors
+    at_mean: Vectors
 
     def add(self, outputs: Vectors, answers: NDArray[Any]) -> Vectors:
-        """Add up what is lost and what there was."""
-        lost, spread = outputs - answers.T, answers - self.usual
+        """Add up the squared error and the spread."""
+        lost, spread = outputs - answers.T, answers - self.at_mean
         return np.array([np.vdot(lost, lost), np.vdot(spread, spread)])
 
     def finish(self, total: Vectors, count: int) -> float:
-        """Return one less the share that is lost."""
+        """Return 1 minus the share of the spread that is lost."""
         return float(1 - total[0] / total[1])
 
 
 @dataclass(frozen=True, eq=False)
 class MeanError:
-    """‖mean of T(ẑ) − mean of T(z)‖² / E‖T(z) − T(μ)‖² for an affine T: the error of one mean.
+    """The error of a mean, ‖mean of T(ẑ) − mean of T(z)‖² / E‖T(z) − T(μ)‖², for an affine T.
 
-    Answers and ``usual`` as in :class:`Explained`.
+    Answers and ``at_mean`` as in :class:`Explained`.
     """
 
     of_means: ClassVar[bool] = True
 
-    usual: Vectors
+    at_mean: Vectors
 
     @property
     def size(self) -> int:
-        """The sum of the differences, and the spread."""
-        return self.usual.size + 1
+        """The coordinates of the summed difference, and the spread."""
+        return self.at_mean.size + 1
 
     def add(self, outputs: Vectors, answers: NDArray[Any]) -> Vectors:
         """Add up differences, which may cancel, and the spread."""
-        spread = answers - self.usual
+        spread = answers - self.at_mean
         return np.append((outputs - answers.T).sum(axis=1), np.vdot(spread, spread))
 
     def finish(self, total: Vectors, count: int) -> float:
@@ -142,14 +142,14 @@ class MeanError:
         return float(gap @ gap / (total[-1] / count))
 
 
-def score_for(metric: Metric, usual: Vectors) -> Score:
-    """Return a score by its name; ``usual`` are the outputs at the public mean, (k,)."""
+def score_for(metric: Metric, at_mean: Vectors) -> Score:
+    """Return a score by its name; ``at_mean`` are the outputs at the public mean, (k,)."""
     match metric:
         case "accuracy":
             return Accuracy()
         case "rmse":
             return Rmse()
         case "explained":
-            return Explained(usual)
+            return Explained(at_mean)
         case "mean error":
-            return MeanError(usual)
+            return MeanError(at_mean)

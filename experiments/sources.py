@@ -1,7 +1,7 @@
-"""What a study is run on: a public task, public vectors, and vectors with known answers.
+"""The settings of the studies: a public task, public vectors, and vectors with known answers.
 
-The one seam between the studies and their data. Everything behind it is loaded when first asked
-for, and kept: many rows of many studies share one set.
+This module is the only interface between the studies and their data. Data are loaded on first use
+and kept, because many rows of many studies share them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """How results call it."""
+        """The name in results."""
         ...
 
     @property
@@ -45,12 +45,12 @@ class Source(Protocol):
 
     @property
     def scoring(self) -> TaskModel:
-        """Whose outputs are scored: the public task, or its metric."""
+        """The model whose outputs are scored: the public task, or its metric."""
         ...
 
     @property
     def score(self) -> Score:
-        """How they are scored."""
+        """How outputs are scored."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class Source(Protocol):
 
     @property
     def unit(self) -> Unit:
-        """What one report stands for."""
+        """The unit of protection of one report."""
         ...
 
     @property
@@ -70,22 +70,22 @@ class Source(Protocol):
 
     @property
     def public(self) -> PublicVectors:
-        """Public vectors, to fit on."""
+        """The public vectors that releases are fitted to."""
         ...
 
     @property
     def geometry(self) -> Geometry:
-        """The task measured on the public vectors, once."""
+        """The geometry of the task on the public vectors, measured once."""
         ...
 
     @property
     def fitted(self) -> dict[tuple[str, float], Any]:
-        """What was fitted to the public side before, by mechanism and budget."""
+        """A cache of everything fitted to the public side, by method and budget."""
         ...
 
     @property
     def fingerprint(self) -> str:
-        """A hash of everything above and of the sample: other inputs, other fingerprint."""
+        """A hash of everything above and of the sample."""
         ...
 
     def sample(self, seed: int) -> Sample:
@@ -95,7 +95,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PublicTask:
-    """A task and the public vectors it is measured on; shared by settings that test elsewhere."""
+    """A task and its public vectors; shared by settings that differ in their samples only."""
 
     task: TaskModel
     vectors: NDArray[Any]
@@ -108,13 +108,13 @@ class PublicTask:
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Measured once."""
+        """The geometry of the task on the public vectors, measured once."""
         return measure(self.task, self.public)
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A source made of a public side and a way to get samples."""
+    """A source made of a public side and a function that draws samples."""
 
     name: str
     side: PublicTask
@@ -131,27 +131,27 @@ class Setting:
 
     @property
     def scoring(self) -> TaskModel:
-        """Whose outputs are scored: the public task, unless another one was given."""
+        """The model whose outputs are scored: ``scored_by``, or else the public task."""
         return self.scored_by or self.task
 
     @cached_property
     def score(self) -> Score:
-        """How they are scored."""
+        """How outputs are scored."""
         return score_for(self.metric, self.scoring.outputs(self.geometry.mean[None])[0])
 
     @property
     def public(self) -> PublicVectors:
-        """Public vectors, to fit on."""
+        """The public vectors that releases are fitted to."""
         return self.side.public
 
     @property
     def geometry(self) -> Geometry:
-        """The task measured on the public vectors, once."""
+        """The geometry of the task on the public vectors, measured once."""
         return self.side.geometry
 
     @property
     def fitted(self) -> dict[tuple[str, float], Any]:
-        """What was fitted to the public side before."""
+        """A cache of everything fitted to the public side."""
         return self.side.fitted
 
     def sample(self, seed: int) -> Sample:
@@ -191,9 +191,9 @@ def _side(data: str, head: str) -> PublicTask:
 def _images(name: str, data: str, head: str, **which: Any) -> Setting:
     from experiments.features import load_features
 
-    found = load_features(data, **which)
+    features = load_features(data, **which)
     side = _side(data.removesuffix("-c"), head)
-    return Setting(name, side, lambda seed: (found.vectors, found.labels))
+    return Setting(name, side, lambda seed: (features.vectors, features.labels))
 
 
 def _households() -> Setting:
@@ -212,7 +212,7 @@ def _households() -> Setting:
 
 
 def _plane() -> Setting:
-    """Return two classes of points in the plane, one behind the other along a slanted line."""
+    """Return two classes of points in the plane, on either side of a slanted line."""
     rng = np.random.default_rng(1)
     normal = np.array([0.8, 0.6])
     labels = rng.integers(0, 2, 6000)
@@ -228,9 +228,8 @@ def open_source(name: str) -> Setting:
     """Return a source by name.
 
     "plane", "lhsm", "mnist HEAD", "cifar10 HEAD" or "cifar10-c CORRUPTION SEVERITY HEAD"; before
-    any of them "agreement", "fidelity" or "means PEOPLE", which ask for something else.
+    any of them "agreement", "fidelity", "pooled" or "means PEOPLE", which derive another setting.
     """
-
     match name.split():
         case ["agreement", *base]:
             return agreement(open_source(" ".join(base)))
@@ -251,38 +250,38 @@ def open_source(name: str) -> Setting:
         ):
             which = {"corruption": corruption.replace("-", "_"), "severity": int(severity)}
             return _images(name, "cifar10-c", head, **which)
-    raise InvalidInput(f"there is no setting called {name!r}")
+    raise InvalidInput(f"no setting is called {name!r}")
 
 
-# ----------------------------------------------------------------------------
-# Other questions to the vectors of a setting: what is asked changes, who is protected does not.
+# ---- Derived settings
 #
-# All keep the public side of the setting they are made of, so releases are fitted once for both.
+# They score something else on the vectors of a setting and protect the same unit. All but pooled()
+# keep the public side, so releases are fitted once for both.
 
 Draw = Callable[[int], tuple[Any, Any]]
 
 _POOL: Final = 80_000
-"""Vectors of a pool, at most."""
+"""The largest number of vectors in a pool."""
 
 
 def agreement(base: Setting) -> Setting:
-    """Ask for the task's own answers: how often they are kept, or what share of their variance.
+    """Score the task's answers: how often they are kept, or what share of their variance.
 
-    What :func:`offaxis.recommend` predicts for the goal "answers".
+    This is what :func:`offaxis.recommend` predicts for the goal "answers".
     """
-    number = base.geometry.outputs == 1
+    scalar = base.geometry.outputs == 1
 
     def draw(seed: int) -> tuple[Any, Any]:
         vectors = base.sample(seed).vectors
         outputs = base.task.outputs(vectors)
-        return vectors, outputs if number else outputs.argmax(axis=1)
+        return vectors, outputs if scalar else outputs.argmax(axis=1)
 
-    metric: Metric = "explained" if number else "accuracy"
+    metric: Metric = "explained" if scalar else "accuracy"
     return replace(base, name=f"agreement {base.name}", draw=draw, metric=metric)
 
 
 def fidelity(base: Setting) -> Setting:
-    """Ask for the vectors themselves, in the metric of the task."""
+    """Score the vectors themselves, in the metric of the task."""
     root = metric_root(base)
     return replace(
         base,
@@ -294,11 +293,11 @@ def fidelity(base: Setting) -> Setting:
 
 
 def pooled(base: Setting) -> Setting:
-    """Draw public and private vectors from one pool, at random: what "no shift" means.
+    """Draw public and private vectors at random from one pool, so that no shift exists.
 
-    The pool are the private vectors, or, where these are drawn anew for every seed, the public
-    ones. A network that was trained on its public vectors treats private ones otherwise, and people
-    of another year differ: neither happens here.
+    The pool are the private vectors, or the public ones if private vectors are drawn for each seed.
+    This excludes two shifts: a network behaves differently on the vectors it was trained on, and
+    people of another year differ.
     """
     vectors = base.sample(0).vectors if base.fixed else base.side.vectors
     order = np.random.default_rng(0).permutation(len(vectors))[:_POOL]
@@ -312,10 +311,10 @@ def pooled(base: Setting) -> Setting:
 
 
 def means(base: Setting, people: int) -> Setting:
-    """Ask for the mean of people who are drawn anew for every seed, in the metric of the task."""
+    """Score the mean over people, drawn for each seed, in the metric of the task."""
     root = metric_root(base)
 
-    def some(seed: int) -> tuple[Vectors, Any]:
+    def drawn(seed: int) -> tuple[Vectors, Any]:
         vectors, answers = base.sample(seed)
         if not 1 <= people <= len(vectors):
             raise InvalidInput(
@@ -328,7 +327,7 @@ def means(base: Setting, people: int) -> Setting:
     return replace(
         base,
         name=f"means {people} {base.name}",
-        draw=_scored(root, some),
+        draw=_scored(root, drawn),
         metric="mean error",
         fixed=False,
         scored_by=root,
@@ -337,13 +336,13 @@ def means(base: Setting, people: int) -> Setting:
 
 def metric_root(base: Setting) -> Layers:
     """Return a linear task R with RᵀR = Ω, the task's Gram on the public vectors."""
-    found = spectrum(base.geometry.gram)
-    read = found.values > 0
-    return Layers.linear(np.sqrt(found.values[read])[:, None] * found.basis.T[read])
+    eigen = spectrum(base.geometry.gram)
+    read = eigen.values > 0
+    return Layers.linear(np.sqrt(eigen.values[read])[:, None] * eigen.basis.T[read])
 
 
 def _scored(task: TaskModel, sample: Callable[[int], tuple[Any, Any]]) -> Draw:
-    """Return draws whose answers are the task's outputs on the vectors."""
+    """Return a draw function whose answers are the task's outputs on the vectors."""
 
     def draw(seed: int) -> tuple[Any, Any]:
         vectors, _ = sample(seed)

@@ -1,4 +1,4 @@
-"""Figures of studies as tables: texts for pages, Markdown for documents, CSV and parquet."""
+"""Figures of studies as tables: text for pages, Markdown for documents, CSV and parquet."""
 
 from __future__ import annotations
 
@@ -9,46 +9,76 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from experiments.advice import DEVIATIONS
 from experiments.catalogue import PAIRS
 from experiments.claims import claims
-from experiments.compare import Line, means, recovery_ratios
-from experiments.engine import Outcome, Study, versions
-from experiments.means import nearest
-from experiments.recommended import (
+from experiments.compare import (
     LOSS_AT,
-    Prediction,
-    Standing,
+    AgainstPaper,
+    ComparedCell,
+    PredictionCheck,
+    against_paper,
     kept_under_shifts,
-    predictions,
-    recommendations,
-    standings,
+    means,
+    prediction_checks,
+    recommended_budgets,
+    recovery_ratios,
 )
-from experiments.rows import LINE, PUBLIC_MEAN
+from experiments.engine import Outcome, Study, versions
+from experiments.means import best_by_people
+from experiments.methods import LINE, PUBLIC_MEAN
+from experiments.recommended import DEVIATIONS
 from offaxis.files import replacing
 
-# ----------------------------------------------------------------------------
-# Tables as texts, ready to be shown: for pages and documents alike.
+BUDGETS: Final = (1.0, 3.0, 5.0, 7.5, 10.0)
+"""The budgets that documents show."""
+
+LEVELS_AT: Final = 7.5
+"""The budget at which tables with levels are shown."""
+
+END: Final = "<!-- end -->"
+
+
+# ---- Tables as text, for pages and documents
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of texts; the first column names the row."""
+    """A table of text; the first column names the row."""
 
     title: str
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
-# ----------------------------------------------------------------------------
-# Tables of a study of means: which release is nearest for how many people, and all errors.
+def text_tables(study: Study, cells: Sequence[ComparedCell]) -> list[TextTable]:
+    """Return the tables that a study shows besides its numbers; often none."""
+    if study.show == "people":
+        return people_tables(cells)
+    tables = []
+    if study.show == "standing":
+        tables.append(_against_paper(study, cells))
+    if study.show == "predicted":
+        checks = [check for check in prediction_checks(cells) if not check.corrupted]
+        tables += [
+            _predicted([check for check in checks if check.pooled], "one pool"),
+            _predicted([check for check in checks if not check.pooled], "different vectors"),
+            _shifts(cells),
+        ]
+    budgets_by_title = recommended_budgets(cells)
+    if budgets_by_title:
+        rows = [
+            [title, ", ".join(f"{budget:g}" for budget in budgets)]
+            for title, budgets in budgets_by_title.items()
+        ]
+        tables.append(TextTable("Recommended releases", ["release", "at ε ="], rows))
+    return tables
 
 
-def people_tables(lines: Sequence[Line]) -> list[TextTable]:
-    """Return the nearest release by people and budget, then a table of errors a budget."""
-    outcomes = [line.outcome for line in lines]
+def people_tables(cells: Sequence[ComparedCell]) -> list[TextTable]:
+    """Return the release of least error by people and budget, then a table of errors per budget."""
+    outcomes = [cell.outcome for cell in cells]
     budgets = sorted({outcome.epsilon for outcome in outcomes})
-    return [_nearest(outcomes, budgets), *(_errors(outcomes, epsilon) for epsilon in budgets)]
+    return [_least_errors(outcomes, budgets), *(_errors(outcomes, epsilon) for epsilon in budgets)]
 
 
 def _people(outcomes: Sequence[Outcome]) -> list[str]:
@@ -59,209 +89,172 @@ def _short(error: float) -> str:
     return f"{error:.2g}" if error < 10 else f"{error:.0f}"
 
 
-def _nearest(outcomes: Sequence[Outcome], budgets: Sequence[float]) -> TextTable:
-    found = nearest(outcomes)
-    unasked = {o.row.level: o.mean for o in outcomes if o.row.label == PUBLIC_MEAN}
+def _least_errors(outcomes: Sequence[Outcome], budgets: Sequence[float]) -> TextTable:
+    best = best_by_people(outcomes)
+    public_mean = {o.row.level: o.mean for o in outcomes if o.row.label == PUBLIC_MEAN}
     rows = []
     for people in _people(outcomes):
-        cells = [f"{int(people):,}"]
+        texts = [f"{int(people):,}"]
         for epsilon in budgets:
-            best = found[people, epsilon]
-            mark = "" if best.mean < unasked[people] else " \N{DAGGER}"
-            cells.append(f"{best.row.label}: {_short(best.mean)}{mark}")
-        rows.append(cells)
-    heads = ["people", *(f"ε = {epsilon:g}" for epsilon in budgets)]
+            least = best[people, epsilon]
+            mark = "" if least.mean < public_mean[people] else " \N{DAGGER}"
+            texts.append(f"{least.row.label}: {_short(least.mean)}{mark}")
+        rows.append(texts)
     return TextTable(
-        "The least error (\N{DAGGER} asking nobody is nearer still)",
-        heads,
+        "The least error (\N{DAGGER} the public mean, without any report, has a smaller one)",
+        ["people", *(f"ε = {epsilon:g}" for epsilon in budgets)],
         rows,
     )
 
 
 def _errors(outcomes: Sequence[Outcome], epsilon: float) -> TextTable:
-    people = _people(outcomes)
     rows: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.epsilon == epsilon:
-            title = outcome.row.mechanism.title
+            title = outcome.row.method.title
             rows.setdefault(title, [title]).append(_short(outcome.mean))
-    heads = ["squared error", *(f"{int(each):,} people" for each in people)]
+    heads = ["squared error", *(f"{int(people):,} people" for people in _people(outcomes))]
     return TextTable(f"ε = {epsilon:g}", heads, list(rows.values()))
-
-
-# ----------------------------------------------------------------------------
-# Tables of the recommended release as texts, for pages and documents alike.
-
-BUDGETS: Final = (1.0, 3.0, 5.0, 7.5, 10.0)
-
-
-def text_tables(study: Study, lines: Sequence[Line]) -> list[TextTable]:
-    """Return what a study shows of its recommendations; nothing where it has none."""
-    if study.show == "people":
-        return people_tables(lines)
-    made = []
-    if study.show == "standing":
-        made.append(_stands(study, lines))
-    if study.show == "predicted":
-        found = [each for each in predictions(lines) if not each.corrupted]
-        made += [
-            _came([each for each in found if each.pooled], "one pool"),
-            _came([each for each in found if not each.pooled], "other vectors"),
-            _shifts(lines),
-        ]
-    named = recommendations(lines)
-    if named:
-        rows = [
-            [title, ", ".join(f"{budget:g}" for budget in budgets)]
-            for title, budgets in named.items()
-        ]
-        made.append(TextTable("What was recommended", ["release", "at ε ="], rows))
-    return made
 
 
 def _heads(first: str) -> list[str]:
     return [first, *(f"ε = {epsilon:g}" for epsilon in BUDGETS)]
 
 
-def _stands(study: Study, lines: Sequence[Line]) -> TextTable:
-    levels: dict[str, dict[float, Standing]] = {}
-    for stand in standings(lines):
-        levels.setdefault(stand.ours.row.level, {})[stand.ours.epsilon] = stand
+def _against_paper(study: Study, cells: Sequence[ComparedCell]) -> TextTable:
+    levels: dict[str, dict[float, AgainstPaper]] = {}
+    for comparison in against_paper(cells):
+        levels.setdefault(comparison.ours.row.level, {})[comparison.ours.epsilon] = comparison
     rows = []
-    for level, found in levels.items():
-        shown = [found[epsilon] for epsilon in BUDGETS]
+    for level, by_budget in levels.items():
+        shown = [by_budget[epsilon] for epsilon in BUDGETS]
         rows += [
-            [f"{level}: recommended", *(f"{stand.ours.mean:.3f}" for stand in shown)],
+            [f"{level}: recommended", *(f"{each.ours.mean:.3f}" for each in shown)],
             [
                 "best of the paper",
-                *(f"{stand.best.mean:.3f} {stand.best.row.label}" for stand in shown),
+                *(f"{each.best.mean:.3f} {each.best.row.label}" for each in shown),
             ],
             [
                 "reference line",
-                *("" if stand.line is None else f"{stand.line.mean:.3f}" for stand in shown),
+                *("" if each.line is None else f"{each.line.mean:.3f}" for each in shown),
             ],
         ]
-    return TextTable("Where the recommended release stands", _heads(study.level), rows)
+    return TextTable("The recommended release and the best of the paper", _heads(study.level), rows)
 
 
-def _came(found: Sequence[Prediction], where: str) -> TextTable:
-    questions: dict[str, dict[float, Prediction]] = {}
-    for each in found:
-        questions.setdefault(each.question, {})[each.came.epsilon] = each
+def _predicted(checks: Sequence[PredictionCheck], pool: str) -> TextTable:
+    questions: dict[str, dict[float, PredictionCheck]] = {}
+    for check in checks:
+        questions.setdefault(check.question, {})[check.measured.epsilon] = check
     rows = []
-    for question, at in questions.items():
-        shown = [at[epsilon] for epsilon in BUDGETS]
-        rows.append([question.replace("pooled ", ""), *map(_prediction, shown)])
-    return TextTable("Predicted, and what came", _heads(where), rows)
+    for question, by_budget in questions.items():
+        shown = [by_budget[epsilon] for epsilon in BUDGETS]
+        rows.append([question.replace("pooled ", ""), *map(_predicted_text, shown)])
+    return TextTable("Predicted and measured", _heads(pool), rows)
 
 
-def _prediction(each: Prediction) -> str:
-    text = f"{each.advice.score:.3f} ± {DEVIATIONS * each.advice.error:.3f}, {each.came.mean:.3f}"
-    return text if each.inside else f"{text} (outside)"
+def _predicted_text(check: PredictionCheck) -> str:
+    score, error = check.prediction.score, DEVIATIONS * check.prediction.error
+    text = f"{score:.3f} ± {error:.3f}, {check.measured.mean:.3f}"
+    return text if check.inside else f"{text} (outside)"
 
 
-def _shifts(lines: Sequence[Line]) -> TextTable:
+def _shifts(cells: Sequence[ComparedCell]) -> TextTable:
     rows = []
-    for corruption, kept in kept_under_shifts(lines).items():
+    for corruption, kept in kept_under_shifts(cells).items():
         for severity in range(1, 6):
-            cells = [
+            texts = [
                 f"{values[severity]:.3f} ({_signed(values[severity] - values[0])})"
                 for values in kept.values()
             ]
-            rows.append([f"{corruption} {severity}", *cells])
-    heads = [f"ε = {LOSS_AT:g}, against no shift", "label accuracy", "agreement", "fidelity"]
-    return TextTable("What shifts cost", heads, rows)
+            rows.append([f"{corruption} {severity}", *texts])
+    heads = [f"ε = {LOSS_AT:g} (change from no shift)", "label accuracy", "agreement", "fidelity"]
+    return TextTable("The effect of shifts", heads, rows)
 
 
 def _signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
 
 
-# ----------------------------------------------------------------------------
-# Results as tidy tables: one line a cell, as CSV and, with pyarrow, as parquet.
+# ---- Results as CSV and parquet: one record per cell
 
 
-def records(study: Study, lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Return one record a cell; ``guarantee`` says "no guarantee" where there is none."""
-    known = versions()
-    found = []
-    for line in lines:
-        row, outcome = line.outcome.row, line.outcome
-        promise = "yes" if row.mechanism.reports else ""
-        found.append(
+def records(study: Study, cells: Sequence[ComparedCell]) -> list[dict[str, Any]]:
+    """Return one record per cell; ``guarantee`` is "no guarantee" for methods without one."""
+    software = versions()
+    rows = []
+    for cell in cells:
+        row, outcome, prediction = cell.outcome.row, cell.outcome, cell.outcome.prediction
+        promise = "yes" if row.method.reports else ""
+        rows.append(
             {
                 "study": study.name,
                 "setting": row.setting,
                 "mechanism": row.label,
-                "meaning": row.mechanism.title,
+                "meaning": row.method.title,
                 "level": row.level,
                 "epsilon": outcome.epsilon,
                 "metric": outcome.metric,
                 "mean": outcome.mean,
                 "std": outcome.std,
                 "seeds": len(outcome.runs),
-                "guarantee": row.mechanism.mark or promise,
-                "paper_mean": None if line.paper is None else line.paper.mean,
-                "paper_std": None if line.paper is None else line.paper.std,
-                "difference": line.difference,
-                "recommended": None if outcome.advice is None else outcome.advice.title,
-                "predicted": None if outcome.advice is None else outcome.advice.score,
-                "predicted_error": None if outcome.advice is None else outcome.advice.error,
-                **known,
+                "guarantee": row.method.mark or promise,
+                "paper_mean": None if cell.paper is None else cell.paper.mean,
+                "paper_std": None if cell.paper is None else cell.paper.std,
+                "difference": cell.difference,
+                "recommended": None if prediction is None else prediction.title,
+                "predicted": None if prediction is None else prediction.score,
+                "predicted_error": None if prediction is None else prediction.error,
+                **software,
             }
         )
-    return found
+    return rows
 
 
-def _standing_records(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Return one record a budget and setting: ours, the best of the paper, and the line."""
-    return [
-        {
-            "setting": stand.ours.row.setting,
-            "epsilon": stand.ours.epsilon,
-            "metric": stand.ours.metric,
-            "seeds": len(stand.ours.runs),
-            "recommended": "" if stand.ours.advice is None else stand.ours.advice.title,
-            "mean": stand.ours.mean,
-            "std": stand.ours.std,
-            "best_of_paper": stand.best.row.label,
-            "best_mean": stand.best.mean,
-            "best_std": stand.best.std,
-            "line": None if stand.line is None else stand.line.mean,
-            "margin": stand.margin,
-        }
-        for stand in standings(lines)
-    ]
-
-
-def _prediction_records(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Return one record a budget and question: what was predicted, and what came."""
-    return [
-        {
-            "question": each.question,
-            "epsilon": each.came.epsilon,
-            "metric": each.came.metric,
-            "seeds": len(each.came.runs),
-            "recommended": each.advice.title,
-            "predicted": each.advice.score,
-            "error": each.advice.error,
-            "came": each.came.mean,
-            "std": each.came.std,
-            "inside": each.inside,
-        }
-        for each in predictions(lines)
-    ]
-
-
-def short_records(study: Study, lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Return what there is to say of recommendations, in few lines; nothing where none was made."""
-    if not any(line.outcome.advice for line in lines):
+def short_records(study: Study, cells: Sequence[ComparedCell]) -> list[dict[str, Any]]:
+    """Return the results for the recommended releases; empty if none was recommended."""
+    if not any(cell.outcome.prediction for cell in cells):
         return []
-    return _prediction_records(lines) if study.show == "predicted" else _standing_records(lines)
+    if study.show == "predicted":
+        return [_prediction_record(check) for check in prediction_checks(cells)]
+    return [_paper_record(comparison) for comparison in against_paper(cells)]
+
+
+def _paper_record(comparison: AgainstPaper) -> dict[str, Any]:
+    ours, best, line = comparison.ours, comparison.best, comparison.line
+    return {
+        "setting": ours.row.setting,
+        "epsilon": ours.epsilon,
+        "metric": ours.metric,
+        "seeds": len(ours.runs),
+        "recommended": "" if ours.prediction is None else ours.prediction.title,
+        "mean": ours.mean,
+        "std": ours.std,
+        "best_of_paper": best.row.label,
+        "best_mean": best.mean,
+        "best_std": best.std,
+        "line": None if line is None else line.mean,
+        "margin": comparison.margin,
+    }
+
+
+def _prediction_record(check: PredictionCheck) -> dict[str, Any]:
+    return {
+        "question": check.question,
+        "epsilon": check.measured.epsilon,
+        "metric": check.measured.metric,
+        "seeds": len(check.measured.runs),
+        "recommended": check.prediction.title,
+        "predicted": check.prediction.score,
+        "error": check.prediction.error,
+        "came": check.measured.mean,
+        "std": check.measured.std,
+        "inside": check.inside,
+    }
 
 
 def write_csv(path: Path, table: Sequence[dict[str, Any]]) -> None:
-    """Write records as CSV, whole or not at all; equal figures give equal bytes."""
+    """Write records as CSV, atomically; equal figures give equal bytes."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
     writer.writeheader()
@@ -271,7 +264,7 @@ def write_csv(path: Path, table: Sequence[dict[str, Any]]) -> None:
 
 
 def write_parquet(path: Path, table: Sequence[dict[str, Any]]) -> bool:
-    """Write records as parquet; return False, and write nothing, where pyarrow is missing."""
+    """Write records as parquet; without pyarrow write nothing and return False."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -287,82 +280,77 @@ def write_parquet(path: Path, table: Sequence[dict[str, Any]]) -> bool:
     return True
 
 
-# ----------------------------------------------------------------------------
-# Studies as Markdown tables, ours beside the published numbers, kept between marks in a document.
+# ---- Studies as Markdown, kept between marks in a document
 #
 #     <!-- study NAME --> … <!-- end -->
 #
-# What stands between the marks is replaced; a document without them is left as it is.
-
-END: Final = "<!-- end -->"
-LEVELS_AT: Final = 7.5
-"""The budget at which tables with levels are shown."""
+# The text between the marks is replaced; a document without them is left unchanged.
 
 
-def section(study: Study, lines: Sequence[Line]) -> str:
-    """Return a study's claims and its table; cells are "ours / paper"."""
+def section(study: Study, cells: Sequence[ComparedCell]) -> str:
+    """Return a study's claims and its table; table cells are "ours / paper"."""
     parts = [f"*{study.title}.* {study.about}", ""]
-    for claim in claims(study, lines):
+    for claim in claims(study, cells):
         verdict = "Holds" if claim.holds else "**Does not hold**"
         text = claim.text[:1].lower() + claim.text[1:]
         parts.append(f"- {verdict}: {text} ({claim.worst}).")
     if parts[-1]:
         parts.append("")
     if study.show == "recovery":
-        return "\n".join([*parts, *_recovery(lines)])
-    told = [text for table in text_tables(study, lines) for text in _told(table)]
+        return "\n".join([*parts, *_recovery(cells)])
+    more = [text for table in text_tables(study, cells) for text in _markdown(table)]
     if study.show in ("standing", "predicted", "people"):
-        return "\n".join([*parts, *told]).rstrip()
-    with_levels = any(line.outcome.row.level for line in lines)
-    table = _by_level(study, lines) if with_levels else _by_budget(lines)
-    return "\n".join([*parts, *table, "", *told]).rstrip()
+        return "\n".join([*parts, *more]).rstrip()
+    with_levels = any(cell.outcome.row.level for cell in cells)
+    table = _by_level(study, cells) if with_levels else _by_budget(cells)
+    return "\n".join([*parts, *table, "", *more]).rstrip()
 
 
-def _told(table: TextTable) -> list[str]:
+def _markdown(table: TextTable) -> list[str]:
     rows = [f"| {' | '.join(row)} |" for row in table.rows]
     return [f"*{table.title}.*", "", *_top(table.heads), *rows, ""]
 
 
-def _cell(line: Line) -> str:
-    ours = f"{line.outcome.mean:.3f}"
-    return ours if line.paper is None else f"{ours} / {line.paper.mean:.3f}"
+def _cell_text(cell: ComparedCell) -> str:
+    ours = f"{cell.outcome.mean:.3f}"
+    return ours if cell.paper is None else f"{ours} / {cell.paper.mean:.3f}"
 
 
-def _title(line: Line) -> str:
-    mechanism = line.outcome.row.mechanism
-    return f"{mechanism.title} (**{mechanism.mark}**)" if mechanism.mark else mechanism.title
+def _title(cell: ComparedCell) -> str:
+    method = cell.outcome.row.method
+    return f"{method.title} (**{method.mark}**)" if method.mark else method.title
 
 
 def _grid(head: Sequence[str], rows: dict[str, list[str]]) -> list[str]:
-    return [*_top(head), *(f"| {' | '.join([name, *cells])} |" for name, cells in rows.items())]
+    return [*_top(head), *(f"| {' | '.join([name, *texts])} |" for name, texts in rows.items())]
 
 
 def _top(head: Sequence[str]) -> list[str]:
     return [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
 
 
-def _by_budget(lines: Sequence[Line]) -> list[str]:
+def _by_budget(cells: Sequence[ComparedCell]) -> list[str]:
     rows: dict[str, list[str]] = {}
-    shown = [line for line in lines if line.outcome.epsilon in BUDGETS]
-    for line in shown:
-        rows.setdefault(_title(line), []).append(_cell(line))
-    budgets = dict.fromkeys(line.outcome.epsilon for line in shown)
+    shown = [cell for cell in cells if cell.outcome.epsilon in BUDGETS]
+    for cell in shown:
+        rows.setdefault(_title(cell), []).append(_cell_text(cell))
+    budgets = dict.fromkeys(cell.outcome.epsilon for cell in shown)
     return _grid(["ours / paper", *(f"ε = {epsilon:g}" for epsilon in budgets)], rows)
 
 
-def _by_level(study: Study, lines: Sequence[Line]) -> list[str]:
+def _by_level(study: Study, cells: Sequence[ComparedCell]) -> list[str]:
     rows: dict[str, list[str]] = {}
-    shown = [line for line in lines if line.outcome.epsilon == LEVELS_AT]
-    for line in shown:
-        title = _title(line).removesuffix(f" {line.outcome.row.level}")
-        rows.setdefault(title, []).append(_cell(line))
-    levels = dict.fromkeys(line.outcome.row.level for line in shown)
+    shown = [cell for cell in cells if cell.outcome.epsilon == LEVELS_AT]
+    for cell in shown:
+        title = _title(cell).removesuffix(f" {cell.outcome.row.level}")
+        rows.setdefault(title, []).append(_cell_text(cell))
+    levels = dict.fromkeys(cell.outcome.row.level for cell in shown)
     head = [f"ε = {LEVELS_AT:g}, ours / paper", *(f"{study.level} {level}" for level in levels)]
     return _grid(head, rows)
 
 
-def _recovery(lines: Sequence[Line]) -> list[str]:
-    ours = means([line.outcome for line in lines])
+def _recovery(cells: Sequence[ComparedCell]) -> list[str]:
+    ours = means([cell.outcome for cell in cells])
     ratios, line = recovery_ratios(ours), recovery_ratios(ours, LINE)
     corruptions = list(dict.fromkeys(level.rsplit(" ", 1)[0] for _, level, _ in ratios))
     budgets = sorted({epsilon for _, _, epsilon in ratios})
@@ -370,27 +358,27 @@ def _recovery(lines: Sequence[Line]) -> list[str]:
     for name in PAIRS:
         for epsilon in budgets:
             for values, mark in ((ratios, ""), (line, ", reference line")):
-                cells = []
+                texts = []
                 for corruption in corruptions:
-                    found = [
+                    over_severities = [
                         value
                         for (other, level, at), value in values.items()
                         if (other, at) == (name, epsilon) and level.startswith(f"{corruption} ")
                     ]
-                    cells.append(f"{min(found):.3f} … {max(found):.3f}")
-                rows[f"{name}, ε = {epsilon:g}{mark}"] = cells
+                    texts.append(f"{min(over_severities):.3f} … {max(over_severities):.3f}")
+                rows[f"{name}, ε = {epsilon:g}{mark}"] = texts
     return _grid(["least … largest over severities", *corruptions], rows)
 
 
 def put(path: Path, sections: dict[str, str]) -> list[str]:
-    """Put sections between their marks in a document; return the names that had marks."""
-    text, found = path.read_text("utf-8"), []
+    """Put sections between their marks in a document; return the names that have marks."""
+    text, replaced = path.read_text("utf-8"), []
     for name, content in sections.items():
         before, mark, rest = text.partition(f"<!-- study {name} -->\n")
         _, end, after = rest.partition(END)
         if mark and end:
             text = f"{before}{mark}\n{content}\n\n{end}{after}"
-            found.append(name)
+            replaced.append(name)
     with replacing(path) as file:
         file.write(text.encode())
-    return found
+    return replaced

@@ -1,12 +1,12 @@
-"""What published comparisons ran without a valid local guarantee. For studies only.
+"""Published mechanisms without a valid local guarantee. For studies only.
 
-Nothing here is a randomizer or a release: it has no guarantee to declare, makes no reports, and a
-:class:`~offaxis.release.Release` refuses it. Wherever its figures are shown they carry ``LABEL``.
+Nothing here is a randomizer or a release: it declares no guarantee, makes no reports, and
+:class:`~offaxis.release.Release` rejects it. Wherever its figures are shown they carry ``LABEL``.
 
 - *Coordinate-wise noise without bounding*: the noise is scaled to percentiles of the coordinates,
-  but vectors are not clipped to them, so for two far vectors the loss has no bound at all.
-- *PLAN with the classical calibration* σ = Δ √(2 ln(1.25/δ)) / ε, which is proved for ε <= 1 only
-  and beyond ε ≈ 8.4 (δ = 1e-5) has a larger true ε than it claims.
+  but vectors are not clipped to them, so the privacy loss of two distant vectors is unbounded.
+- *PLAN with the classical calibration* σ = Δ √(2 ln(1.25/δ)) / ε, which is proved for ε <= 1 only.
+  Beyond ε ≈ 8.4 (δ = 1e-5) its true ε is larger than it claims.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LABEL: Final = "no guarantee"
 
 @dataclass(frozen=True, eq=False)
 class Unprotected:
-    """Noise that protects nobody as it is run; it can be simulated and nothing else.
+    """Noise without a guarantee; it can be simulated and nothing else.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Unprotected:
     scales : (r,) array
         Scale or standard deviation of every coordinate's noise.
     radius : float, optional
-        Of the ℓ2 ball vectors are clipped to; None where they are not clipped.
+        Radius of the ℓ2 ball that vectors are clipped to; None if they are not clipped.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Unprotected:
 
     @property
     def label(self) -> str:
-        """What stands beside its figures."""
+        """The mark that its figures carry."""
         return LABEL
 
     @property
     def guarantee(self) -> NoReturn:
-        """There is none."""
+        """Always an error: no guarantee exists."""
         raise InvalidInput(f"{self.name} has no guarantee: {self.why}; it cannot be released")
 
     domain = guarantee
@@ -77,7 +77,7 @@ class Unprotected:
         return int(self.frame.centre.size)
 
     def simulate(self, vectors: Any, rng: np.random.Generator) -> Vectors:
-        """Return what the published comparison would have made of vectors (n, m)."""
+        """Return vectors (n, m) as the published comparison would have decoded them."""
         batch, _ = as_batch(vectors, self.input_dim)
         encoded = self.frame.encoder.encode(batch)
         if self.radius is not None:
@@ -114,19 +114,21 @@ def unbounded_coordinatewise(
     Traceback (most recent call last):
     offaxis.errors.InvalidInput: coordinate-wise laplace without bounding has no guarantee: ...
     """
-    chosen = find_mechanism(f"coordinatewise-{noise}")
-    given, _ = gather(
-        model, public, chosen, epsilon=epsilon, delta=delta, reshaping=reshaping, **settings
+    mechanism = find_mechanism(f"coordinatewise-{noise}")
+    inputs, _ = gather(
+        model, public, mechanism, epsilon=epsilon, delta=delta, reshaping=reshaping, **settings
     )
-    spans = 2 * half_widths(given)
-    budget = float(given.epsilon)
+    spans = 2 * half_widths(inputs)
+    budget = float(inputs.epsilon)
     if noise == "laplace":
         scales = np.cbrt(spans) * (np.cbrt(spans) ** 2).sum() / budget
     else:
         unit = noise_scale(1.0, budget, float(exact_delta(delta)))
         scales = unit * np.sqrt(spans * spans.sum())
-    why = "vectors are not clipped to the range that the noise is made for"
-    return Unprotected(f"coordinate-wise {noise} without bounding", why, given.frame, noise, scales)
+    why = "vectors are not clipped to the range that the noise is scaled to"
+    return Unprotected(
+        f"coordinate-wise {noise} without bounding", why, inputs.frame, noise, scales
+    )
 
 
 def classical_plan(
@@ -149,7 +151,7 @@ def classical_plan(
     >>> classical_plan(np.eye(2, 3), public, epsilon=10, delta=1e-5).why
     'the classical calibration gives ε = 10.39, not 10'
     """
-    given, _ = gather(
+    inputs, _ = gather(
         model,
         public,
         find_mechanism("plan"),
@@ -158,13 +160,13 @@ def classical_plan(
         reshaping=reshaping,
         **settings,
     )
-    frame = scaled_frame(given)
-    radius = given.radius(frame.encoder, 2)
+    frame = scaled_frame(inputs)
+    radius = inputs.radius(frame.encoder, 2)
     sigma = classical_noise_scale(2 * radius, epsilon, delta)
     true = classical_true_epsilon(epsilon, delta)
-    why = f"the classical calibration gives ε = {true:.4g}, not {float(given.epsilon):.4g}"
-    if true <= given.epsilon:
-        why = "the classical calibration is not proved here, though its noise would do"
+    why = f"the classical calibration gives ε = {true:.4g}, not {float(inputs.epsilon):.4g}"
+    if true <= inputs.epsilon:
+        why = "the classical calibration is not proved here, although its noise suffices"
     return Unprotected(
         "PLAN, classical calibration", why, frame, "gaussian", np.full(frame.dim, sigma), radius
     )
@@ -177,7 +179,7 @@ def classical_noise_scale(sensitivity: float, epsilon: Any, delta: Any) -> float
 
 
 def classical_true_epsilon(epsilon: Any, delta: Any) -> float:
-    """Return the ε that the classical calibration really has at δ, by the exact privacy profile."""
+    """Return the true ε of the classical calibration at δ, by the exact privacy profile."""
     h = 1 / classical_noise_scale(1.0, epsilon, delta)
     target = math.log(float(exact_delta(delta)))
 

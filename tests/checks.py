@@ -1,12 +1,14 @@
 """Statistical checks with a stated false-alarm rate.
 
-ALPHA is the probability with which one check fails although the code is right. About a hundred
-checks run in the suite, a few of them on unseeded exact reports, so a run of `make test` raises a
-false alarm about once in ten thousand. Every test that uses a check also shows a broken twin to
-the same check and requires it to be caught, with ALPHA as the threshold.
+ALPHA is the probability that one check fails although the code is right. About a hundred checks run
+in the suite, a few of them on unseeded exact reports, so a run of `make test` raises a false alarm
+about once in ten thousand runs. Every test that uses a check also applies it to a broken control
+and requires a rejection, with ALPHA as the threshold.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -22,8 +24,8 @@ def delta_for(name: str) -> str | None:
     return "1e-5" if find_mechanism(name).needs_delta else None
 
 
-def effective(name: str, **settings: object) -> dict[str, object]:
-    """Return those settings of ``fit`` that have an effect on a mechanism; others are errors."""
+def effective(name: str, **settings: Any) -> dict[str, Any]:
+    """Return those settings of ``fit`` that affect a mechanism; others are errors."""
     mechanism = find_mechanism(name)
     if mechanism.reshaping == "none":
         settings.pop("reshaping", None)
@@ -33,7 +35,7 @@ def effective(name: str, **settings: object) -> dict[str, object]:
 
 
 def task_for(name: str, model: Layers) -> Layers:
-    """Return a task that the recipe takes: the model, or one affine output for a scalar channel."""
+    """Return a task that the mechanism accepts: the model, or one output for a scalar channel."""
     if name != "scalar-response":
         return model
     return Layers.linear(model.weights[0].sum(axis=0))
@@ -53,7 +55,7 @@ def law_p_value(samples: np.ndarray, cdf: object) -> float:
 
 
 def counts_p_value(observed: np.ndarray, probabilities: np.ndarray) -> float:
-    """χ² test of counts against probabilities; the cells must hold the whole mass."""
+    """χ² test of counts against probabilities; the cells must contain the whole mass."""
     expected = observed.sum() * probabilities
     assert expected.min() > 5, "cells too small for the χ² law"
     return float(stats.chisquare(observed, expected).pvalue)

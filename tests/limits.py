@@ -1,4 +1,4 @@
-"""Bounds on what hostile input may cost."""
+"""Bounds on the memory and time that hostile input may take."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def bounded(*, mebibytes: float, seconds: float = 2.0) -> Iterator[None]:
-    """Fail if the block asks for more memory at a time, or takes more processor time.
+    """Fail if the block allocates more memory at a time, or takes more processor time.
 
-    What Python and NumPy ask for counts, whether they touch it or not.
+    All memory that Python and NumPy allocate counts, whether it is used or not.
     """
     tracemalloc.start()
     start = time.process_time()

@@ -1,4 +1,4 @@
-"""What takes long to start is started once in a run, whatever the number of workers."""
+"""Start each slow server only once per test run, however many workers there are."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ GROUPS = {
     "browser": "browser",
     "demo_run": "demo",
 }
-"""The worker that a test goes to, by the fixture that it asks for."""
+"""Fixtures that need a slow server, and the group of their tests; one worker runs a group."""
 
 
-def group(item: pytest.Item) -> str:
-    """Return the name that keeps a test with all that need the same server, or with its file."""
+def group_of(item: pytest.Item) -> str:
+    """Return the group of a test: that of the server it needs, or its file."""
     callspec = getattr(item, "callspec", None)
-    # Fixtures that are asked for while a test runs are named by one of its parameters.
-    asked = [*getattr(item, "fixturenames", ()), *(callspec.params.values() if callspec else ())]
-    wanted = [GROUPS[name] for name in asked if isinstance(name, str) and name in GROUPS]
-    return wanted[0] if wanted else str(item.path)
+    # A parameter may name a fixture that the test requests while it runs.
+    names = [*getattr(item, "fixturenames", ()), *(callspec.params.values() if callspec else ())]
+    groups = [GROUPS[name] for name in names if isinstance(name, str) and name in GROUPS]
+    return groups[0] if groups else str(item.path)
 
 
-def starts(what: str, factory: pytest.TempPathFactory) -> None:
-    """Fail if another worker of this run has started the same: then tests are not grouped."""
+def register_start(server: str, factory: pytest.TempPathFactory) -> None:
+    """Fail if another worker of this run has started the same server: tests are not grouped."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
     if run is None:
         return
     try:
-        (factory.getbasetemp().parent / f"{what}-of-{run}").touch(exist_ok=False)
+        (factory.getbasetemp().parent / f"{server}-of-{run}").touch(exist_ok=False)
     except FileExistsError:
-        pytest.fail(f"{what} is started a second time in this run; see tests/once.py")
+        pytest.fail(f"{server} is started a second time in this run; see tests/once.py")

@@ -1,8 +1,9 @@
-"""Python 3.11 may fail when two threads parse at once; here they parse one after the other.
+"""A workaround for python/cpython#106905: let only one thread parse at a time.
 
-Its parser counts the depth of a tree in a place that all threads share, and a collection of garbage
-in the middle of a tree lets another thread in: python/cpython#106905. NumPy parses the header of
-every array that it loads, and torch its own source, so a test and a server beside it may meet.
+Python 3.11 may fail when two threads call ``ast.parse``: the parser keeps the recursion depth in
+state that all threads share, and a garbage collection during parsing lets another thread run. NumPy
+parses the header of every array that it loads, and torch parses its source, so a test and a server
+in the same process may collide.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ _parse = ast.parse
 _lock = threading.RLock()
 
 
-def parse_alone(*source: Any, **options: Any) -> ast.AST:
-    """Parse while no other thread does, and no garbage is collected."""
+def parse_exclusively(*source: Any, **options: Any) -> ast.AST:
+    """Parse while no other thread parses, and without garbage collection."""
     with _lock:
-        collects = gc.isenabled()
+        was_enabled = gc.isenabled()
         gc.disable()
         try:
             return _parse(*source, **options)
         finally:
-            if collects:
+            if was_enabled:
                 gc.enable()
 
 
-def one_at_a_time() -> None:
-    """Let everything in this process parse so."""
+def serialize_parsing() -> None:
+    """Replace ``ast.parse`` in this process, if this Python has the fault."""
     if sys.version_info < (3, 12):
-        ast.parse = parse_alone
+        ast.parse = parse_exclusively  # type: ignore[assignment]

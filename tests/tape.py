@@ -1,4 +1,4 @@
-"""Random bits that were written down beforehand, for samplers under test and for test vectors."""
+"""Prescribed random bits, for tests of samplers and for recorded vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Tape:
-    """Bytes handed out in order, in the units an Entropy hands out; running over the end fails."""
+    """Bytes served in order through the interface of an Entropy; reading past the end fails."""
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
@@ -16,7 +16,7 @@ class Tape:
 
     @classmethod
     def named(cls, name: str, size: int) -> Tape:
-        """Return ``size`` bytes of SHAKE-128 of the name: easy to make in any language."""
+        """Return ``size`` bytes of SHAKE-128 of the name, which any language can reproduce."""
         return cls(hashlib.shake_128(name.encode()).digest(size))
 
     def _take(self, count: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Whatever randomizer a release is asked for by name walks the whole way."""
+"""Every mechanism, by name, from fitting to decoded reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.checks import ALPHA, delta_for, effective, mean_p_value, task_for
 
 @pytest.mark.parametrize("shape", ["jacobian", "none"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_randomizer_releases_saves_loads_and_decodes(head, public, tmp_path, name, shape):
+def test_every_mechanism_fits_saves_loads_reports_and_decodes(head, public, tmp_path, name, shape):
     delta = delta_for(name)
     task = task_for(name, head)
     settings = effective(name, reshaping=shape)
@@ -24,6 +24,7 @@ def test_every_randomizer_releases_saves_loads_and_decodes(head, public, tmp_pat
     assert loaded.guarantee == release.guarantee
     extremes = np.vstack([np.zeros(6), np.full(6, 5e-324), np.full(6, -1.7e308), public[:5]])
     reports = loaded.privatize(extremes)
+    assert isinstance(reports, list)
     assert {len(report) for report in reports} == {release.report_size}
     decoded = release.decode(reports)
     assert np.isfinite(decoded).all()
@@ -32,8 +33,11 @@ def test_every_randomizer_releases_saves_loads_and_decodes(head, public, tmp_pat
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_real_reports_of_every_randomizer_follow_their_simulation(head, public, name):
-    """Means of 4,000 reports of one vector; the twin's vector is another one."""
+def test_reports_of_every_mechanism_follow_their_simulation(head, public, name):
+    """Means of 4,000 reports of one vector; the broken control reports another vector.
+
+    False alarms: ALPHA each.
+    """
     delta = delta_for(name)
     release = offaxis.fit(
         task_for(name, head),
@@ -44,10 +48,13 @@ def test_real_reports_of_every_randomizer_follow_their_simulation(head, public, 
         **effective(name, reshaping="none", percentile=50),
     )
     z = public[np.abs(public).sum(axis=1).argmax()]
-    twin = -z
-    if release.encoder.kind.endswith("argmax"):  # the twin must have another symbol
+    other = -z
+    if release.encoder.kind.endswith("argmax"):  # the other vector must have another symbol
         symbols = release.encoder.encode(public)
-        twin = public[symbols != release.encoder.encode(z[None])[0]][0]
-    wanted = simulate(release, np.tile(z, (400_000, 1)), np.random.default_rng(3)).mean(axis=0)
-    assert mean_p_value(release.decode(release.privatize(np.tile(z, (4000, 1)))), wanted) > ALPHA
-    assert mean_p_value(release.decode(release.privatize(np.tile(twin, (4000, 1)))), wanted) < ALPHA
+        other = public[symbols != release.encoder.encode(z[None])[0]][0]
+    expected = simulate(release, np.tile(z, (400_000, 1)), np.random.default_rng(3)).mean(axis=0)
+    decoded, broken = (
+        release.decode(release.privatize(np.tile(vector, (4000, 1)))) for vector in (z, other)
+    )
+    assert mean_p_value(decoded, expected) > ALPHA
+    assert mean_p_value(broken, expected) < ALPHA

@@ -1,8 +1,8 @@
 """Every public name has an example of how a user would call it, and the example runs.
 
-Public is what a module lists in its ``__all__``. Modules are read, not imported, until their test
-runs, so that collecting these tests costs no import of torch, JAX or Spark. An example imports what
-it uses; only numpy stands ready as ``np``, as in numpy's own documentation.
+The public names are those in the ``__all__`` of a module. Modules are parsed, and imported only
+when their test runs, so that collecting these tests does not import torch, JAX or Spark. An example
+imports what it uses; only numpy is predefined as ``np``, as in its documentation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import offaxis
 SOURCE = Path(offaxis.__file__).parent
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NOT_INSTALLED = ("flwr", "atheris", "opendp")
-"""What the test environment does without: modules that import one of these are skipped."""
+"""Packages that are not in the test environment; modules that import them are skipped."""
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Callable = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -33,8 +33,8 @@ Callable = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @cache
 def path_of(module: str) -> Path:
-    place = SOURCE.joinpath(*module.split(".")[1:])
-    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    path = SOURCE.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 @cache
@@ -58,30 +58,32 @@ def public_modules() -> Iterator[str]:
             yield module
 
 
-def home(module: str, name: str) -> tuple[str, str]:
-    """Return where a name that a module exports is defined."""
+def definition_site(module: str, name: str) -> tuple[str, str]:
+    """Return the module that defines an exported name, and the name there."""
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("offaxis"):
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
-                    return home(str(node.module), alias.name)
+                    return definition_site(str(node.module), alias.name)
     return module, name
 
 
 def definition(module: str, name: str) -> Documented | None:
-    """Return the class or function of that name; constants and aliases have none."""
-    found = None
+    """Return the class or function with this name; None for constants and aliases."""
+    latest = None
     for node in ast.walk(tree_of(module)):
         if isinstance(node, (ast.ClassDef, *Callable)) and node.name == name:
-            # The last one: overloads stand before the function that they describe.
-            found = node
-    return found
+            # The last definition: overloads come before the function that they describe.
+            latest = node
+    return latest
 
 
 PUBLIC = {
-    (where, name): node
-    for where, name in sorted({home(m, name) for m in public_modules() for name in exports(m)})
-    if (node := definition(where, name)) is not None
+    (module, name): node
+    for module, name in sorted(
+        {definition_site(m, name) for m in public_modules() for name in exports(m)}
+    )
+    if (node := definition(module, name)) is not None
 }
 
 
@@ -106,13 +108,13 @@ def source(test: doctest.DocTest) -> str:
 
 def check(test: doctest.DocTest) -> None:
     assert not any(doctest.SKIP in e.options for e in test.examples), f"{test.name} skips a line"
-    said: list[str] = []
+    output: list[str] = []
     runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
-    if runner.run(test, out=said.append).failed:
-        pytest.fail("".join(said), pytrace=False)
+    if runner.run(test, out=output.append).failed:
+        pytest.fail("".join(output), pytrace=False)
 
 
-def imported(module: str) -> ModuleType:
+def import_or_skip(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
@@ -123,42 +125,41 @@ def imported(module: str) -> ModuleType:
 
 
 def label(module: str, name: str) -> str:
-    """Return the name behind its package, such as ``geometry.measure``."""
+    """Return the name with its package, such as ``geometry.measure``."""
     package = module if path_of(module).name == "__init__.py" else module.rpartition(".")[0]
     return f"{package.removeprefix('offaxis.')}.{name}"
 
 
-def needs(module: str) -> str:
-    """Return the fixture that examples of a module share, for what takes long to start."""
+def server_of(module: str) -> str:
+    """Return the fixture of a slow server that the examples of a module need."""
     return "spark" if module.startswith("offaxis.engines.spark") else ""
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "shared"),
-    [pytest.param(*key, needs(key[0]), id=label(*key)) for key in PUBLIC],
+    ("module", "name", "server"),
+    [pytest.param(*key, server_of(key[0]), id=label(*key)) for key in PUBLIC],
 )
 def test_every_public_name_has_an_example_that_runs(
-    where, name, shared, tmp_path, monkeypatch, request
+    module, name, server, tmp_path, monkeypatch, request
 ):
-    imported(where)
-    if shared:
-        request.getfixturevalue(shared)
-        # What pyspark 3.5 leaves behind is no word about the example.
+    import_or_skip(module)
+    if server:
+        request.getfixturevalue(server)
+        # Warnings of pyspark 3.5 do not concern the example.
         warnings.simplefilter("ignore")
-    node = PUBLIC[where, name]
-    own = examples(where, node)
-    text = source(own)
-    assert text, f"{where}.{name} has no example: add one under Examples"
+    node = PUBLIC[module, name]
+    text = source(examples(module, node))
+    assert text, f"{module}.{name} has no example: add one under Examples"
     if isinstance(node, Callable):
-        assert re.search(rf"\b{name}\b", text), f"the example of {where}.{name} does not call it"
+        assert re.search(rf"\b{name}\b", text), f"the example of {module}.{name} does not call it"
     monkeypatch.chdir(tmp_path)
-    for one in (node, *methods(node)):
-        check(examples(where, one))
+    for documented in (node, *methods(node)):
+        check(examples(module, documented))
 
 
 @pytest.mark.parametrize("module", list(public_modules()))
 def test_a_public_module_has_all_its_names_and_its_examples_run(module, tmp_path, monkeypatch):
-    found = imported(module)
-    assert all(hasattr(found, name) for name in exports(module))
+    loaded = import_or_skip(module)
+    assert all(hasattr(loaded, name) for name in exports(module))
     monkeypatch.chdir(tmp_path)
     check(examples(module, tree_of(module)))

@@ -1,3 +1,5 @@
+"""Files are written completely or not at all."""
+
 from __future__ import annotations
 
 import os
@@ -9,7 +11,7 @@ from offaxis.errors import InvalidInput
 from offaxis.files import replacing
 
 
-def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "out"
     with replacing(target) as file:
         file.write(b"half")
@@ -19,7 +21,7 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
-def test_a_failure_leaves_what_was_there(tmp_path: Path, failure: type[BaseException]) -> None:
+def test_a_failure_keeps_the_previous_file(tmp_path: Path, failure: type[BaseException]) -> None:
     target = tmp_path / "out"
     target.write_bytes(b"old")
 
@@ -41,7 +43,7 @@ def test_a_path_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_umask_is_kept(tmp_path: Path) -> None:
+def test_the_umask_applies(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:
         with replacing(tmp_path / "out") as file:
@@ -51,7 +53,7 @@ def test_the_umask_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_link_is_written_through(tmp_path: Path) -> None:
+def test_a_symlink_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with replacing(tmp_path / "link") as file:

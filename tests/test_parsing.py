@@ -1,4 +1,4 @@
-"""Threads that parse at once, with and without what tests/parsing.py does about it."""
+"""Threads that parse at the same time, with and without the workaround of tests/parsing.py."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-# Garbage is collected all the time, and every collection lets another thread in.
-_AT_ONCE = """
+# Garbage is collected constantly, and every collection lets another thread run.
+_SCRIPT = """
 import ast, gc, sys, threading
 from tests import parsing
 
-if sys.argv[1] == "mended":
-    parsing.one_at_a_time()
+if sys.argv[1] == "fixed":
+    parsing.serialize_parsing()
 gc.callbacks.append(lambda *_: sum(range(50)))
 gc.set_threshold(20)
 sys.setswitchinterval(1e-6)
@@ -38,17 +38,17 @@ print(len(failures), set(failures))
 """
 
 
-def failures(how: str) -> int:
-    found = subprocess.run(
-        [sys.executable, "-c", _AT_ONCE, how], capture_output=True, text=True, check=True
+def count_failures(variant: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, variant], capture_output=True, text=True, check=True
     )
-    return int(found.stdout.split()[0])
+    return int(done.stdout.split()[0])
 
 
-def test_threads_parse_one_after_the_other():
-    assert failures("mended") == 0
+def test_threads_parse_with_the_workaround():
+    assert count_failures("fixed") == 0
 
 
 @pytest.mark.skipif(sys.version_info[:3] > (3, 11, 7), reason="this Python does not have the fault")
-def test_threads_that_parse_at_once_fail():
-    assert failures("as it is") > 0
+def test_threads_fail_without_the_workaround():
+    assert count_failures("unchanged") > 0

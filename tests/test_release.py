@@ -1,9 +1,10 @@
-"""The whole walk: fit, privatize, decode; and everything that must be refused on the way."""
+"""From fit through privatize to decode, and every input that must be rejected."""
 
 from __future__ import annotations
 
 import copy
 import inspect
+import os
 import pickle
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,13 +24,13 @@ from tests.checks import ALPHA, mean_p_value
 
 
 def test_one_vector_gives_bytes_and_a_batch_a_list(release):
-    one = release.privatize(np.zeros(6))
-    many = release.privatize(np.zeros((3, 6)))
-    assert isinstance(one, bytes)
-    assert [type(report) for report in many] == [bytes] * 3
-    assert release.decode(one).shape == (6,)
-    assert release.decode(many).shape == (3, 6)
-    assert release.decode_mean(many).shape == (6,)
+    report = release.privatize(np.zeros(6))
+    reports = release.privatize(np.zeros((3, 6)))
+    assert isinstance(report, bytes)
+    assert [type(part) for part in reports] == [bytes] * 3
+    assert release.decode(report).shape == (6,)
+    assert release.decode(reports).shape == (3, 6)
+    assert release.decode_mean(reports).shape == (6,)
 
 
 def test_no_seed_reaches_a_report(release, monkeypatch):
@@ -43,14 +44,14 @@ def test_no_seed_reaches_a_report(release, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("others", "named", "given"),
+    ("positional", "keywords", "named"),
     [((), {"seed": 0}, "seed"), ((np.random.default_rng(0),), {}, "Generator"), ((7,), {}, "int")],
 )
-def test_who_gives_a_seed_is_told_why_there_is_none(release, monkeypatch, others, named, given):
+def test_a_seed_is_rejected_with_the_reason(release, monkeypatch, positional, keywords, named):
     monkeypatch.setattr(type(release.randomizer), "report", lambda *_: pytest.fail("released"))
-    words = f"nothing else, got {given}: no seed reaches a real report; .* use simulate"
+    words = f"nothing else, got {named}: no seed reaches a real report; .* use offaxis.simulate"
     with pytest.raises(InvalidInput, match=words):
-        release.privatize(np.zeros(release.input_dim), *others, **named)
+        release.privatize(np.zeros(release.input_dim), *positional, **keywords)
 
 
 def test_equal_vectors_in_a_batch_get_independent_noise(release):
@@ -89,23 +90,23 @@ def test_one_bad_vector_stops_the_whole_batch(release):
 
 
 def test_a_vector_that_changes_after_the_check_is_not_released(release, monkeypatch):
-    """What is checked is what is released, even if the caller's array changes meanwhile."""
+    """The checked values are the released ones, even if the caller's array changes concurrently."""
     Z = np.zeros((5000, 6))
     original = Laplace.report
     calls = []
 
-    def meanwhile(self, W, entropy):
+    def report_and_change(self, W, entropy):
         calls.append(len(W))
         Z[-1] = np.nan
         return original(self, W, entropy)
 
-    monkeypatch.setattr(Laplace, "report", meanwhile)
+    monkeypatch.setattr(Laplace, "report", report_and_change)
     with pytest.raises(InvalidInput, match=r"\(4999, 0\)"):
         release.privatize(Z)
     assert calls == [4096]
 
 
-def test_the_callers_memory_is_not_encoded(public, monkeypatch):
+def test_a_copy_of_the_callers_array_is_encoded(public, monkeypatch):
     release = offaxis.fit(None, public, epsilon=1, reshaping="none")
     original = ShiftEncoder.encode
     shared = []
@@ -121,7 +122,7 @@ def test_the_callers_memory_is_not_encoded(public, monkeypatch):
 
 @pytest.mark.parametrize("z", [[3, 5e-324], [1e-300, 1e300], [1.7e308, 1e-10], [0.0, 0.0]])
 @pytest.mark.parametrize("shape", ["jacobian", "none"])
-def test_no_setting_of_numpy_makes_a_finite_vector_fail(z, shape):
+def test_no_numpy_error_setting_makes_a_finite_vector_fail(z, shape):
     public = np.random.default_rng(0).standard_normal((50, 2))
     release = offaxis.fit(np.eye(2), public, epsilon=1, reshaping=shape)
     with np.errstate(all="raise"):
@@ -134,6 +135,7 @@ def test_the_mean_of_many_reports_is_the_mean_of_the_vectors(head, public):
     )
     Z = np.tile(public, (60, 1))
     reports = release.privatize(Z)
+    assert isinstance(reports, list)
     decoded = release.decode(reports)
     assert np.allclose(release.decode_mean(reports), decoded.mean(axis=0))
     assert mean_p_value(decoded, Z.mean(axis=0)) > ALPHA
@@ -142,7 +144,7 @@ def test_the_mean_of_many_reports_is_the_mean_of_the_vectors(head, public):
 
 @dataclass(frozen=True)
 class Shrinking:
-    """A decoder that trades bias for error, as later ones will."""
+    """A biased decoder."""
 
     kind: ClassVar[str] = "shrinking"
     dim: int = 6
@@ -163,38 +165,38 @@ class Shrinking:
         return {}
 
 
-def test_a_mean_refuses_a_biased_decoder_or_uses_the_mean_decoder(release):
+def test_a_mean_needs_an_unbiased_decoder_or_a_mean_decoder(release):
     reports = release.privatize(np.ones((20, 6)))
     biased = replace(release, decoder=Shrinking())
     object.__setattr__(biased, "hash", release.hash)
     assert biased.decode(reports).shape == (20, 6)
     with pytest.raises(BiasedDecoder, match="decoder"):
         biased.decode_mean(reports)
-    mended = replace(biased, mean_decoder=release.decoder)
-    object.__setattr__(mended, "hash", release.hash)
-    assert np.allclose(mended.decode_mean(reports), release.decode_mean(reports))
+    with_mean = replace(biased, mean_decoder=release.decoder)
+    object.__setattr__(with_mean, "hash", release.hash)
+    assert np.allclose(with_mean.decode_mean(reports), release.decode_mean(reports))
 
 
-def test_a_mean_refuses_a_biased_randomizer(head, public):
+def test_a_mean_needs_an_unbiased_randomizer(head, public):
     release = offaxis.fit(head, public, epsilon=2, mechanism="privunit2")
     with pytest.raises(BiasedDecoder, match="privunit2"):
         release.decode_mean([b"OX"])
 
 
-def test_the_seams_carry_a_map_of_lower_rank(release, public):
+def test_a_map_of_lower_rank_works_end_to_end(release, public):
     rng = np.random.default_rng(0)
     matrix = rng.standard_normal((2, 6))
     low = offaxis.Release(
         AffineEncoder(matrix, public.mean(axis=0)),
-        Laplace(2, 3.0, 4),
-        LinearDecoder(np.linalg.pinv(matrix), public.mean(axis=0)),
+        Laplace(2, 3.0, Fraction(4)),
+        LinearDecoder(np.linalg.pinv(matrix).astype(np.float64), public.mean(axis=0)),
         release.provenance,
     )
     assert low.report_size == 12 + 6
     assert low.decode(low.privatize(public)).shape == public.shape
 
 
-def test_parts_that_do_not_fit_are_refused(release):
+def test_parts_that_do_not_fit_are_an_error(release):
     with pytest.raises(InvalidInput, match="do not fit"):
         replace(release, decoder=ShiftDecoder(np.zeros(5)))
     with pytest.raises(InvalidInput, match="do not fit"):
@@ -203,7 +205,7 @@ def test_parts_that_do_not_fit_are_refused(release):
         replace(release, mean_decoder=ShiftDecoder(np.zeros(5)))
 
 
-def test_the_guarantee_is_data(release):
+def test_the_guarantee_is_available_as_data(release):
     guarantee = release.guarantee
     assert guarantee.epsilon == Fraction(3)
     assert guarantee.pure
@@ -218,33 +220,33 @@ def test_the_guarantee_does_not_depend_on_the_map(head, public):
     assert shaped.guarantee.unit == "user"
 
 
-def test_a_release_is_known_by_its_content(head, public, release):
-    again = offaxis.fit(head, public, epsilon=3)
-    assert again == release
-    assert hash(again) == hash(release)
+def test_releases_are_compared_by_content(head, public, release):
+    second = offaxis.fit(head, public, epsilon=3)
+    assert second == release
+    assert hash(second) == hash(release)
     assert offaxis.fit(head, public, epsilon=3.5) != release
     assert release != "release"
 
 
-def test_a_release_travels_whole_and_frozen(release):
-    for again in (pickle.loads(pickle.dumps(release)), copy.deepcopy(release)):
-        assert again == release
+def test_copies_of_a_release_are_equal_and_frozen(release):
+    for duplicate in (pickle.loads(pickle.dumps(release)), copy.deepcopy(release)):
+        assert duplicate == release
         with pytest.raises(ValueError, match="read-only"):
-            again.encoder.matrix[0, 0] = 1.0
+            duplicate.encoder.matrix[0, 0] = 1.0
 
 
-def test_simulation_repeats_by_seed_whatever_the_number_of_cores(release, public, monkeypatch):
+def test_simulation_depends_on_the_seed_and_not_on_the_cores(release, public, monkeypatch):
     from offaxis.simulation import releases as parallel
 
     monkeypatch.setattr(parallel, "_CHUNK_NUMBERS", 600)
     first = simulate(release, public, np.random.default_rng(5))
-    monkeypatch.setattr(parallel.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert np.array_equal(first, simulate(release, public, np.random.default_rng(5)))
     assert not np.array_equal(first, simulate(release, public, np.random.default_rng(6)))
 
 
-def test_exact_and_simulated_reports_have_the_same_law(release):
-    """Second moments of both faces after decoding; the twin has fifteen percent less noise."""
+def test_exact_and_simulated_reports_have_the_same_second_moments(release):
+    """Second moments after decoding; the broken control has fifteen percent less noise."""
     Z = np.ones((60_000, 6))
     simulated = simulate(release, Z, np.random.default_rng(9))
     exact = release.decode(release.privatize(Z))
@@ -252,8 +254,8 @@ def test_exact_and_simulated_reports_have_the_same_law(release):
     spread = ((simulated - centre) ** 2).mean(axis=0)
     error = ((simulated - centre) ** 2).std(axis=0) / np.sqrt(len(Z)) * np.sqrt(2)
     assert (np.abs(((exact - centre) ** 2).mean(axis=0) - spread) < 6 * error).all()
-    twin = centre + 0.85 * (exact - centre)
-    assert (np.abs(((twin - centre) ** 2).mean(axis=0) - spread) > 6 * error).any()
+    broken = centre + 0.85 * (exact - centre)
+    assert (np.abs(((broken - centre) ** 2).mean(axis=0) - spread) > 6 * error).any()
 
 
 @pytest.mark.parametrize("rng", [0, None, np.random.RandomState(0)])
@@ -267,12 +269,12 @@ def test_a_single_report_has_a_mean(release):
     assert np.array_equal(release.decode_mean(report), release.decode(report))
 
 
-def test_it_prints_in_one_line(release, head):
+def test_a_release_prints_on_one_line(release, head):
     assert repr(release).startswith("Release(laplace, ε = 3, pure, per item, dimension 6, ")
     assert repr(head) == "Layers(6→5→4→3, relu)"
 
 
-def test_randomness_failure_stops_the_release(release, monkeypatch):
+def test_a_failure_of_randomness_releases_nothing(release, monkeypatch):
     def broken(self):
         raise offaxis.OffaxisError("no randomness")
 
@@ -283,8 +285,8 @@ def test_randomness_failure_stops_the_release(release, monkeypatch):
 
 @pytest.mark.parametrize("name", ["laplace", "privunit2"])
 @pytest.mark.parametrize("reshaping", ["none", "centre"])
-def test_the_order_of_a_batch_in_memory_does_not_matter(public, name, reshaping):
-    """A data frame is stored by columns; so may a batch be."""
+def test_the_memory_order_of_a_batch_does_not_matter(public, name, reshaping):
+    """A batch from a data frame is stored by columns."""
     release = offaxis.fit(None, public, epsilon=8, mechanism=name, reshaping=reshaping)
     Z = np.tile(public, (9, 1))
     for batch in (np.asfortranarray(Z), Z.T.copy().T, np.broadcast_to(public[0], (4500, 6))):

@@ -1,1 +1,1 @@
-"""What contributors and releasers run from the repository; no part of the package."""
+"""Tools for contributors and releasers, run from the repository; not part of the package."""

@@ -1,7 +1,7 @@
-"""Resolve every extra for every Python and say how many packages each brings.
+"""Resolve every extra for every Python version and print how many packages it installs.
 
-``python -m tools.extras [NAME…]`` (``make extras``). Metadata alone is fetched, so that torch with
-all of CUDA costs kilobytes. An extra that does not resolve ends it with an error.
+``python -m tools.extras [NAME…]`` (``make extras``). Only metadata is fetched, so torch with all of
+CUDA costs kilobytes. The command fails if an extra does not resolve.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from tools.resolving import PYTHONS, ROOT, extras, resolve
 LINUX = "x86_64-manylinux_2_28"
 OTHERS = ("aarch64-apple-darwin", "x86_64-pc-windows-msvc")
 EVERYWHERE = ("", "all")
-"""What is resolved for other systems, too: the core, and the extras of people who release."""
+"""Extras that are also resolved for other systems: the core, and ``all``."""
 
 
-def _packages(name: str, python: str, platform: str) -> tuple[int, str]:
-    found, text = resolve(
+def _count_packages(name: str, python: str, platform: str) -> tuple[int, str]:
+    resolved, text = resolve(
         ROOT / "pyproject.toml",
         *(("--extra", name) if name else ()),
         *("--constraint", "constraints.txt", "--python-version", python),
         *("--python-platform", platform, "--no-annotate"),
-        # pyspark's metadata is stated in tools/resolving.py.
+        # tools/resolving.py states the metadata of pyspark, which has no wheel.
         *("--only-binary", ":all:", "--no-binary", "pyspark"),
     )
     lines = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
-    return (len(lines), "") if found else (0, text.strip())
+    return (len(lines), "") if resolved else (0, text.strip())
 
 
 def main(names: list[str]) -> None:
-    """Print one line an extra, and what failed."""
+    """Print one line per extra and platform, then the failures."""
     cases = [
         (name, python, platform)
         for name in names or ["", *extras()]
@@ -39,12 +39,13 @@ def main(names: list[str]) -> None:
         for python in PYTHONS
     ]
     with ThreadPoolExecutor(6) as pool:
-        found = dict(zip(cases, pool.map(lambda case: _packages(*case), cases), strict=True))
+        counted = pool.map(lambda case: _count_packages(*case), cases)
+        results = dict(zip(cases, counted, strict=True))
     print(f"{'extra':14}{'platform':26}" + "".join(f"{python:>8}" for python in PYTHONS))
     for name, platform in dict.fromkeys((name, platform) for name, _, platform in cases):
-        counts = [found[name, python, platform][0] or "fails" for python in PYTHONS]
+        counts = [results[name, python, platform][0] or "fails" for python in PYTHONS]
         print(f"{name or '(core)':14}{platform:26}" + "".join(f"{count:>8}" for count in counts))
-    failed = {case: reason for case, (_, reason) in found.items() if reason}
+    failed = {case: reason for case, (_, reason) in results.items() if reason}
     for (name, python, platform), reason in failed.items():
         print(f"\n{name} on Python {python}, {platform}:\n{reason}", file=sys.stderr)
     sys.exit(bool(failed))

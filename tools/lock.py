@@ -1,8 +1,8 @@
-"""Write requirements/*.txt: exact versions with hashes, for every Python and system at once.
+"""Write requirements/*.txt: exact versions with hashes, for every Python version and system.
 
-``python -m tools.lock`` (``make lock``); ``--upgrade`` takes the newest versions, without it only
-what pyproject.toml asks for changes. ``pip install --require-hashes`` then takes these files and no
-others, whoever answers for the index.
+``python -m tools.lock`` (``make lock``) changes only what pyproject.toml requires; ``--upgrade``
+takes the newest versions. ``pip install --require-hashes`` then installs exactly these files,
+whatever the package index serves.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _OPENING = "# Made by `make lock`; docs/supply-chain.md.\n"
 
 
 def lock(name: str, source: Path, *options: str) -> None:
-    """Write one file; versions that are there and still fit stay."""
+    """Write one lock file; locked versions that still fit are kept."""
     file = FOLDER / name
-    found, reason = resolve(
+    resolved, reason = resolve(
         source,
         *("--universal", "--python-version", PYTHONS[0], "--generate-hashes"),
         *("--only-binary", ":all:", "--no-annotate", "--output-file", str(file), *options),
     )
-    if not found:
+    if not resolved:
         sys.exit(f"{name}: {reason}")
     file.write_text(_OPENING + file.read_text())
 
 
 def main(options: list[str]) -> None:
-    """Write all files."""
+    """Write all lock files."""
     for name, (source, more) in LOCKS.items():
         lock(name, source, *more, *options)
         print(f"requirements/{name}")

@@ -1,8 +1,8 @@
-"""Draw docs/module-map.md and its picture from the real imports: ``python -m tools.module_map``.
+"""Generate docs/module-map.md and its picture from the imports: ``python -m tools.module_map``.
 
-The order of the packages is that of the contract "layers" in pyproject.toml, which ``make lint``
-enforces; the imports are those that grimp finds in the source, the ones inside functions and for
-types alone among them. A test holds the committed files to what this makes.
+The packages are in the order of the contract "layers" in pyproject.toml, which ``make lint``
+enforces. The imports are those that grimp finds in the source, including imports inside functions
+and imports used only for types. A test compares the committed files with the output of this tool.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ GROUPS = {
 OPENING = """\
 # Module map
 
-Every package imports only from the packages before it, so what the guarantee rests on knows nothing
-of what is built on it. `make lint` enforces the order (pyproject.toml, `[tool.importlinter]`), and
-this page is generated from the actual imports by `python -m tools.module_map`. For which file
-answers which question, see [Design](design.md).
+Every package imports only from the packages before it, so the code that the guarantee depends on
+never depends on code built on top of it. `make lint` enforces the order (pyproject.toml,
+`[tool.importlinter]`). `python -m tools.module_map` generates this page from the actual imports.
+[Design](design.md) lists which file answers which question.
 
 ![Which package imports which](pictures/module-map.svg)
 
-A row shows what a package imports, a column who imports it; a larger mark stands for more imports.
-A mark right of the diagonal is an import from a later package. There is one, between two that share
-a layer: a release saves itself, and a file that is read becomes a release.
+A row shows what a package imports, a column which packages import it; a larger mark means more
+imports. A mark right of the diagonal is an import from a later package. There is one, between two
+packages that share a layer: a release saves itself, and reading a file returns a release.
 
-More rules hold beside the order:
+Further contracts:
 """
 
 
 @dataclass(frozen=True)
 class ImportGraph:
-    """The packages in their order, from the bottom up, and the number of imports between them."""
+    """The packages in order, from the bottom up, and the number of imports between them."""
 
     packages: tuple[str, ...]
     imports: Counter[tuple[str, str]]
@@ -68,12 +68,12 @@ class ImportGraph:
 def layers() -> list[set[str]]:
     """Return the layers of the contract, from the bottom up."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    found = next(one for one in settings["contracts"] if one["id"] == "layers")
-    return [set(re.findall(r"\w+", layer)) for layer in reversed(found["layers"])]
+    contract = next(one for one in settings["contracts"] if one["id"] == "layers")
+    return [set(re.findall(r"\w+", layer)) for layer in reversed(contract["layers"])]
 
 
 def read_imports() -> ImportGraph:
-    """Read the imports of the package as they are."""
+    """Read the imports between the packages."""
     grimp_graph = grimp.build_graph("offaxis", cache_dir=None)
     modules: set[str] = set()
     imports: Counter[tuple[str, str]] = Counter()
@@ -88,7 +88,7 @@ def read_imports() -> ImportGraph:
     place = {package: at for at, layer in enumerate(layers()) for package in layer}
     if sorted(packages, key=place.__getitem__) != list(packages) or set(packages) != modules:
         raise SystemExit(
-            f"tools/module_map.py has other packages, or another order: {sorted(modules)}"
+            f"GROUPS in tools/module_map.py differs from the packages or layers: {sorted(modules)}"
         )
     return ImportGraph(packages, imports)
 
@@ -115,13 +115,13 @@ def page(graph: ImportGraph) -> str:
     return "\n".join(lines) + "\n"
 
 
-def drawn() -> dict[Path, str]:
-    """Return the content of both files."""
+def generate() -> dict[Path, str]:
+    """Return the content of both files, by path."""
     graph = read_imports()
     return {PAGE: page(graph), PICTURE: picture(GROUPS, graph.imports)}
 
 
 if __name__ == "__main__":
-    for path, content in drawn().items():
+    for path, content in generate().items():
         path.write_text(content)
         print(path.relative_to(ROOT))

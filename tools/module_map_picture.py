@@ -1,4 +1,4 @@
-"""The picture of docs/module-map.md: a matrix of who imports whom, readable on light and dark."""
+"""The picture in docs/module-map.md: a matrix of imports between packages, as SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 CELL = 18
 LEFT, TOP, RIGHT = 188, 20, 64
 HUES = (250, 200, 165, 130, 90, 45, 20, 340, 300)
-"""One a group, so that bands are told apart; the words tell them apart, too."""
+"""One hue per group; labels distinguish the groups as well."""
 
 STYLE = """
 text { font: 11.5px system-ui, 'Segoe UI', sans-serif; fill: #1c2230; }
@@ -43,7 +43,7 @@ def picture(
     groups: Mapping[str, Sequence[str]],
     imports: Mapping[tuple[str, str], int],
 ) -> str:
-    """Return the matrix as SVG: packages in their order, marks where a row imports a column."""
+    """Return the matrix: packages in order, and a mark where a row imports a column."""
     packages = [package for group in groups.values() for package in group]
     hue = {package: HUES[at] for at, group in enumerate(groups.values()) for package in group}
     size = len(packages) * CELL
@@ -59,7 +59,7 @@ def picture(
     for row, package in enumerate(packages):
         y = TOP + row * CELL
         end = LEFT + row * CELL
-        # A guide from the package's first mark to its name, and down from its name.
+        # Guide lines to the left of the package's cell and below it.
         parts.append(
             f'<path class="line" d="M{LEFT} {y + CELL / 2:g}H{end}M{end + CELL / 2:g} {y + CELL}'
             f'V{TOP + size}"/>'
@@ -88,7 +88,7 @@ def _bands(groups: Mapping[str, Sequence[str]], hue: Mapping[str, int]) -> list[
 
 
 def _mark(x: float, y: float, count: int, hue: int, package: str, other: str) -> str:
-    """Draw a mark of one of three sizes: few imports, some, many."""
+    """Draw a mark in one of three sizes: few, some or many imports."""
     side = 6 if count <= 3 else 10 if count <= 12 else 14
     gap = (CELL - side) / 2
     rest = f'rx="2" fill="{_colour(hue)}"'
@@ -104,7 +104,7 @@ def _name(x: float, last: float, y: float, package: str, hue: int) -> str:
 def _legend(x: float, y: float) -> list[str]:
     words = (
         "Each row is a package; its marks show what it imports.",
-        "Nothing lies right of the diagonal, but that",
-        "a file which is read becomes a release.",
+        "One mark is right of the diagonal:",
+        "reading a file returns a release.",
     )
     return [_text(x, y + 17 * at, line, "note") for at, line in enumerate(words)]

@@ -1,12 +1,12 @@
-"""Build sdist and wheel, compare them with the repository, and use both in empty environments.
+"""Build sdist and wheel, compare them with the repository, and test both in new environments.
 
-``python -m tools.package [DIST]`` (``make package``) ends with an error if
+``python -m tools.package [DIST]`` (``make package``) fails if
 
-- the wheel from the sdist and the wheel from the repository differ in any file;
-- the wheel lacks a file that git knows under src/offaxis, or has one that git ignores;
-- the sdist lacks anything that git knows and a builder or tester needs;
-- the metadata is not valid, or has an extra, a licence file or a Python version that it should not;
-- ``tools/smoke.py`` fails in an environment that holds the wheel, or the sdist, and nothing else;
+- the wheel built from the sdist and the one built from the repository differ in any file;
+- the wheel lacks a file that git tracks under src/offaxis, or has one that git ignores;
+- the sdist lacks a tracked file that is needed to build or test the package;
+- the metadata is not valid, or has the wrong extras, licence files or Python versions;
+- ``tools/smoke.py`` fails in an environment with only the wheel, or only the sdist;
 - a collector from the wheel does not start, migrate its database and serve its pages.
 """
 
@@ -26,16 +26,19 @@ from pathlib import Path
 
 from packaging.metadata import Metadata
 
-from tools.environments import environment
+from tools.environments import create_environment
 from tools.ports import free_port
 from tools.resolving import PYTHONS, ROOT
 
 PAGES = ("/readyz", "/dashboard", "/browser/client/index.js")
-IN_SDIST = ("src", "tests", "docs", "deploy", "benchmarks", "examples", "tools", "requirements")
+IN_SDIST = (
+    *("src", "tests", "docs", "deploy", "experiments", "benchmarks", "examples", "tools"),
+    "requirements",
+)
 
 
 def tracked(*folders: str) -> set[str]:
-    """Return the files of the folders that git tracks, or would: all that it does not ignore."""
+    """Return the files in the folders that git tracks or could track: all that are not ignored."""
     done = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *folders],
         cwd=ROOT,
@@ -46,10 +49,11 @@ def tracked(*folders: str) -> set[str]:
     return {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
 
 
-def build(out: Path, *what: str, isolated: bool = True) -> Path:
-    """Build ``--wheel``, ``--sdist`` or both in turn; return the newest file."""
-    more = () if isolated else ("--no-isolation",)
-    command = [sys.executable, "-m", "build", *what, *more, "--outdir", str(out), str(ROOT)]
+def build(out: Path, *options: str, isolated: bool = True) -> Path:
+    """Build an sdist and then a wheel, or with ``--wheel`` only a wheel; return the wheel."""
+    isolation = () if isolated else ("--no-isolation",)
+    command = [sys.executable, "-m", "build", *options, *isolation]
+    command += ["--outdir", str(out), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
@@ -57,7 +61,7 @@ def build(out: Path, *what: str, isolated: bool = True) -> Path:
 
 
 def contents(wheel: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file of a wheel."""
+    """Return the SHA-256 of every file in a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return {
             name: hashlib.sha256(archive.read(name)).hexdigest()
@@ -67,19 +71,19 @@ def contents(wheel: Path) -> dict[str, str]:
 
 
 def metadata(wheel: Path) -> Metadata:
-    """Return the wheel's metadata, checked by the rules of the package index."""
+    """Return the metadata of a wheel, validated by the rules of the package index."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return Metadata.from_email(archive.read(name), validate=True)
 
 
 def faults_of_wheel(wheel: Path) -> list[str]:
-    """Say what is wrong with a wheel's files and metadata, if anything."""
+    """Return the faults in the files and metadata of a wheel."""
     faults = []
-    found = {name for name in contents(wheel) if name.startswith("offaxis/")}
-    wanted = {name.removeprefix("src/") for name in tracked("src/offaxis")}
-    faults += [f"the wheel lacks {name}" for name in sorted(wanted - found)]
-    faults += [f"the wheel has {name}, which git ignores" for name in sorted(found - wanted)]
+    packed = {name for name in contents(wheel) if name.startswith("offaxis/")}
+    expected = {name.removeprefix("src/") for name in tracked("src/offaxis")}
+    faults += [f"the wheel lacks {name}" for name in sorted(expected - packed)]
+    faults += [f"the wheel has {name}, which git ignores" for name in sorted(packed - expected)]
     about = metadata(wheel)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"])
@@ -91,28 +95,29 @@ def faults_of_wheel(wheel: Path) -> list[str]:
     }:
         faults.append(f"licence: {about.license_expression}, files {about.license_files}")
     if str(about.requires_python) != ">=3.11":
-        faults.append(f"it takes Python {about.requires_python}")
-    named = {f"Programming Language :: Python :: {version}" for version in PYTHONS}
-    faults += [f"no classifier {name}" for name in sorted(named - set(about.classifiers or ()))]
+        faults.append(f"requires Python {about.requires_python}")
+    versions = {f"Programming Language :: Python :: {version}" for version in PYTHONS}
+    faults += [f"no classifier {name}" for name in sorted(versions - set(about.classifiers or ()))]
     return faults
 
 
 def faults_of_sdist(sdist: Path) -> list[str]:
-    """Say which tracked file an sdist lacks."""
+    """Return the tracked files that an sdist lacks."""
     with tarfile.open(sdist) as archive:
-        found = {name.partition("/")[2] for name in archive.getnames()}
-    top = {name for name in tracked() if "/" not in name and not name.startswith(".")}
-    return [f"the sdist lacks {name}" for name in sorted((tracked(*IN_SDIST) | top) - found)]
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    top_level = {name for name in tracked() if "/" not in name and not name.startswith(".")}
+    expected = tracked(*IN_SDIST) | top_level
+    return [f"the sdist lacks {name}" for name in sorted(expected - packed)]
 
 
 def install(package: Path, home: Path, *, extras: str = "") -> Path:
-    """Install a package into an empty environment, and return its interpreter."""
+    """Install a package into a new environment, and return its interpreter."""
     constraints = ("--constraint", str(ROOT / "constraints.txt"))
-    return environment(home, *constraints, f"{package}{extras}")
+    return create_environment(home, *constraints, f"{package}{extras}")
 
 
 def smoke(python: Path) -> str:
-    """Run tools/smoke.py by an environment's interpreter; return its one line."""
+    """Run tools/smoke.py with an environment's interpreter; return its output."""
     with tempfile.TemporaryDirectory() as folder:
         command = [str(python), "-I", str(ROOT / "tools/smoke.py")]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -121,25 +126,27 @@ def smoke(python: Path) -> str:
     return done.stdout.strip()
 
 
-def collects(python: Path) -> None:
-    """Start a collector from an environment and ask for its pages."""
+def check_collector(python: Path) -> None:
+    """Start the collector of an environment and request its pages."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         command = [str(python.parent / "offaxis"), "serve", "--port", str(port)]
         log = Path(folder) / "log"
         with log.open("w") as file:
-            running = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=file)
+            server = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=file)
         try:
-            _wait_for(running, log)
+            _wait_until_listening(server, log)
             for page in PAGES:
-                _ask(f"http://127.0.0.1:{port}{page}")
+                _request(f"http://127.0.0.1:{port}{page}")
         finally:
-            running.terminate()
-            running.wait(30)
+            server.terminate()
+            server.wait(30)
 
 
-def _wait_for(collector: subprocess.Popen[bytes], log: Path, patience: float = 60.0) -> None:
-    """Wait until it says that it listens: who answers on a port may be another."""
+def _wait_until_listening(
+    collector: subprocess.Popen[bytes], log: Path, patience: float = 60.0
+) -> None:
+    """Wait for the log line of the server: another process could be listening on the port."""
     end = time.monotonic() + patience
     while "Uvicorn running" not in log.read_text():
         if (code := collector.poll()) is not None:
@@ -149,35 +156,35 @@ def _wait_for(collector: subprocess.Popen[bytes], log: Path, patience: float = 6
         time.sleep(0.2)
 
 
-def _ask(url: str) -> None:
+def _request(url: str) -> None:
     try:
         with urllib.request.urlopen(url, timeout=60):
             return
     except urllib.error.HTTPError as error:
-        sys.exit(f"{url} answers {error.code}")
+        sys.exit(f"{url} responds with {error.code}")
     except OSError as error:
-        sys.exit(f"{url} does not answer: {error}")
+        sys.exit(f"{url} does not respond: {error}")
 
 
 def main(out: Path) -> None:
-    """Do it all and say what was done."""
+    """Build, check and test sdist and wheel."""
     out.mkdir(exist_ok=True)
-    if old := list(out.iterdir()):
-        sys.exit(f"{out} is not empty ({old[0].name}, …); run make clean")
+    if existing := list(out.iterdir()):
+        sys.exit(f"{out} is not empty ({existing[0].name}, …); run make clean")
     wheel = build(out)
     sdist = next(out.glob("*.tar.gz"))
     with tempfile.TemporaryDirectory() as folder:
         direct = build(Path(folder), "--wheel")
         faults = faults_of_wheel(wheel) + faults_of_sdist(sdist)
         if contents(direct) != contents(wheel):
-            faults.append("the wheel from the sdist is not the wheel from the repository")
+            faults.append("the wheel from the sdist differs from the wheel from the repository")
         if faults:
             sys.exit("\n".join(faults))
         for package in (wheel, sdist):
             python = install(package, Path(folder) / f"with{package.suffix}")
             print(f"{package.name}: {smoke(python)}")
-        collects(install(wheel, Path(folder) / "collector", extras="[collector]"))
-        print(f"{wheel.name}: its collector starts, migrates and serves its pages")
+        check_collector(install(wheel, Path(folder) / "collector", extras="[collector]"))
+        print(f"{wheel.name}: the collector starts, migrates its database and serves its pages")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A port for a server that has to be told one; a server of this process takes port 0 itself."""
+"""Find a free port, for servers that need a number; a server in this process can use port 0."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import socket
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
+    """Return a port that no process listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
         return port

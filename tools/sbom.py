@@ -1,7 +1,7 @@
-"""Write what a collector consists of as a CycloneDX file: ``python -m tools.sbom FILE``.
+"""Write the software bill of materials of a collector (CycloneDX): ``python -m tools.sbom FILE``.
 
-The locked packages are really installed, by their hashes and without any other, and the list is
-taken from what is then there, with licences and who needs whom.
+The tool installs exactly the locked packages, by hash, into a new environment and lists them with
+their licences and dependencies.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from tools.environments import environment
+from tools.environments import create_environment
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements/collector.txt"
-EXACTLY = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement", str(LOCK))
+INSTALL = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--requirement", str(LOCK))
 
 
 def main(out: Path) -> None:
     """Write the file."""
     with tempfile.TemporaryDirectory() as folder:
-        python = environment(Path(folder), *EXACTLY)
+        python = create_environment(Path(folder), *INSTALL)
         cyclonedx = Path(sysconfig.get_path("scripts")) / "cyclonedx-py"
         options = ("--pyproject", str(ROOT / "pyproject.toml"), "--mc-type", "library")
-        written = ("--output-reproducible", "--output-file", str(out))
-        subprocess.run([str(cyclonedx), "environment", str(python), *options, *written], check=True)
+        output = ("--output-reproducible", "--output-file", str(out))
+        subprocess.run([str(cyclonedx), "environment", str(python), *options, *output], check=True)
     print(out)
 
 

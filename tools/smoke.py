@@ -1,8 +1,8 @@
-"""Use an installed offaxis as a stranger would: by Python and by its command, in an empty folder.
+"""Test an installed offaxis as a new user would use it: from Python and from the command line.
 
-Run by the interpreter under test, isolated from the repository: ``python -I tools/smoke.py``. It
-needs the core dependencies alone. Every module is imported; the ones that cannot be must lack an
-optional package, never a part of offaxis.
+Run it with the interpreter under test, isolated from the repository: ``python -I tools/smoke.py``.
+It needs only the core dependencies. It also imports every module: an import may fail only because
+an optional package is missing, never because a part of offaxis is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPTIONAL = {
     *("jinja2", "fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "prometheus_client"),
     *("onnx", "onnxruntime", "transformers", "mlflow", "flwr", "opendp", "psutil"),
 }
-"""Packages that extras bring."""
+"""Packages that extras install."""
 
 DATA = (
     "py.typed",
@@ -33,41 +33,21 @@ DATA = (
     "collector/pages/client/package.json",
     "collector/pages/dashboard",
 )
-"""What is no module, and easily forgotten."""
+"""Files that are not modules and are easily left out of a wheel."""
 
 
-def check(holds: bool, what: str) -> None:
-    """End with ``what`` if it does not hold."""
-    if not holds:
-        sys.exit(f"smoke: {what}")
+FALSE_ALARM = 1e-6
+"""Probability that an audit raises a false alarm on a sound release."""
 
 
-def every_module() -> int:
-    """Import all modules; return how many need an extra."""
-    import offaxis
-    from offaxis.errors import MissingExtra
-
-    waiting = 0
-    for found in pkgutil.walk_packages(offaxis.__path__, "offaxis.", onerror=lambda _: None):
-        if found.name.endswith(".__main__") or ".migrations." in found.name:
-            continue
-        try:
-            importlib.import_module(found.name)
-        except MissingExtra:
-            waiting += 1
-        except ModuleNotFoundError as error:
-            lacks = str(error.name).split(".")[0]
-            check(lacks in OPTIONAL, f"{found.name} cannot be imported: {error}")
-            waiting += 1
-    return waiting
+def check(condition: bool, message: str) -> None:
+    """Exit with ``message`` if the condition is false."""
+    if not condition:
+        sys.exit(f"smoke: {message}")
 
 
-RARELY = 1e-6
-"""How often the audit may accuse a sound release by chance."""
-
-
-def by_python(folder: Path) -> None:
-    """Fit, save, load, privatize, decode and audit a tiny release."""
+def test_python(folder: Path) -> None:
+    """Fit, save, load, privatize, decode and audit a small release."""
     import offaxis
     from offaxis.audit import audit
     from offaxis.geometry import Layers
@@ -80,46 +60,69 @@ def by_python(folder: Path) -> None:
     decoded = release.decode(release.privatize(public[:20]))
     check(decoded.shape == (20, 4) and bool(np.isfinite(decoded).all()), "decoding is broken")
     check(str(release.guarantee.epsilon) == "3", f"the guarantee is {release.guarantee}")
-    found = audit(release, reports=2000, false_alarm=RARELY)
-    check(not found.violated, "the audit accuses a sound release")
+    result = audit(release, reports=2000, false_alarm=FALSE_ALARM)
+    check(not result.violated, "the audit raises a false alarm")
     np.save(folder / "public.npy", public)
     model.save(folder / "head.safetensors")
 
 
-def by_command(folder: Path) -> None:
-    """Do the same with the installed command."""
-    command = Path(sysconfig.get_path("scripts")) / "offaxis"
+def test_command(folder: Path) -> None:
+    """Repeat the steps with the installed command."""
+    script = Path(sysconfig.get_path("scripts")) / "offaxis"
 
-    def run(words: str) -> str:
-        line = [str(command), *words.split()]
-        done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
-        check(done.returncode == 0, f"`offaxis {words}` gave {done.returncode}: {done.stderr}")
+    def run(arguments: str) -> str:
+        command = [str(script), *arguments.split()]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        failure = f"`offaxis {arguments}` exited with {done.returncode}: {done.stderr}"
+        check(done.returncode == 0, failure)
         return done.stdout
 
     version = distribution("offaxis").version
-    check(run("--version") == f"offaxis {version}\n", "the command has another version")
+    check(run("--version") == f"offaxis {version}\n", "the command has a different version")
     run("fit --model head.safetensors --public public.npy --epsilon 3 --out my.release")
     run("privatize my.release --vectors public.npy --out my.reports")
     run("decode my.release --reports my.reports --out decoded.npy")
-    check(np.load(folder / "decoded.npy").shape == (200, 4), "decoding by command is broken")
+    check(np.load(folder / "decoded.npy").shape == (200, 4), "decoding by the command is broken")
     card = json.loads(run("inspect my.release --json"))
     check(card["guarantee"]["epsilon"] == "3", f"the card says {card['guarantee']}")
-    run(f"audit my.release --reports 2000 --false-alarm {RARELY}")
+    run(f"audit my.release --reports 2000 --false-alarm {FALSE_ALARM}")
+
+
+def import_all_modules() -> int:
+    """Import all modules; return how many need an extra."""
+    import offaxis
+    from offaxis.errors import MissingExtra
+
+    need_extra = 0
+    for module in pkgutil.walk_packages(offaxis.__path__, "offaxis.", onerror=lambda _: None):
+        if module.name.endswith(".__main__") or ".migrations." in module.name:
+            continue
+        try:
+            importlib.import_module(module.name)
+        except MissingExtra:
+            need_extra += 1
+        except ModuleNotFoundError as error:
+            missing = str(error.name).split(".")[0]
+            check(missing in OPTIONAL, f"{module.name} cannot be imported: {error}")
+            need_extra += 1
+    return need_extra
 
 
 def main() -> None:
-    """Check it all; say so in one line."""
+    """Run all checks and print one line."""
     import offaxis
 
     home = Path(offaxis.__file__).parent
-    check("site-packages" in home.parts, f"this is not an installed offaxis: {home}")
+    check("site-packages" in home.parts, f"not an installed offaxis: {home}")
     for name in DATA:
-        check(files("offaxis").joinpath(name).is_file() or (home / name).is_dir(), f"no {name}")
+        check(
+            files("offaxis").joinpath(name).is_file() or (home / name).is_dir(), f"{name} missing"
+        )
     with tempfile.TemporaryDirectory() as folder:
-        by_python(Path(folder))
-        by_command(Path(folder))
-    waiting = every_module()
-    print(f"offaxis {offaxis.__version__} works; {waiting} modules wait for an extra")
+        test_python(Path(folder))
+        test_command(Path(folder))
+    need_extra = import_all_modules()
+    print(f"offaxis {offaxis.__version__} works; {need_extra} modules need an extra")
 
 
 if __name__ == "__main__":

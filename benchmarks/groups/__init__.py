@@ -1,6 +1,3 @@
-"""How fast releases are on this machine, beside what people would use instead.
-
-Every figure is measured, none is stored; ratios compare contenders that took turns in one process.
-"""
+"""The groups of ``python -m benchmarks``: measurements of releases and their rivals."""
 
 from __future__ import annotations

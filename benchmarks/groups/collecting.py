@@ -1,4 +1,4 @@
-"""What a collector does: decode reports, and average them by group."""
+"""The work of a collector: decode reports, and average them by group."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from offaxis.release import Release
 
 _ROWS: Final = 10_000
 _ALONE: Final = 200
-_REAL: Final = {"laplace": _ROWS, "privunit2": 1_000, "response": _ROWS}
-"""So many reports are really made; they are decoded again and again."""
+"""Reports that are decoded one at a time."""
+
+_DRAWN: Final = {"laplace": _ROWS, "privunit2": 1_000, "response": _ROWS}
+"""Number of reports that are drawn, by mechanism; they are repeated to fill the rows."""
 
 
 def measure(effort: Effort) -> Iterator[Race]:
     """Race decoding in bulk against one report at a time."""
-    for name in _REAL:
+    for name in _DRAWN:
         release, reports = task.release(name), _reports(name)
         alone = reports[:_ALONE]
         contenders = {
@@ -28,18 +30,18 @@ def measure(effort: Effort) -> Iterator[Race]:
         yield effort.race("decode", f"{name}, m = 64", "reports/s", contenders)
     release, reports = task.release("laplace"), _reports("laplace")
     groups = [i % 10 for i in range(len(reports))]
-    average = partial(release.aggregate, reports, groups=groups)
+    aggregate = partial(release.aggregate, reports, groups=groups)
     contenders = {
-        OURS: Contender(average, len(reports)),
+        OURS: Contender(aggregate, len(reports)),
         "decoding alone": Contender(partial(release.decode, reports), len(reports)),
     }
     yield effort.race("decode", "laplace, means of ten groups", "reports/s", contenders)
 
 
 def _reports(name: str) -> list[bytes]:
-    made = task.release(name).privatize(task.many(_REAL[name]))
-    assert isinstance(made, list)
-    return made * (_ROWS // len(made))
+    reports = task.release(name).privatize(task.vectors(_DRAWN[name]))
+    assert isinstance(reports, list)
+    return reports * (_ROWS // len(reports))
 
 
 def _one_by_one(release: Release, reports: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""How costs grow: the Gram with N, k and m, a report with m·r, simulations and sweeps with N."""
+"""Growth of costs: the Gram with N, k and m, a report with m·r, simulations and sweeps with N."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LADDER: Final = (
     *((1024, 512), (1024, 1024), (2048, 1024)),
     *((2048, 2048), (4096, 2048), (4096, 4096)),
 )
-"""Dimensions and ranks (m, r) of reports, m·r doubled."""
+"""Dimensions and ranks (m, r) of reports; m·r doubles from one to the next."""
 
 
 def measure(effort: Effort) -> Iterator[Growth]:
     """Double one size at a time."""
     head, rng = task.data().head, np.random.default_rng(0)
     counts = effort.doubled(8_000)
-    Z = task.many(counts[-1])
+    Z = task.vectors(counts[-1])
     yield effort.growth("Gram", "N", {n: _gram(head, Z[:n]) for n in counts}, 1)
     outputs = {k: _gram(_network(64, k), Z[:4_000]) for k in effort.doubled(64)}
     yield effort.growth("Gram", "k", outputs, 1)
@@ -47,12 +47,12 @@ def measure(effort: Effort) -> Iterator[Growth]:
     ladder = LADDER[-effort.doublings - 1 :]
     reports = {dim * rank: _privatize_some(dim, rank) for dim, rank in ladder}
     yield effort.growth(f"{_CALLS} reports, one at a time", "m·r", reports, 1)
-    # Fits to few public vectors, so that what grows is not hidden behind what does not.
-    swept = {
+    # Few public vectors, so that the constant cost of fits does not hide the growth.
+    sweeps = {
         n: partial(small_sweep, n, ("laplace",), public=1_000, seeds=2)
         for n in effort.doubled(10_000)
     }
-    yield effort.growth("sweep", "vectors", swept, 1)
+    yield effort.growth("sweep", "vectors", sweeps, 1)
 
 
 def _gram(model: Layers, Z: Any) -> Callable[[], Any]:
@@ -67,17 +67,18 @@ def _network(dim: int, outputs: int) -> Layers:
 
 
 def _privatize_some(dim: int, rank: int) -> Callable[[], Any]:
-    """Return an action that makes reports of r numbers about vectors of m coordinates."""
-    release, Z = of_rank(dim, rank), np.random.default_rng(dim).standard_normal((_CALLS, dim))
+    """Return an action that makes reports of r numbers for vectors of m coordinates."""
+    release = release_of_rank(dim, rank)
+    Z = np.random.default_rng(dim).standard_normal((_CALLS, dim))
     return lambda: [release.privatize(z) for z in Z]
 
 
-def of_rank(dim: int, rank: int) -> Release:
+def release_of_rank(dim: int, rank: int) -> Release:
     """Return a Laplace release whose map is an r×m matrix."""
     rng = np.random.default_rng(rank)
     matrix = rng.standard_normal((rank, dim)) / np.sqrt(dim)
     return replace(
-        task.wide(1),
+        task.plain_laplace(1),
         encoder=AffineEncoder(matrix, np.zeros(dim)),
         randomizer=Laplace(rank, float(rank), Fraction(task.EPSILON)),
         decoder=LinearDecoder(matrix.T, np.zeros(dim)),

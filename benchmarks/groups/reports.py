@@ -1,6 +1,6 @@
-"""Exact reports: how many a second, and how long one takes.
+"""Exact reports: how many per second, and the time of a single one.
 
-Ours clip, add exact noise, pack, and name their release; the rivals add noise alone.
+Those of offaxis are clipped, randomized exactly, packed and framed; the rivals only add noise.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from offaxis.vectors import Vectors
 
 _ROWS: Final = 20_000
 _ALONE: Final = 200
-"""Vectors that are taken one at a time."""
+"""Vectors that are privatized one at a time."""
 
 _COORDINATES: Final = 2_000
-"""Length of OpenDP's vector: long enough that a call costs nothing beside the noise."""
+"""Length of the vector for OpenDP: long enough that the cost of a call is negligible."""
 
 _OTHERS: Final = {"privunit2": 500, "privunitg": 500, "piecewise": _ROWS, "response": _ROWS}
-"""Randomizers that no rival has, and how many reports are made at a time."""
+"""Randomizers without a rival → number of reports made at a time."""
 
 
 def measure(effort: Effort) -> Iterator[Race]:
-    """Race exact reports against noise, and against themselves one at a time."""
+    """Compare exact reports with bare noise, and with exact reports one at a time."""
     for name in ("laplace", "gaussian"):
-        release, Z = task.release(name, reshaping="none"), task.many(_ROWS)
+        release, Z = task.release(name, reshaping="none"), task.vectors(_ROWS)
         alone, noise = Z[:_ALONE], noise_of(release)
         x = np.random.default_rng(0).standard_normal(_COORDINATES)
         contenders = {
@@ -46,7 +46,7 @@ def measure(effort: Effort) -> Iterator[Race]:
         }
         yield effort.race("reports", f"{name}, m = 64", "coordinates/s", contenders)
     for name, rows in _OTHERS.items():
-        release, Z = task.release(name), task.many(rows)
+        release, Z = task.release(name), task.vectors(rows)
         alone = Z[:_ALONE]
         contenders = {
             OURS: Contender(partial(release.privatize, Z), rows),
@@ -54,11 +54,11 @@ def measure(effort: Effort) -> Iterator[Race]:
         }
         yield effort.race("reports", f"{name}, m = 64", "reports/s", contenders)
     for dim in (64, 768):
-        yield _alone(effort, dim)
+        yield _single(effort, dim)
 
 
-def _alone(effort: Effort, dim: int) -> Race:
-    release, rng = task.wide(dim), np.random.default_rng(0)
+def _single(effort: Effort, dim: int) -> Race:
+    release, rng = task.plain_laplace(dim), np.random.default_rng(0)
     z = np.random.default_rng(2).standard_normal(dim)
     noise, calls = noise_of(release), 100
     contenders = {

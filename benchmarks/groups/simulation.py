@@ -10,18 +10,18 @@ import numpy as np
 
 from benchmarks.groups import task
 from benchmarks.harness import OURS, Contender, Effort, Race
-from benchmarks.rivals import gpu, installed, numpy
+from benchmarks.rivals import gpu_name, installed, numpy
 from benchmarks.rivals.maps import linear_parts
 from offaxis.simulation import simulate
 
 _ROWS: Final = 100_000
 _ALONE: Final = 500
-"""Vectors that are taken one at a time."""
+"""Vectors that are simulated one at a time."""
 
 
 def measure(effort: Effort) -> Iterator[Race]:
-    """Race simulations of whole batches against the same steps elsewhere."""
-    Z, rng = task.many(_ROWS), np.random.default_rng(0)
+    """Compare simulations of whole batches with the same steps in other libraries."""
+    Z, rng = task.vectors(_ROWS), np.random.default_rng(0)
     alone = Z[:_ALONE]
     for name in ("laplace", "gaussian"):
         release = task.release(name)
@@ -42,7 +42,7 @@ def measure(effort: Effort) -> Iterator[Race]:
                 partial(Simulation(parts), torch.as_tensor(Z)), len(Z)
             )
         yield effort.race("simulate", f"{name}, m = 64", "vectors/s", contenders)
-    if gpu():
+    if gpu_name():
         yield on_device(effort, "cuda", rows=10 * _ROWS)
     release = task.release("privunit2")
     contenders = {
@@ -55,19 +55,19 @@ def measure(effort: Effort) -> Iterator[Race]:
 
 
 def on_device(effort: Effort, device: str, rows: int) -> Race:
-    """Race simulations of vectors that already lie on a device."""
+    """Compare simulations of vectors that are already on a device."""
     import torch
 
-    from benchmarks.rivals.torch import Simulation, waited
+    from benchmarks.rivals.torch import Simulation, synchronized
 
     release, rng = task.release("laplace"), np.random.default_rng(0)
-    Z = task.many(rows)
-    there = torch.as_tensor(Z, device=device)
+    Z = task.vectors(rows)
+    vectors = torch.as_tensor(Z, device=device)
     generator = torch.Generator(device=device).manual_seed(0)
-    theirs = Simulation(linear_parts(release), device)
+    rival = Simulation(linear_parts(release), device)
     contenders = {
-        OURS: Contender(waited(simulate, device, release, there, generator), rows),
-        "torch, the same steps there": Contender(waited(theirs, device, there), rows),
-        "offaxis on the processor": Contender(partial(simulate, release, Z, rng), rows),
+        OURS: Contender(synchronized(simulate, device, release, vectors, generator), rows),
+        "torch, the same steps": Contender(synchronized(rival, device, vectors), rows),
+        "offaxis on the CPU": Contender(partial(simulate, release, Z, rng), rows),
     }
     return effort.race("simulate", f"laplace, m = 64, on {device}", "vectors/s", contenders)

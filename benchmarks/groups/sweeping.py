@@ -1,4 +1,4 @@
-"""Evaluation: sweeps over randomizers, budgets and seeds."""
+"""Evaluation: sweeps over mechanisms, budgets and seeds."""
 
 from __future__ import annotations
 
@@ -15,32 +15,31 @@ from offaxis.simulation import simulate
 _ROWS: Final = 20_000
 _ALONE: Final = 100
 _SEEDS: Final = 5
-_RANDOMIZERS: Final = ("laplace", "privunit2")
+_MECHANISMS: Final = ("laplace", "privunit2")
 
 
 def measure(effort: Effort) -> Iterator[Race]:
-    """Race a sweep, its fits included, against asking the model of one vector at a time."""
-    evaluated = 2 * len(_RANDOMIZERS) * _SEEDS * _ROWS
+    """Compare a sweep, including its fits, with evaluating one vector at a time."""
+    evaluated = 2 * len(_MECHANISMS) * _SEEDS * _ROWS
     contenders = {
-        OURS: Contender(lambda: small_sweep(_ROWS, _RANDOMIZERS), evaluated),
-        "one vector at a time": Contender(_one_by_one, _ALONE * len(_RANDOMIZERS)),
+        OURS: Contender(lambda: small_sweep(_ROWS, _MECHANISMS), evaluated),
+        "one vector at a time": Contender(_one_by_one, _ALONE * len(_MECHANISMS)),
     }
-    what = f"laplace, privunit2, {_SEEDS} seeds"
-    yield effort.race("sweep", what, "vectors/s", contenders)
+    yield effort.race("sweep", f"laplace, privunit2, {_SEEDS} seeds", "vectors/s", contenders)
 
 
 def small_sweep(
-    rows: int, randomizers: Sequence[str], *, public: int | None = None, seeds: int = _SEEDS
+    rows: int, mechanisms: Sequence[str], *, public: int | None = None, seeds: int = _SEEDS
 ) -> None:
-    """Evaluate randomizers at one budget, plain and reshaped, on so many vectors."""
+    """Evaluate mechanisms at one budget, plain and reshaped, on this many vectors."""
     data = task.data()
-    place = np.arange(rows) % len(data.vectors)
+    index = np.arange(rows) % len(data.vectors)
     sweep(
         data.head,
         data.public[:public],
-        data.vectors[place],
-        data.labels[place],
-        randomizers=randomizers,
+        data.vectors[index],
+        data.labels[index],
+        mechanisms=mechanisms,
         epsilons=[task.EPSILON],
         seeds=seeds,
     )
@@ -48,7 +47,7 @@ def small_sweep(
 
 def _one_by_one() -> None:
     rng, head = np.random.default_rng(0), task.data().head
-    for name in _RANDOMIZERS:
+    for name in _MECHANISMS:
         release = task.release(name)
-        for z in task.many(_ALONE):
+        for z in task.vectors(_ALONE):
             head.outputs(simulate(release, z, rng)[None]).argmax()

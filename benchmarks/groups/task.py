@@ -23,8 +23,8 @@ def data() -> DemoData:
     return load_cifar10_features()
 
 
-def many(rows: int) -> Vectors:
-    """Return so many test vectors, the same ones again and again."""
+def vectors(rows: int) -> Vectors:
+    """Return this many test vectors; the bundled ones are repeated."""
     return np.resize(data().vectors, (rows, data().vectors.shape[1]))
 
 
@@ -42,7 +42,7 @@ def release(mechanism: str, **settings: Any) -> Release:
     )
 
 
-def wide(dim: int) -> Release:
-    """Return a plain Laplace release of another dimension."""
+def plain_laplace(dim: int) -> Release:
+    """Return a Laplace release of any dimension, without reshaping."""
     public = np.random.default_rng(1).standard_normal((50, dim))
     return fit(None, public, epsilon=EPSILON, reshaping="none")

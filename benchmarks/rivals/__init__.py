@@ -1,6 +1,6 @@
-"""What people would use instead, written as they would write it.
+"""Alternatives to offaxis, written as their users would write them.
 
-Each file needs the package it is named after; :func:`installed` says which there are.
+Each module needs the package it is named after; see :func:`installed`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from importlib.util import find_spec
 from typing import Final
 
 RIVALS: Final = {"opendp": "OpenDP", "torch": "torch", "sklearn": "scikit-learn"}
-"""Optional packages by the name they are imported under."""
+"""Import name → name of each optional package."""
 
 
 def installed(package: str) -> bool:
-    """Say whether a package can be imported here."""
+    """Return whether a package can be imported."""
     return find_spec(package) is not None
 
 
-def gpu() -> str | None:
-    """Return the name of the GPU that torch sees, if there is one."""
+def gpu_name() -> str | None:
+    """Return the name of the GPU that torch sees, or None."""
     if not installed("torch"):
         return None
     import torch
@@ -26,6 +26,6 @@ def gpu() -> str | None:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
-def absent() -> list[str]:
+def missing_rivals() -> list[str]:
     """Return the names of the rivals that are not installed."""
     return [name for package, name in RIVALS.items() if not installed(package)]

@@ -1,4 +1,4 @@
-"""A linear release taken apart, for rivals that do the same steps in another library."""
+"""The parts of a linear release, for rivals that perform the same steps in another library."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def noise_of(release: Release) -> Noise:
 
 
 def linear_parts(release: Release) -> LinearParts:
-    """Take a reshaped Laplace or Gaussian release apart."""
+    """Return the parts of a reshaped Laplace or Gaussian release."""
     encoder, decoder = release.encoder, release.decoder
     assert isinstance(encoder, AffineEncoder)
     assert isinstance(decoder, LinearDecoder)

@@ -1,4 +1,4 @@
-"""Plain NumPy, one vector at a time or a batch at once; its noise protects nobody."""
+"""Plain NumPy, one vector or one batch at a time; its noise protects nobody."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def simulate(parts: LinearParts, Z: Vectors, rng: np.random.Generator) -> Vector
 
 
 def simulate_one_by_one(parts: LinearParts, Z: Vectors, rng: np.random.Generator) -> Vectors:
-    """Pass vectors through a release, one after the other."""
+    """Pass vectors through a release, one at a time."""
     out = np.empty((len(Z), parts.offset.size))
     for i, z in enumerate(Z):
         w = parts.encode @ (z - parts.centre)
@@ -37,7 +37,7 @@ def simulate_one_by_one(parts: LinearParts, Z: Vectors, rng: np.random.Generator
 
 
 def gram_one_by_one(model: Layers, Z: Vectors) -> Vectors:
-    """Return Σ JᵀJ with the chain rule, one vector after the other."""
+    """Return Σ JᵀJ by the chain rule, one vector at a time."""
     function, slope = ACTIVATIONS[model.activation]
     total = np.zeros((Z.shape[1], Z.shape[1]))
     for z in Z:

@@ -1,4 +1,4 @@
-"""OpenDP's vector noise, exact as ours, at its default granularity and at its fastest."""
+"""OpenDP's vector noise, also exact, at its default granularity and at its fastest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.rivals.maps import Noise
 from offaxis.vectors import Vectors
 
 _GRANULARITIES: Final = (-60, -40, -20, -10, 0)
-"""Exponents k of the lattices 2**k that are tried; the default is far finer."""
+"""Exponents k of the lattices 2**k to try; the default is far finer."""
 
 
 def vector_noise(x: Vectors, noise: Noise) -> dict[str, Callable[[], Any]]:

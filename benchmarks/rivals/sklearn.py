@@ -1,4 +1,4 @@
-"""scikit-learn's fits to the same vectors: they look at no task, so they are a floor."""
+"""scikit-learn's fits to the same vectors: they ignore the task, so they are a lower bound."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from offaxis.vectors import Vectors
 
 def covariance(Z: Vectors) -> Vectors:
     """Return the covariance of the vectors."""
-    found: Vectors = EmpiricalCovariance().fit(Z).covariance_
-    return found
+    matrix: Vectors = EmpiricalCovariance().fit(Z).covariance_
+    return matrix
 
 
 def whitening(Z: Vectors) -> PCA:

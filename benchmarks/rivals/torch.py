@@ -1,4 +1,4 @@
-"""torch, on the processor or a GPU, as its users would write the same steps."""
+"""The same steps in torch, on the CPU or a GPU, as its users would write them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from offaxis.vectors import Vectors
 _ACTIVATIONS = {"relu": torch.nn.ReLU, "gelu": torch.nn.GELU, "tanh": torch.nn.Tanh}
 
 
-def waited(action: Callable[..., Any], device: str, *arguments: Any) -> Callable[[], None]:
-    """Return an action that ends when the device has finished, not when it was asked."""
+def synchronized(action: Callable[..., Any], device: str, *arguments: Any) -> Callable[[], None]:
+    """Return an action that ends when the device has finished, not when the work is queued."""
 
-    def whole() -> None:
+    def run() -> None:
         action(*arguments)
         if device == "cuda":
             torch.cuda.synchronize()
 
-    return whole
+    return run
 
 
 class Simulation:
@@ -49,7 +49,7 @@ class Simulation:
         if order == 2:
             noise.normal_(0.0, scale, generator=self._rng)
         else:
-            # The difference of two exponentials is Laplace; torch has no generator for that law.
+            # The difference of two exponentials; torch has no Laplace sampler with a generator.
             noise.exponential_(1.0, generator=self._rng)
             noise -= torch.empty_like(W).exponential_(1.0, generator=self._rng)
             noise *= scale
@@ -58,7 +58,7 @@ class Simulation:
 
 
 def as_module(model: Layers, device: str = "cpu") -> torch.nn.Module:
-    """Build the same network as a torch module, in float32."""
+    """Return the same network as a torch module, in float32."""
     layers: list[torch.nn.Module] = []
     for w, b in zip(model.weights, model.biases, strict=True):
         linear = torch.nn.Linear(w.shape[1], w.shape[0])
@@ -70,7 +70,7 @@ def as_module(model: Layers, device: str = "cpu") -> torch.nn.Module:
 
 
 def gram_by_autograd(module: torch.nn.Module, Z: torch.Tensor) -> Vectors:
-    """Return Σ JᵀJ with one call of autograd a vector and output."""
+    """Return Σ JᵀJ with one call of autograd per vector and output."""
     total = torch.zeros(Z.shape[1], Z.shape[1], dtype=torch.float64, device=Z.device)
     for row in Z:
         z = row.clone().requires_grad_(True)
@@ -82,12 +82,12 @@ def gram_by_autograd(module: torch.nn.Module, Z: torch.Tensor) -> Vectors:
 
 
 def gram_by_jacrev(module: torch.nn.Module, Z: torch.Tensor, rows: int = 4096) -> Vectors:
-    """Return Σ JᵀJ from ``vmap(jacrev)``, a batch of so many rows at a time."""
+    """Return Σ JᵀJ from ``vmap(jacrev)``, in batches of ``rows``."""
     state = {name: p.detach() for name, p in module.named_parameters()}
 
     def outputs(z: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = functional_call(module, state, (z[None],))[0]
-        return found
+        row: torch.Tensor = functional_call(module, state, (z[None],))[0]
+        return row
 
     total = torch.zeros(Z.shape[1], Z.shape[1], dtype=torch.float64, device=Z.device)
     for part in torch.split(Z, rows):

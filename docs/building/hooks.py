@@ -1,4 +1,4 @@
-"""What the site does beyond MkDocs: root pages, notebooks that run, drawings in its colours."""
+"""MkDocs hooks: pages from the repository root, executed notebooks, inline drawings, formulas."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ AT_ROOT = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
-"""Pages that stand at the root of the repository, where a forge looks for them."""
+"""Pages at the root of the repository, where GitHub and similar sites expect them."""
 
 _ROLE = r":(?:func|class|mod|meth|attr|data|exc|obj):"
-"""How docstrings point at other code."""
+"""A Sphinx role, which docstrings use for cross-references."""
 
 _LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what is made for the site: pages of the root, and notebooks as they run."""
+    """Add the generated pages: those of the repository root, and the executed notebooks."""
     for name, page in AT_ROOT.items():
         if (ROOT / name).exists():
             text = (ROOT / name).read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _from_root(link: re.Match[str]) -> str:
-    """Turn a link of a page at the root into one of a page among the docs."""
+    """Rewrite a link of a root page for its place in the docs."""
     target = link[2]
     if target.startswith(("https://", "#")):
         return link[0]
@@ -60,42 +60,42 @@ def _from_root(link: re.Match[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links where the site has what they mean; what it has not is named without a link."""
+    """Point links at the site's pages; replace links to files outside the site by their text."""
     depth = page.file.src_uri.count("/")
     outside = "../" * (depth + 1)
 
-    def lead(link: re.Match[str]) -> str:
+    def resolve(link: re.Match[str]) -> str:
         text, target = link[1], link[2]
         if target.startswith(outside):
-            page_here = AT_ROOT.get(target.removeprefix(outside))
-            return f"[{text}]({'../' * depth}{page_here})" if page_here else text
+            site_page = AT_ROOT.get(target.removeprefix(outside))
+            return f"[{text}]({'../' * depth}{site_page})" if site_page else text
         if target.endswith(".ipynb") and not text.startswith("Download"):
             return f"[{text}]({target.removesuffix('.ipynb')}.md)"
         return link[0]
 
-    return _outside_code(markdown, lambda part: _LINK.sub(lead, part))
+    return _outside_code(markdown, lambda part: _LINK.sub(resolve, part))
 
 
 def _outside_code(markdown: str, change: Callable[[str], str]) -> str:
-    """Apply a change to everything but fenced blocks."""
+    """Apply a change to everything except fenced blocks."""
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.M | re.S)
     return "".join(part if part.startswith("```") else change(part) for part in parts)
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put our own drawings into the page, where its colours reach them; turn roles into links."""
+    """Inline our drawings, so that they use the page's colours; turn roles into links."""
 
     def inline(image: re.Match[str]) -> str:
         source = Path(config.docs_dir) / "pictures" / image[1]
         drawing = source.read_text(encoding="utf-8")
         width = re.search(r'<svg [^>]*width="(\d+)"', drawing)
-        # Smaller than this its words cannot be read; a narrow screen scrolls.
-        least = f' style="min-width: {0.75 * int(width[1]):.0f}px"' if width else ""
-        shown = image[0]  # as it is, where it has colours of its own
+        # Below this width the labels are illegible; a narrow screen scrolls.
+        min_width = f' style="min-width: {0.75 * int(width[1]):.0f}px"' if width else ""
+        shown = image[0]  # unchanged if it has its own colours
         if "--ink" in drawing:
             drawing = re.sub(r"<style>.*?</style>|<rect class=\"card\"[^>]*/>", "", drawing)
             shown = drawing[drawing.index("<svg") :]
-        return f'<span class="drawing">{shown.replace(" ", f"{least} ", 1)}</span>'
+        return f'<span class="drawing">{shown.replace(" ", f"{min_width} ", 1)}</span>'
 
     html = re.sub(r'<img [^>]*src="(?:\.\./)*pictures/([\w-]+\.svg)"[^>]*>', inline, html)
     html = re.sub(rf"{_ROLE}<code>~?([\w.]+)</code>", _reference, html)
@@ -103,6 +103,6 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def _reference(role: re.Match[str]) -> str:
-    """Turn what Sphinx calls a role into a link to the reference, where it is there."""
+    """Turn a Sphinx role into a link to the reference, if the target exists."""
     name = role[1].rpartition(".")[2]
     return f'<autoref identifier="{role[1]}" optional><code>{name}</code></autoref>'

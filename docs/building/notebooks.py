@@ -1,4 +1,4 @@
-"""Notebooks as pages: run from top to bottom, then written as Markdown with what they printed."""
+"""Notebooks as pages: execute each from top to bottom, and write it as Markdown with outputs."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import nbformat
 from nbclient import NotebookClient
 from traitlets.config import Config
 
-_RUN: dict[bytes, tuple[str, dict[str, bytes]]] = {}
-"""What has been run, by content: a server that builds again need not run it again."""
+_PAGES: dict[bytes, tuple[str, dict[str, bytes]]] = {}
+"""Finished pages by notebook content, so that a rebuild does not execute a notebook again."""
 
 
 def execute(path: Path) -> Any:
-    """Run a notebook in its own kernel and return it; a cell that fails ends it with its error."""
+    """Run a notebook in its own kernel and return it; a failing cell raises its error."""
     notebook = nbformat.read(path, as_version=4)
     settings = {"resources": {"metadata": {"path": str(path.parent)}}, "timeout": 300}
     with tempfile.TemporaryDirectory() as folder:
-        # Through sockets in a folder of our own, not over TCP, where others could listen.
+        # Use sockets in a private folder instead of TCP ports, which other users can reach.
         sockets = Config(KernelManager={"transport": "ipc", "ip": f"{folder}/kernel"})
         return NotebookClient(notebook, config=sockets, **settings).execute()
 
 
 def as_markdown(path: Path) -> tuple[str, dict[str, bytes]]:
-    """Return a page, and its pictures by name, of a notebook that has been run."""
+    """Execute a notebook; return its page as Markdown, and its pictures by name."""
     content = path.read_bytes()
-    if content not in _RUN:
-        _RUN[content] = _written(execute(path), path)
-    return _RUN[content]
+    if content not in _PAGES:
+        _PAGES[content] = _page(execute(path), path)
+    return _PAGES[content]
 
 
-def _written(notebook: Any, path: Path) -> tuple[str, dict[str, bytes]]:
+def _page(notebook: Any, path: Path) -> tuple[str, dict[str, bytes]]:
     parts: list[str] = []
     pictures: dict[str, bytes] = {}
     for number, cell in enumerate(notebook.cells):
@@ -47,11 +47,11 @@ def _written(notebook: Any, path: Path) -> tuple[str, dict[str, bytes]]:
             if image is not None:
                 name = f"{path.stem}-{number}.png"
                 pictures[name] = base64.b64decode(image)
-                parts.append(f"![What the cell above draws]({name}){{ .card }}")
+                parts.append(f"![Figure drawn by the cell above]({name}){{ .card }}")
             else:
                 printed += output.get("text") or output.get("data", {}).get("text/plain", "")
         if printed:
             parts.append(f"```text\n{printed.rstrip()}\n```")
-    note = f"*A notebook, run when this site was built. [Download it]({path.name}).*"
+    note = f"*This notebook was executed when the site was built. [Download it]({path.name}).*"
     parts.insert(1, note)
     return "\n\n".join(parts) + "\n", pictures

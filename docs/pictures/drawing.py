@@ -1,4 +1,4 @@
-"""Pictures as files: drawings as in the reports, with colours of their own on a white card."""
+"""Drawings as SVG files: the style of the HTML reports, with light colours on a white card."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _COLOURS = (
     "svg{--ink:#1c2127;--muted:#57606b;--line:#dfdcd3;--plain:#b8440b;--reshaped:#0a5fb4;"
     "--point:#6d7682;--same:#ece8da;--card:#fff}text{font-family:system-ui,sans-serif}"
 )
-"""Light, on a white card: what a forge or a file shows. The site gives its own, light or dark."""
+"""Light colours, for a file viewed on its own. The site sets its own colours, light or dark."""
 
 
-def alone(drawing: str) -> str:
-    """Return an inline drawing as a file that can be looked at on its own."""
+def standalone(drawing: str) -> str:
+    """Return an inline drawing as a standalone file."""
     box = re.search(r'viewBox="0 0 (\S+) (\S+)"', drawing)
     assert box is not None
     head, rest = drawing.split(">", 1)
@@ -31,17 +31,17 @@ def alone(drawing: str) -> str:
 
 @contextmanager
 def panels(count: int, width: float, height: float) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield a figure and its axes side by side, in the style of the reports."""
+    """Yield a figure with its axes side by side, in the style of the HTML reports."""
     with canvas(width, height) as (figure, axes):
         figure.delaxes(axes)
-        made = figure.subplots(1, count, squeeze=False)[0]
-        for one in made:
-            one.tick_params(length=0)
-        yield figure, list(made)
+        panel_axes = figure.subplots(1, count, squeeze=False)[0]
+        for panel in panel_axes:
+            panel.tick_params(length=0)
+        yield figure, list(panel_axes)
 
 
-def say(axes: Any, text: str, place: tuple[float, float], colour: str, **more: Any) -> None:
-    """Write next to a curve what it is."""
+def label(axes: Any, text: str, place: tuple[float, float], colour: str, **more: Any) -> None:
+    """Label a curve at a point of it."""
     axes.annotate(
         text,
         place,
@@ -53,12 +53,12 @@ def say(axes: Any, text: str, place: tuple[float, float], colour: str, **more: A
 
 
 def dots(axes: Any, points: Any, colour: str, size: float, alpha: float) -> None:
-    """Draw points as one path of zero-length strokes: a tenth of the size of one mark each."""
+    """Draw points as one path of zero-length strokes: a tenth of the file size of markers."""
     gaps = np.full((len(points), 1, 2), np.nan)
     path = np.concatenate([points[:, None], points[:, None], gaps], axis=1).reshape(-1, 2)
     axes.plot(*path.T, color=colour, linewidth=size, solid_capstyle="round", alpha=alpha)
 
 
-def finish(figure: Any, name: str, label: str) -> str:
-    """Return the file of a drawing."""
-    return alone(inline(figure, name, label))
+def finish(figure: Any, name: str, description: str) -> str:
+    """Return a drawing as the text of its SVG file; the description is read by screen readers."""
+    return standalone(inline(figure, name, description))

@@ -1,7 +1,7 @@
-"""Draw the pictures of the documentation: ``python docs/pictures/make.py [--measure]``.
+"""Draw the figures of the documentation: ``python docs/pictures/make.py``.
 
-Without ``--measure`` what was measured is read from utility.csv; with it, it is measured again
-first, which takes about a minute.
+The measurements are read from utility.csv. To repeat them first, which takes about a minute, run
+``PYTHONPATH=. python docs/pictures/make.py --measure`` at the root of the repository.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PICTURES: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Write every picture beside this file."""
+    """Write every picture next to this file."""
     if "--measure" in sys.argv:
         measured.write_table(measured.measure())
     for name, draw in PICTURES.items():

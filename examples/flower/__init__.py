@@ -1,1 +1,1 @@
-"""Federated training of a digit classifier in Flower: unmasked, masked, local."""
+"""Federated training of a digit classifier in Flower: plain, with secure aggregation, local."""

@@ -1,9 +1,9 @@
-"""Make an environment for Flower beside the project's own, once.
+"""Create a separate environment for Flower, once.
 
     python -m examples.flower.environment
 
-Flower pins versions of fastapi, typer and rich that other extras do not share, so it gets
-``.venv-flower``. Nothing is downloaded when it is there already and the pins have not changed.
+Flower pins versions of fastapi, typer and rich that conflict with other extras, so it is installed
+into ``.venv-flower``. Nothing is downloaded if that exists and the requirements are unchanged.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".venv-flower"
-WANTED = ("flwr==1.41.0", "scikit-learn>=1.6")
-"""The runtime (runtime.py) uses parts of Flower that change between versions."""
+REQUIREMENTS = ("flwr==1.41.0", "scikit-learn>=1.6")
+"""Flower is pinned exactly: runtime.py uses parts of it that change between versions."""
 
 
 def python() -> Path:
@@ -25,13 +25,16 @@ def python() -> Path:
 
 
 def prepare() -> Path:
-    """Make the environment if it is not there, and return its interpreter."""
-    mark, wanted = HOME / "offaxis-ready", "\n".join(WANTED)
-    if not mark.exists() or mark.read_text() != wanted:
+    """Create the environment if it does not exist, and return its interpreter."""
+    marker, requirements = HOME / "offaxis-ready", "\n".join(REQUIREMENTS)
+    if not marker.exists() or marker.read_text() != requirements:
         venv.create(HOME, with_pip=True)
-        install = [python(), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-        subprocess.run([*install, *WANTED, "--editable", str(ROOT)], check=True)
-        mark.write_text(wanted)
+        install = [python(), "-m", "pip", "--disable-pip-version-check", "install"]
+        subprocess.run(
+            [*install, "--quiet", "--retries", "10", *REQUIREMENTS, "--editable", str(ROOT)],
+            check=True,
+        )
+        marker.write_text(requirements)
     return python()
 
 

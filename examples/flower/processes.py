@@ -1,10 +1,11 @@
-"""The same training with Flower's own processes on this machine, over its network protocol.
+"""Secure aggregation with real Flower processes on this machine, over its network protocol.
 
     .venv-flower/bin/python -m examples.flower.processes --clients 3 --rounds 1
 
-Starts a SuperLink and one SuperNode a client on loopback ports, submits ``app/`` with ``flwr run``,
-waits for the result and ends what it started. Flower starts a process for every message to a
-client, and a SuperNode asks for messages every three seconds, so this is slow; use few clients.
+Starts a SuperLink and one SuperNode per client on loopback ports, submits ``app/`` with
+``flwr run``, waits for the result and stops the processes that it started. Flower starts a process
+for every message to a client, and a SuperNode polls every three seconds, so this is slow; use few
+clients.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ BIN = Path(sys.executable).parent
 
 
 def free_port() -> int:
-    """Return a port nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def commands(clients: int, ports: list[int], home: Path) -> list[list[str]]:
-    """Return how the SuperLink and the SuperNodes are started, each node with a file of its own."""
+    """Return the commands that start the SuperLink and the SuperNodes, one client file per node."""
     link, *nodes = ports
-    started = [["flower-superlink", "--insecure", "--host", "127.0.0.1", "--port", str(link)]]
+    commands = [["flower-superlink", "--insecure", "--host", "127.0.0.1", "--port", str(link)]]
     for place, port in zip(range(clients), nodes, strict=True):
         node = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{link}"]
         config = f'partition-id={place} offaxis-file="{home / f"{place}.client"}"'
         node += ["--port", str(port), "--node-config", config]
-        started.append(node)
-    return started
+        commands.append(node)
+    return commands
 
 
-def submitted(submit: list[str], environment: dict[str, str], log: TextIO) -> bool:
-    """Hand in the app; False as long as the SuperLink does not answer."""
-    done = subprocess.run(submit, env=environment, stdout=log, stderr=log, check=False)
+def submit(command: list[str], environment: dict[str, str], log: TextIO) -> bool:
+    """Submit the app; return False as long as the SuperLink does not answer."""
+    done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False)
     return done.returncode == 0
 
 
 def run(clients: int, rounds: int, seconds: float) -> str:
-    """Run the app on real processes and return the JSON it wrote."""
+    """Run the app on real processes and return its JSON result."""
     with tempfile.TemporaryDirectory() as folder:
         home, result = Path(folder), Path(folder) / "result.json"
         ports = [free_port() for _ in range(clients + 1)]
@@ -68,43 +69,43 @@ def run(clients: int, rounds: int, seconds: float) -> str:
         running = []
         try:
             for command in commands(clients, ports, home):
-                started = subprocess.Popen(
+                process = subprocess.Popen(
                     [BIN / command[0], *command[1:]], env=environment, stdout=log, stderr=log
                 )
-                running.append(started)
+                running.append(process)
                 time.sleep(1)
             config = f'clients={clients} rounds={rounds} result="{result}"'
-            submit = [str(BIN / "flwr"), "run", str(app), "loopback", "--run-config", config]
+            command = [str(BIN / "flwr"), "run", str(app), "loopback", "--run-config", config]
             end = time.monotonic() + seconds
-            while not submitted(submit, environment, log):
-                check(end, home)
+            while not submit(command, environment, log):
+                check_time(end, home)
                 time.sleep(2)
             while not result.exists():
-                check(end, home)
+                check_time(end, home)
                 time.sleep(0.5)
             return result.read_text()
         finally:
-            for one in reversed(running):
-                one.terminate()
-            for one in running:
-                one.wait(timeout=60)
+            for process in reversed(running):
+                process.terminate()
+            for process in running:
+                process.wait(timeout=60)
             log.close()
 
 
-def check(end: float, home: Path) -> None:
-    """Give up when the time is over, with the last that was logged."""
+def check_time(end: float, home: Path) -> None:
+    """Exit with the end of the log when the time is over."""
     if time.monotonic() > end:
         raise SystemExit((home / "log.txt").read_text()[-3000:])
 
 
 def main() -> None:
-    """Read the options and run."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=600)
-    given = parser.parse_args()
-    print(run(given.clients, given.rounds, given.seconds))
+    options = parser.parse_args()
+    print(run(options.clients, options.rounds, options.seconds))
 
 
 if __name__ == "__main__":

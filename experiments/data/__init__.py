@@ -1,10 +1,10 @@
-"""Real data: a slice that travels with the package, and sets that are fetched, checked, cached."""
+"""Data sets of the studies: bundled ones, and others that are fetched, checked and cached."""
 
 from __future__ import annotations
 
 from experiments.data.cifar10 import CORRUPTIONS
 from experiments.data.features import CLASS_NAMES, DemoData, load_cifar10_features
-from experiments.data.library import NAMES, Entry, Got, get, load, shelf
+from experiments.data.library import NAMES, DatasetStatus, GetResult, get, load, status
 from experiments.data.sets import CorruptedImages, Images, MeterReadings
 
 __all__ = [
@@ -12,13 +12,13 @@ __all__ = [
     "CORRUPTIONS",
     "NAMES",
     "CorruptedImages",
+    "DatasetStatus",
     "DemoData",
-    "Entry",
-    "Got",
+    "GetResult",
     "Images",
     "MeterReadings",
     "get",
     "load",
     "load_cifar10_features",
-    "shelf",
+    "status",
 ]

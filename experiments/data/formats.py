@@ -1,4 +1,4 @@
-"""File formats of the data sets, each read without anything but NumPy and nothing trusted."""
+"""Readers of the data sets' file formats, with NumPy only and for untrusted files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
 
-# ----------------------------------------------------------------------------
-# The idx format of MNIST: a magic number, the sizes, then the bytes themselves.
+# ---- The idx format of MNIST: a magic number, the sizes, then the bytes
 
 Bytes = NDArray[np.uint8]
 
@@ -27,10 +26,10 @@ def read_idx(content: bytes) -> Bytes:
     axes = content[3]
     start = 4 + 4 * axes
     if len(content) < start:
-        raise InvalidInput("an idx file that ends in its header")
+        raise InvalidInput("the idx file ends in its header")
     shape = struct.unpack(f">{axes}I", content[4:start])
     if len(content) - start != int(np.prod(shape, dtype=object)):
-        raise InvalidInput(f"an idx file of shape {shape} with {len(content) - start} bytes")
+        raise InvalidInput(f"the idx file has shape {shape} but {len(content) - start} bytes")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
@@ -40,12 +39,11 @@ def write_idx(array: Bytes) -> bytes:
     return header + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
 
 
-# ----------------------------------------------------------------------------
-# Reading a batch of the official Python version of CIFAR-10 without unpickling it.
+# ---- The official Python version of CIFAR-10, without unpickling
 #
-# Unpickling runs whatever a file asks for. Here the file is only read as a list of instructions,
-# none of which is carried out: the pixels are its one long string, the labels the numbers that
-# follow the word ``labels``. A file made otherwise gives wrong content, which its checksum shows.
+# Unpickling can run arbitrary code. Here a file is only parsed as a list of instructions, none of
+# which is executed: the pixels are its one long string, the labels the numbers that follow the word
+# ``labels``. A file with another structure gives wrong content, which its checksum reveals.
 
 _PIXELS = 3 * 32 * 32
 
@@ -55,18 +53,18 @@ def read_batch(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     pixels = b""
     labels: list[int] = []
     in_labels = columns_first = False
-    answer = False
+    fortran_order = False
     try:
         for code, value, _ in pickletools.genops(content):
             if isinstance(value, str | bytes):
                 in_labels = value in ("labels", b"labels")
                 if len(value) > len(pixels) and len(value) >= _PIXELS:
-                    # Strings of Python 2 are shown as Latin-1.
+                    # pickletools decodes strings of Python 2 as Latin-1.
                     pixels = value if isinstance(value, bytes) else value.encode("latin-1")
-                    columns_first = answer
+                    columns_first = fortran_order
             elif code.name in ("NEWTRUE", "NEWFALSE"):
-                # numpy writes whether columns come first just before the values.
-                answer = code.name == "NEWTRUE"
+                # NumPy writes whether columns come first just before the values.
+                fortran_order = code.name == "NEWTRUE"
             elif in_labels and code.name in ("BININT", "BININT1", "BININT2"):
                 labels.append(int(value or 0))
     except (ValueError, UnicodeError) as error:
@@ -81,12 +79,10 @@ def read_batch(content: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     return table, np.array(labels, np.uint8)
 
 
-# ----------------------------------------------------------------------------
-# Reading the one kind of PNG that carries CIFAR-10: 8-bit RGB, not interlaced.
+# ---- The kind of PNG that contains CIFAR-10: 8-bit RGB, not interlaced
 #
-# Written after the PNG specification (W3C, third edition, sections 5, 9 and 10), so that no image
-# library is needed. Anything else than that kind is refused.
-
+# After the PNG specification (W3C, third edition, sections 5, 9 and 10), so that no image library
+# is needed. Other kinds are rejected.
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _NONE, _SUB, _UP, _AVERAGE, _PAETH = range(5)
@@ -108,19 +104,19 @@ def read_png(content: bytes) -> Bytes:
     """Return the pixels of an 8-bit RGB image, (height, width, 3)."""
     chunks = list(_chunks(content))
     if not chunks or chunks[0][0] != b"IHDR" or len(chunks[0][1]) != 13:
-        raise InvalidInput("a PNG file without a header")
+        raise InvalidInput("the PNG file has no header")
     width, height, *kind = struct.unpack(">IIBBBBB", chunks[0][1])
     if kind != [8, 2, 0, 0, 0]:
-        raise InvalidInput("a PNG file that is not 8-bit RGB without interlacing")
+        raise InvalidInput("the PNG file is not 8-bit RGB without interlacing")
     stride = 1 + _CHANNELS * width
     packed = b"".join(body for name, body in chunks if name == b"IDAT")
     try:
         # Bounded: a small file must not unpack to more than its header declares.
         raw = zlib.decompressobj().decompress(packed, height * stride)
     except zlib.error as error:
-        raise InvalidInput(f"a damaged PNG file: {error}") from error
+        raise InvalidInput(f"the PNG file is damaged: {error}") from error
     if len(raw) != height * stride:
-        raise InvalidInput("a PNG file that ends too early")
+        raise InvalidInput("the PNG file ends too early")
     rows = np.frombuffer(raw, np.uint8).reshape(height, stride)
     return _unfiltered(rows[:, 0], rows[:, 1:].reshape(height, width, _CHANNELS))
 
@@ -132,20 +128,20 @@ def _unfiltered(filters: Bytes, rows: Bytes) -> Bytes:
         if kind == _NONE:
             pixels[i] = row
         elif kind == _SUB:
-            # Sums modulo 256 are what the filter asks for.
+            # The filter is defined by sums modulo 256.
             np.cumsum(row, axis=0, dtype=np.uint8, out=pixels[i])
         elif kind == _UP:
             pixels[i] = row + above
         elif kind in (_AVERAGE, _PAETH):
             pixels[i] = _pixel_by_pixel(kind, row, above)
         else:
-            raise InvalidInput(f"a PNG file with an unknown filter, {kind}")
+            raise InvalidInput(f"the PNG file has an unknown filter, {kind}")
         above = pixels[i]
     return pixels
 
 
 def _pixel_by_pixel(kind: int, row: Bytes, above: Bytes) -> Bytes:
-    """Undo a filter that needs the pixel before it already undone; rare, so a loop will do."""
+    """Undo a filter that depends on the pixel before; rare, so a loop suffices."""
     done = np.empty_like(row)
     for channel in range(_CHANNELS):
         left = corner = 0
@@ -159,6 +155,6 @@ def _pixel_by_pixel(kind: int, row: Bytes, above: Bytes) -> Bytes:
 
 
 def _paeth(left: int, up: int, corner: int) -> int:
-    """Return whichever neighbour is nearest to left + up - corner; ties in that order."""
+    """Return the neighbour nearest to left + up - corner; the first of equally near ones."""
     target = left + up - corner
     return min((left, up, corner), key=lambda value: abs(target - value))

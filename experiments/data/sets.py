@@ -1,4 +1,4 @@
-"""What loading gives: plain arrays with names, one frozen class for each kind of set."""
+"""Loaded data sets: named arrays, one frozen class per kind of data set."""
 
 from __future__ import annotations
 
@@ -24,18 +24,14 @@ class Images:
     train_labels, test_labels : (n,) int64 arrays
         Class numbers.
     class_names : tuple of str
-        What the classes are called.
+        Names of the classes.
 
     Examples
     --------
     >>> from experiments.data import Images, load
-    >>> digits = load("digits")
-    >>> digits
-    Images(name='digits', class_names=('0', '1', '2', '3', '4', '5', '6', '7', '8', '9'))
+    >>> digits: Images = load("digits")
     >>> digits.train_images.shape, digits.test_labels.shape
     ((1437, 8, 8), (360,))
-    >>> isinstance(digits, Images)
-    True
     """
 
     name: str
@@ -52,15 +48,12 @@ class CorruptedImages:
 
     Examples
     --------
-    ``load("cifar10-c", corruption="fog", severity=3)`` gives all 10,000 of them; here
-    are two that are black.
+    ``load("cifar10-c", corruption="fog", severity=3)`` returns all 10,000 of them. Two black ones:
 
     >>> from experiments.data import CorruptedImages
-    >>> two = CorruptedImages("fog", 3, np.zeros((2, 32, 32, 3), np.uint8), np.array([3, 8]))
-    >>> two
+    >>> black = np.zeros((2, 32, 32, 3), np.uint8)
+    >>> CorruptedImages("fog", 3, black, np.array([3, 8]))
     CorruptedImages(corruption='fog', severity=3)
-    >>> two.images.shape
-    (2, 32, 32, 3)
     """
 
     corruption: str
@@ -71,7 +64,7 @@ class CorruptedImages:
 
 @dataclass(frozen=True, eq=False)
 class MeterReadings:
-    """Mean half-hourly energy of London households, a row each, a column a day.
+    """Mean half-hourly energy of London households, one row per household, one column per day.
 
     Attributes
     ----------
@@ -82,7 +75,7 @@ class MeterReadings:
     energy : (households, days) float32 array
         kWh per half-hour; NaN where a day is missing or lacks one of its 48 half-hours.
     step : float
-        Readings were rounded to multiples of this many kWh; 0 if they were not rounded.
+        Readings are rounded to multiples of this many kWh; 0 if they are not rounded.
 
     Examples
     --------
@@ -103,7 +96,7 @@ class MeterReadings:
 
 
 def images_from(name: str, arrays: dict[str, NDArray[Any]], class_names: tuple[str, ...]) -> Images:
-    """Name the arrays of a cached file."""
+    """Return the arrays of a cached file as images."""
     return Images(
         name,
         arrays["train_images"],

@@ -1,4 +1,7 @@
-"""The plane in which noise is drawn: one direction the task reads, one it ignores."""
+"""The demo's figures as inline SVG: curves, noise in a plane, and the spectrum.
+
+They are drawn from the demo's results and from public vectors only.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.catalogue import PAIRS
 from experiments.data import DemoData
-from experiments.demo.result import LABELS, METRIC, DemoResult, error_curves, find
+from experiments.demo.result import METRIC, DemoResult, HouseholdResult, find
 from offaxis.decoding import LinearDecoder
 from offaxis.encoding import AffineEncoder, reshape
 from offaxis.geometry import Geometry, TaskModel, spectrum
@@ -40,8 +44,8 @@ class Plane:
     Attributes
     ----------
     axes : (2, m) array
-        The direction the task reads most, and the ignored direction along which the public vectors
-        vary most.
+        The direction that the task reads most, and the ignored direction along which the public
+        vectors vary most.
     centre : (m,) array
         μ, the origin of the plane.
     """
@@ -55,32 +59,32 @@ class Plane:
 
 
 def noise_plane(geometry: Geometry) -> Plane:
-    """Choose the plane from public data: the largest γ against the most variable ignored direction.
+    """Choose the plane from public data: the largest γ and the most variable ignored direction.
 
-    If the task ignores nothing, the direction it reads least takes the second place.
+    If the task ignores nothing, the second direction is the one that it reads least.
     """
-    found = spectrum(geometry.gram, geometry.covariance)
-    # Ignored directions come last, the most variable one first among them.
-    read = int(np.count_nonzero(found.values))
-    second = min(read, found.values.size - 1)
-    return Plane(found.basis[:, [0, second]].T, geometry.mean)
+    eigen = spectrum(geometry.gram, geometry.covariance)
+    # Ignored directions come last, sorted by descending variance.
+    read = int(np.count_nonzero(eigen.values))
+    second = min(read, eigen.values.size - 1)
+    return Plane(eigen.basis[:, [0, second]].T, geometry.mean)
 
 
 def noise_variance(release: Release) -> float:
-    """Return the variance of the noise a coordinate of the encoding gets, averaged over them."""
+    """Return the variance of the noise per coordinate of the encoding, averaged over them."""
     return release.randomizer.expected_squared_error() / release.encoder.output_dim
 
 
 def decoded_covariance(release: Release, plane: Plane) -> Vectors:
     """Return the covariance of the decoded noise in the plane, (2, 2)."""
     decoder = release.decoder
-    map_ = plane.axes @ decoder.matrix if isinstance(decoder, LinearDecoder) else plane.axes
-    covariance: Vectors = noise_variance(release) * (map_ @ map_.T)
+    matrix = plane.axes @ decoder.matrix if isinstance(decoder, LinearDecoder) else plane.axes
+    covariance: Vectors = noise_variance(release) * (matrix @ matrix.T)
     return covariance
 
 
 def inner_plane(release: Release, plane: Plane) -> tuple[Plane, Vectors]:
-    """Return the same plane where the noise is drawn, and by how much each axis got longer."""
+    """Return the plane in the encoder's space, and the factor by which each axis is stretched."""
     encoder = release.encoder
     if not isinstance(encoder, AffineEncoder):
         return plane, np.ones(2)
@@ -101,7 +105,7 @@ def ellipse(covariance: Vectors, centre: Sequence[float] | Vectors, points: int 
 def same_answer(
     task: TaskModel, z: Vectors, direction: Vectors, reach: float
 ) -> tuple[float, float]:
-    """Return how far z can move back and forth along a direction before its answer changes."""
+    """Return how far z can move in both directions along a line before its answer changes."""
     steps = np.linspace(0, reach, 4001)
     sides = []
     for sign in (-1.0, 1.0):
@@ -111,10 +115,19 @@ def same_answer(
     return sides[0], sides[1]
 
 
-# ----------------------------------------------------------------------------
-# The demo's figures, each one inline SVG: curves, noise in a plane, and the spectrum.
+# ---- Curves against the budget
 
-_CURVES = {"none": ("plain", PLAIN, (0, (4, 2))), "jacobian": ("reshaped", RESHAPED, "-")}
+HOUSEHOLD_ROWS: Final = {
+    "laplace": PAIRS["Laplace"],
+    "privunit2": PAIRS["PrivUnit2"],
+    "privunitg-sphere": PAIRS["PrivUnitG"],
+}
+"""Randomizer → the labels of its plain and reshaped row in the studies."""
+
+_CURVES: Final[dict[str, tuple[str, str, Any]]] = {
+    "none": ("plain", PLAIN, (0, (4, 2))),
+    "jacobian": ("reshaped", RESHAPED, "-"),
+}
 
 
 def accuracy_curves(result: DemoResult, randomizer: str, title: str) -> str:
@@ -164,7 +177,7 @@ def accuracy_curves(result: DemoResult, randomizer: str, title: str) -> str:
 
 
 def _level(axes: Any, height: float, text: str, epsilons: Sequence[float], *, above: bool) -> None:
-    """Draw a dotted level with its name at the left, above or below it."""
+    """Draw a dotted level with its name on the left, above or below it."""
     ends = [0, max(epsilons)]
     axes.plot(ends, [height] * 2, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
     axes.annotate(
@@ -185,9 +198,54 @@ def _apart(ends: dict[str, float], least: float = 7.5) -> dict[str, float]:
     return {low: ends[low] - push, high: ends[high] + push}
 
 
+def error_curves(result: HouseholdResult, randomizer: str) -> str:
+    """Draw the error against the budget for one randomizer, on a logarithmic scale."""
+    epsilons = result.epsilons
+    curves: dict[str, Vectors] = {
+        shape: np.array(result.means(randomizer, shape)) for shape in _CURVES
+    }
+    with canvas(3.4, 2.5) as (figure, axes):
+        # Named in the page's legend: inside the figure a label would cross a curve.
+        for level in (result.constant, result.clean):
+            axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+        axes.plot(
+            epsilons,
+            [result.lines[epsilon] for epsilon in epsilons],
+            color=INK,
+            linestyle=LINE_DASHES,
+            linewidth=1.1,
+        )
+        for shape, (_, colour, dashes) in _CURVES.items():
+            axes.plot(
+                epsilons,
+                curves[shape],
+                color=colour,
+                linestyle=dashes,
+                linewidth=1.8,
+                marker="o",
+                ms=2.8,
+            )
+        axes.set_yscale("log")
+        axes.set(ylim=(0.045, 30), xlabel="budget ε", ylabel="error, kWh")
+        axes.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
+        axes.minorticks_off()
+        budget_axis(axes, max(epsilons))
+        label = (
+            f"{TITLES[randomizer]}: error against the budget. At ε = {epsilons[0]:g}, "
+            f"{curves['none'][0]:.3g} kWh plain and {curves['jacobian'][0]:.3g} reshaped; at "
+            f"ε = {epsilons[-1]:g}, {curves['none'][-1]:.3g} and {curves['jacobian'][-1]:.3g}. "
+            f"The best channel for the answer alone: {result.lines[epsilons[0]]:.3g} and "
+            f"{result.lines[epsilons[-1]]:.3g}."
+        )
+        return inline(figure, f"household-{randomizer}", label)
+
+
+# ---- Noise in a plane
+
+
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """What one panel of the noise figure shows, in its own coordinates.
+    """The content of one panel of the noise figure, in the panel's coordinates.
 
     Attributes
     ----------
@@ -196,13 +254,13 @@ class Cloud:
     anchor : (2,) array
         The vector whose noise is drawn.
     outlines : list of (name, outline)
-        1-σ ellipses by "plain" or "reshaped"; the first is the panel's own, others stand behind it.
+        1-σ ellipses by "plain" or "reshaped"; the first is filled, others are behind it.
     same : (low, high)
         Horizontal interval in which the task's answer stays the same.
     reach : float
         Half the width of the square frame.
     beyond : float or None
-        How far the noise goes up and down when that is outside the frame.
+        Vertical extent of the noise if it is outside the frame.
     """
 
     points: Vectors
@@ -217,21 +275,21 @@ def noise_panel(cloud: Cloud, name: str, label: str) -> str:
     """Draw public vectors and noise ellipses in a plane, equally scaled on both axes."""
     colours = {"plain": PLAIN, "reshaped": RESHAPED}
     with canvas(3.2, 3.1) as (figure, axes):
-        # One fixed frame, so that panels side by side line up.
+        # One fixed frame, so that adjacent panels are aligned.
         figure.set_layout_engine("none")
         axes.set_position((0.17, 0.135, 0.81, 0.845))
         axes.grid(visible=False)
         axes.axvspan(*cloud.same, color=SAME, linewidth=0, zorder=0)
-        own, *behind = cloud.outlines
+        front, *behind = cloud.outlines
         for kind, outline in behind:
             axes.plot(*outline.T, color=colours[kind], linewidth=1, linestyle=(0, (3, 2)))
-        axes.fill(*own[1].T, color=colours[own[0]], alpha=0.2, linewidth=0)
-        axes.plot(*own[1].T, color=colours[own[0]], linewidth=1.6)
+        axes.fill(*front[1].T, color=colours[front[0]], alpha=0.2, linewidth=0)
+        axes.plot(*front[1].T, color=colours[front[0]], linewidth=1.6)
         _dots(axes, cloud.points)
         axes.plot(*cloud.anchor, "o", color=INK, ms=4.5, mec=CARD, mew=0.9, zorder=5)
         axes.set_aspect("equal")
-        axes.set_xlabel("the task looks this way →", color=INK)
-        axes.set_ylabel("the task ignores this way")
+        axes.set_xlabel("direction the task reads", color=INK)
+        axes.set_ylabel("direction the task ignores")
         axes.set_xlim(cloud.anchor[0] - cloud.reach, cloud.anchor[0] + cloud.reach)
         axes.set_ylim(cloud.anchor[1] - cloud.reach, cloud.anchor[1] + cloud.reach)
         axes.locator_params(nbins=5, integer=True)
@@ -242,7 +300,7 @@ def noise_panel(cloud: Cloud, name: str, label: str) -> str:
         if cloud.beyond is not None:
             for height, text in ((0.985, "↑ to +{:,.0f}"), (0.015, "↓ to −{:,.0f}")):
                 axes.text(
-                    own[1][:, 0].max() + 0.05 * cloud.reach,
+                    front[1][:, 0].max() + 0.05 * cloud.reach,
                     height,
                     text.format(cloud.beyond),
                     transform=axes.get_xaxis_transform(),
@@ -254,14 +312,17 @@ def noise_panel(cloud: Cloud, name: str, label: str) -> str:
 
 
 def _dots(axes: Any, points: Vectors) -> None:
-    """Draw points as one path of zero-length strokes: a tenth of the size of one mark each."""
+    """Draw points as one path of zero-length strokes, a tenth of the size of separate marks."""
     gaps = np.full((len(points), 1, 2), np.nan)
     path = np.concatenate([points[:, None], points[:, None], gaps], axis=1).reshape(-1, 2)
     axes.plot(*path.T, color=POINT, linewidth=1.9, solid_capstyle="round", alpha=0.55)
 
 
+# ---- The spectrum
+
+
 def spectrum_bars(values: Vectors, read: int) -> str:
-    """Draw γ, how much the task reads along every direction, on a logarithmic scale."""
+    """Draw γ, the sensitivity of the task along every direction, on a logarithmic scale."""
     index = np.arange(1, values.size + 1)
     with canvas(4.0, 2.4) as (figure, axes):
         axes.bar(index[:read], values[:read], color=RESHAPED, width=0.72)
@@ -326,8 +387,7 @@ def _note(axes: Any, x: float, text: str) -> None:
     )
 
 
-# ----------------------------------------------------------------------------
-# All figures of the demo's page, drawn from what it measured and from public vectors only.
+# ---- All figures of the page
 
 Releases = Mapping[tuple[str, str], Release]
 
@@ -344,7 +404,7 @@ class NoiseFigure:
     ----------
     title : str
     plain, inner, reshaped : str
-        SVG: plain noise; noise where it is drawn in a reshaped release; the same noise decoded.
+        SVG: plain noise; the noise of a reshaped release in the encoder's space; the same decoded.
     plain_std, read_std, ignored_std, inner_std : float
         1-σ lengths: of the plain noise, of the reshaped noise along the two directions, and of the
         noise before decoding.
@@ -362,7 +422,7 @@ class NoiseFigure:
 
 @dataclass(frozen=True)
 class Figures:
-    """Every figure of the page and the numbers its captions need."""
+    """All figures of the page, and the numbers in their captions."""
 
     curves: dict[str, str]
     households: dict[str, str]
@@ -382,7 +442,7 @@ def draw(
     """Draw everything; the releases are those of the budget ``epsilon``."""
     plane = noise_plane(geometry)
     anchor = data.public[0]
-    # Farther than any frame reaches: only where the answer changes first matters.
+    # Farther than any frame: only the first change of the answer matters.
     same = same_answer(data.head, anchor, plane.axes[0], 100.0)
     values = spectrum(geometry.gram).values
     read = int(np.count_nonzero(values))
@@ -390,14 +450,14 @@ def draw(
     spread = plane.project(data.public).std(axis=0)
     return Figures(
         curves={name: accuracy_curves(result, name, TITLES[name]) for name in result.randomizers},
-        households={name: error_curves(result.households, name) for name in LABELS},
+        households={name: error_curves(result.households, name) for name in HOUSEHOLD_ROWS},
         recommended=utility_curve(result.recommended, result.ceilings, "recommended"),
         noise=[_noise(name, releases, plane, data.public, same, epsilon) for name in NOISE],
         spectrum=spectrum_bars(values, read),
         stretch=stretch_bars(
             {
                 "Laplace (order 1)": reshape(geometry, order=1).stretch,
-                "the others (order 2)": reshape(geometry, order=2).stretch,
+                "others (order 2)": reshape(geometry, order=2).stretch,
             }
         ),
         read=read,
@@ -447,7 +507,7 @@ def _noise(
             inner,
             f"inner-{name}",
             f"{where}, reshaped, before decoding: a circle of radius {inner_std:.3g}; the public "
-            f"vectors lie almost on a line.",
+            f"vectors are almost on a line.",
         ),
         noise_panel(
             Cloud(points, anchor, [("reshaped", long), ("plain", round_)], stripe, reach, std[1]),
@@ -463,5 +523,5 @@ def _noise(
 
 
 def _reach(offsets: Vectors, std: float) -> float:
-    """Return half the width of a frame that holds the round noise and nearly all the points."""
+    """Return half the width of a frame with the round noise and nearly all points."""
     return max(1.2 * std, 1.08 * float(np.quantile(np.abs(offsets), 0.995)))

@@ -1,4 +1,4 @@
-"""The rows of the theory's table in words that need no mathematics, for the demo's page."""
+"""The demo's page: one HTML file with everything inside, readable without any script."""
 
 from __future__ import annotations
 
@@ -12,99 +12,57 @@ import numpy as np
 import scipy
 
 from experiments.data import DemoData
-from experiments.demo.figures import Figures, Releases
-from experiments.demo.result import LABELS, METRIC, SHAPES, DemoResult, find
+from experiments.demo.figures import HOUSEHOLD_ROWS, Figures, Releases
+from experiments.demo.result import METRIC, DemoResult, find
 from offaxis.reporting.pages import SHAPE_TITLES, TITLES, number, template
 from offaxis.reporting.recommendation import joined_cautions, recommendation_row
 from offaxis.theory.table import CONDITIONS, TheoryRow
 from offaxis.version import __version__
 
-BOUND: Final = "at most"
-"""Conditions of quantities that are bounds begin so."""
-BROKEN: Final = 4.0
-"""Standard errors by which a measured value must pass its bound before the page calls it broken."""
-
-_WORDS: Final = {
-    "noise_risk": (
-        "Harm by noise",
-        "How far noise moves the model’s outputs, as a mean square, if the model were straight "
-        "around every vector.",
-    ),
-    "clipping_risk": ("Harm by clipping", "The same for what clipping takes away."),
-    "first_order_risk": (
-        "Harm by both",
-        "The sum. Measured is what the outputs of the real, bent model move by.",
-    ),
-    "root_gap": (
-        "Error of the straight model",
-        "How far the roots of the two values above can lie apart.",
-    ),
-    "root_gap_behind_first_layer": (
-        "… counting what the model sees",
-        "The same; noise that the first layer ignores is left out.",
-    ),
-    "risk_gap": ("… as mean squares", "How far the two values themselves can lie apart."),
-    "disagreement": ("Changed answers", "The share of reports that get another answer."),
-    "public_private_gap": (
-        "Public for private",
-        "How much the harm by noise can differ because the map was fitted to public vectors.",
-    ),
-    "stretch_l1": (
-        "Stretch, sum of sizes (ℓ1)",
-        "By which factor encoding can pull two vectors apart. A bound known before encoding does "
-        "not hold after it, so the device clips every encoded vector.",
-    ),
-    "stretch_l2": ("Stretch, length (ℓ2)", "The same in ordinary length."),
-}
-assert _WORDS.keys() == CONDITIONS.keys(), "every quantity has words"
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of the page's table; ``note`` says when it holds, or why it does not."""
-
-    title: str
-    meaning: str
-    theory: str
-    measured: str
-    note: str
-
-
-def line(row: TheoryRow) -> Line:
-    """Put one row into words."""
-    title, meaning = _WORDS[row.quantity]
-    share = row.quantity == "disagreement"
-    bound = row.condition.startswith(BOUND)
-    theory, measured = number(row.theory, share=share), number(row.measured, share=share)
-    if row.theory is not None and bound:
-        theory = f"≤ {theory}"
-    if row.standard_error is not None:
-        measured += f" ± {number(row.standard_error, share=share, digits=2)}"
-    note = row.fails or row.condition.removeprefix(BOUND).removeprefix(";").strip()
-    if share and row.theory is not None and row.theory >= 1:
-        note += " (all reports: here the bound says nothing)"
-    return Line(title, meaning, theory, measured, note)
-
-
-def bounds_hold(rows: Iterable[TheoryRow]) -> bool:
-    """Return whether nothing that was measured passes its bound by more than chance allows."""
-    return not any(
-        row.condition.startswith(BOUND)
-        and row.theory is not None
-        and row.measured is not None
-        and row.measured > row.theory + BROKEN * (row.standard_error or 0.0)
-        for row in rows
-    )
-
-
-# ----------------------------------------------------------------------------
-# The demo's page: one HTML file with everything inside, readable without any script.
-
-HEADLINE_RANDOMIZER = "privunit2"
-TIE = 2.0
+HEADLINE_RANDOMIZER: Final = "privunit2"
+TIE: Final = 2.0
 """Standard errors within which a mean counts as equal to the best of its column."""
-AGREE = 4.0
+AGREE: Final = 4.0
 """Standard errors beyond which real reports and their simulation count as different."""
+
+
+def render(
+    result: DemoResult,
+    data: DemoData,
+    releases: Releases,
+    figures: Figures,
+    *,
+    headline: float,
+    elapsed: float,
+) -> str:
+    """Return the page as text; it refers to nothing outside itself."""
+    import matplotlib as mpl
+
+    versions = {
+        "offaxis": __version__,
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "SciPy": scipy.__version__,
+        "Matplotlib": mpl.__version__,
+    }
+    return template("demo.html.j2", "experiments", percent=percent).render(
+        result=result,
+        data=data,
+        figures=figures,
+        headline=_headline(result, headline),
+        groups=table_groups(result, releases),
+        checks=_checks(result),
+        theory=_theory(result),
+        households=_households(result),
+        recommended=[recommendation_row(each) for each in result.recommended],
+        cautions=joined_cautions(result.recommended),
+        guarantees=_guarantees(releases),
+        release=result.release,
+        titles=TITLES,
+        versions=versions,
+        elapsed=elapsed,
+        agree=AGREE,
+    )
 
 
 @dataclass(frozen=True)
@@ -118,7 +76,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """One randomizer of the table: a plain row, a reshaped row, and what was gained."""
+    """One randomizer of the table: a plain row, a reshaped row, and the gain."""
 
     title: str
     pure: bool
@@ -137,7 +95,7 @@ def points(value: float) -> str:
 
 
 def table_groups(result: DemoResult, releases: Releases) -> list[Group]:
-    """Return the table's content; means no worse than the best of their column are marked."""
+    """Return the table's content; means as good as the best of their column are marked."""
     means = {
         (row.mechanism, row.reshaping.name, row.epsilon): row.evaluation.mean(METRIC)
         for row in result.rows
@@ -196,38 +154,40 @@ def _checks(result: DemoResult) -> dict[str, Any]:
 
 
 def _theory(result: DemoResult) -> dict[str, Any]:
-    found = result.theory
+    theory = result.theory
     return {
-        "title": TITLES[found.randomizer],
-        "lines": [line(row) for row in found.rows],
-        "hold": bounds_hold(found.rows),
+        "title": TITLES[theory.randomizer],
+        "lines": [in_words(row) for row in theory.rows],
+        "hold": bounds_hold(theory.rows),
     }
 
 
 def _households(result: DemoResult) -> dict[str, Any]:
-    found = result.households
+    households = result.households
     lines = [
         (
             TITLES[name],
             shape,
             SHAPE_TITLES[shape],
-            [f"{e:.3f}" if e < 1 else f"{e:.3g}" for e in found.means(name, shape)],
+            [f"{e:.3f}" if e < 1 else f"{e:#.3g}" for e in households.means(name, shape)],
         )
-        for name in LABELS
-        for shape in SHAPES
+        for name in HOUSEHOLD_ROWS
+        for shape in SHAPE_TITLES
     ]
     return {
         "lines": lines,
-        "limits": [f"{found.lines[epsilon]:.3f}" for epsilon in found.epsilons],
-        "epsilons": found.epsilons,
-        "clean": found.clean,
-        "constant": found.constant,
-        "reports": found.reports,
-        "first": [found.mean("laplace", shape, found.epsilons[0]) for shape in SHAPES],
+        "limits": [f"{households.lines[epsilon]:.3f}" for epsilon in households.epsilons],
+        "epsilons": households.epsilons,
+        "clean": households.clean,
+        "constant": households.constant,
+        "reports": households.reports,
+        "first": [
+            households.mean("laplace", shape, households.epsilons[0]) for shape in SHAPE_TITLES
+        ],
     }
 
 
-def _promises(releases: Releases) -> list[dict[str, Any]]:
+def _guarantees(releases: Releases) -> list[dict[str, Any]]:
     return [
         {
             "title": TITLES[name],
@@ -240,40 +200,81 @@ def _promises(releases: Releases) -> list[dict[str, Any]]:
     ]
 
 
-def render(
-    result: DemoResult,
-    data: DemoData,
-    releases: Releases,
-    figures: Figures,
-    *,
-    headline: float,
-    elapsed: float,
-) -> str:
-    """Return the page as text; it refers to nothing outside itself."""
-    import matplotlib as mpl
+# ---- The theory's table in words that need no mathematics
 
-    versions = {
-        "offaxis": __version__,
-        "Python": platform.python_version(),
-        "NumPy": np.__version__,
-        "SciPy": scipy.__version__,
-        "Matplotlib": mpl.__version__,
-    }
-    return template("demo.html.j2", "experiments", percent=percent).render(
-        result=result,
-        data=data,
-        figures=figures,
-        headline=_headline(result, headline),
-        groups=table_groups(result, releases),
-        checks=_checks(result),
-        theory=_theory(result),
-        households=_households(result),
-        recommended=[recommendation_row(each) for each in result.recommended],
-        cautions=joined_cautions(result.recommended),
-        promises=_promises(releases),
-        release=result.release,
-        titles=TITLES,
-        versions=versions,
-        elapsed=elapsed,
-        agree=AGREE,
+BOUND: Final = "at most"
+"""The prefix of the conditions of quantities that are bounds."""
+BROKEN: Final = 4.0
+"""Standard errors by which a measured value must exceed its bound to count as a violation."""
+
+_WORDS: Final = {
+    "noise_risk": (
+        "Error from noise",
+        "How far noise moves the model’s outputs, as a mean square, if the model were linear "
+        "around every vector.",
+    ),
+    "clipping_risk": ("Error from clipping", "The same for what clipping removes."),
+    "first_order_risk": (
+        "Error from both",
+        "The sum. Measured: how far the outputs of the real, nonlinear model move.",
+    ),
+    "root_gap": (
+        "Error of the linear approximation",
+        "How far apart the roots of the two values above can be.",
+    ),
+    "root_gap_behind_first_layer": (
+        "… behind the first layer",
+        "The same, without the noise that the first layer ignores.",
+    ),
+    "risk_gap": ("… as mean squares", "How far apart the two values themselves can be."),
+    "disagreement": ("Changed answers", "The share of reports whose answer changes."),
+    "public_private_gap": (
+        "Public instead of private vectors",
+        "How much the error from noise can differ because the map was fitted to public vectors.",
+    ),
+    "stretch_l1": (
+        "Stretch, absolute values (ℓ1)",
+        "The largest factor by which encoding moves two vectors apart. A bound known before "
+        "encoding does not hold after it, so the device clips every encoded vector.",
+    ),
+    "stretch_l2": ("Stretch, Euclidean (ℓ2)", "The same in the Euclidean norm."),
+}
+assert _WORDS.keys() == CONDITIONS.keys(), "every quantity is described"
+
+
+@dataclass(frozen=True)
+class TheoryLine:
+    """One row of the page's table; ``note`` states when it holds, or why it does not."""
+
+    title: str
+    meaning: str
+    theory: str
+    measured: str
+    note: str
+
+
+def in_words(row: TheoryRow) -> TheoryLine:
+    """Return one row in words."""
+    title, meaning = _WORDS[row.quantity]
+    share = row.quantity == "disagreement"
+    bound = row.condition.startswith(BOUND)
+    theory, measured = number(row.theory, share=share), number(row.measured, share=share)
+    if row.theory is not None and bound:
+        theory = f"≤ {theory}"
+    if row.standard_error is not None:
+        measured += f" ± {number(row.standard_error, share=share, digits=2)}"
+    note = row.fails or row.condition.removeprefix(BOUND).removeprefix(";").strip()
+    if share and row.theory is not None and row.theory >= 1:
+        note += " (all reports: here the bound is trivial)"
+    return TheoryLine(title, meaning, theory, measured, note)
+
+
+def bounds_hold(rows: Iterable[TheoryRow]) -> bool:
+    """Return whether no measured value exceeds its bound by more than chance explains."""
+    return not any(
+        row.condition.startswith(BOUND)
+        and row.theory is not None
+        and row.measured is not None
+        and row.measured > row.theory + BROKEN * (row.standard_error or 0.0)
+        for row in rows
     )

@@ -1,1 +1,1 @@
-"""A page to draw on, a collector, a dashboard and a simulated crowd, all on one machine."""
+"""The live demo: a page to draw on, a collector, a dashboard and a simulated crowd."""

@@ -1,10 +1,10 @@
-"""What the live demo holds beside its code, made from public data alone.
+"""Create the data of the live demo: ``python -m experiments.live_demo.data``.
 
-``python -m experiments.live_demo.data`` writes it again, and needs MNIST in the data cache.
-For every budget two releases: the paper's PrivUnit2 as it is applied plainly, on vectors that are
-not centred, and what :func:`offaxis.recommend` finds best for the model's answers. For the two of
-the rounds also what a publisher attaches: profiles, the curve, and audits, whose reports are really
-random and therefore never twice the same.
+Requires MNIST in the data cache. Releases are fitted to public data only. For every budget there
+are two: the paper's plain PrivUnit2, on vectors that are not centred, and the release that
+:func:`offaxis.recommend` chooses for the model's answers. The two releases of the rounds also get
+the facts that a publisher attaches: profiles, the curve, and audits, whose reports are truly random
+and therefore differ each time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from experiments.live_demo.site import (
     data_folder,
     release_file,
 )
-from experiments.rows import MECHANISMS
+from experiments.methods import METHODS
 from experiments.sources import open_source
 from offaxis.audit import audit
-from offaxis.cli.recommend import facts
+from offaxis.cli.recommend import advice_facts
 from offaxis.collector.routes.facts import Kind, read_facts
 from offaxis.evaluation.profiles import profile_of
 from offaxis.evaluation.recommend import recommend_range
@@ -42,23 +42,23 @@ SEED = 0
 
 
 def write(name: str, content: bytes) -> None:
-    """Write a file of the demo, whole or not at all."""
+    """Write a file of the demo, atomically."""
     with replacing(data_folder() / name) as file:
         file.write(content)
 
 
 def agreement(task: Any, release: Release, vectors: Any) -> float:
-    """Return how often a simulated report leads to the model's own answer."""
+    """Return how often a simulated report keeps the model's answer."""
     rng = np.random.default_rng(SEED)
-    answers, own = task.outputs(simulate(release, vectors, rng)), task.outputs(vectors)
-    return round(float(np.mean(answers.argmax(1) == own.argmax(1))), 4)
+    noisy, clean = task.outputs(simulate(release, vectors, rng)), task.outputs(vectors)
+    return round(float(np.mean(noisy.argmax(1) == clean.argmax(1))), 4)
 
 
 def attach(releases: dict[str, Release], curve: dict[str, Any], public: Any) -> None:
-    """Write what is attached to the releases of the rounds."""
+    """Write the facts that are attached to the releases of the rounds."""
     for kind, release in releases.items():
-        found: dict[Kind, Any] = {"curve": curve, "audit": audit(release).facts()}
-        for name, content in found.items():
+        facts: dict[Kind, Any] = {"curve": curve, "audit": audit(release).facts()}
+        for name, content in facts.items():
             text = read_facts(name, json.dumps(content).encode(), release)
             write(attached_file(kind, name), text.encode() + b"\n")
         profile = profile_of(release, public).to_json()
@@ -66,15 +66,16 @@ def attach(releases: dict[str, Release], curve: dict[str, Any], public: Any) -> 
 
 
 def main() -> None:
-    """Write releases, what is attached to them, head, example digits and the crowd's vectors."""
+    """Write the releases, their facts, the head, example digits and the crowd's vectors."""
     source = open_source("mnist relu")
     public = load_features("mnist", part="validation").vectors.astype(np.float64)
-    plain = MECHANISMS["PrivUnit2"].make(source, EPSILONS)
+    plain = METHODS["PrivUnit2"].make(source, EPSILONS)
     best = recommend_range(source.task, source.public, epsilons=EPSILONS, goal="answers")
     rows = []
-    for epsilon, found in zip(EPSILONS, best, strict=True):
-        releases: Any = dict(zip(KINDS, (plain[epsilon], found.release), strict=True))
-        titles = dict(zip(KINDS, ("PrivUnit2, plain", found.candidate.title), strict=True))
+    for epsilon, recommendation in zip(EPSILONS, best, strict=True):
+        releases: Any = dict(zip(KINDS, (plain[epsilon], recommendation.release), strict=True))
+        title = recommendation.candidate.title
+        titles = dict(zip(KINDS, ("PrivUnit2, plain", title), strict=True))
         row: dict[str, Any] = {"epsilon": epsilon}
         for kind, release in releases.items():
             release.save(data_folder() / release_file(kind, epsilon))
@@ -86,7 +87,7 @@ def main() -> None:
             }
         rows.append(row)
         if epsilon == EPSILON:
-            attach(releases, facts(best, None, None), public)
+            attach(releases, advice_facts(best, None, None), public)
     write("releases.json", (json.dumps(rows, indent=1) + "\n").encode())
     head: Any = source.task
     head.save(data_folder() / "head.safetensors")

@@ -1,12 +1,13 @@
-"""The live demo with everything around it: a collector, rounds, and a simulated crowd.
+"""The live demo's server: a collector, two rounds, and a simulated crowd.
 
-Contract: nothing outlives it. The collector is a process of its own that writes to a temporary
-folder; the publisher's key and the tokens are made at start and kept nowhere. The crowd are real
-devices of the Python client, each with a test vector, that verify, pay and send as anybody's would.
+Contract: nothing is left behind. The collector is a separate process that writes to a temporary
+folder; the publisher's key and the tokens are created at start and stored nowhere. The crowd are
+real devices of the Python client, each with a test vector; they verify, pay and send like any
+other device.
 
-The data are made by ``python -m experiments.live_demo.data``: for every budget two releases, the
-paper's plain mechanism and the recommended one; what a publisher attaches to those of the rounds; a
-head, example digits, and the vectors of a crowd.
+``python -m experiments.live_demo.data`` creates the data: for every budget two releases, the
+paper's plain mechanism and the recommended one; the facts attached to those of the rounds; a head,
+example digits, and the vectors of the crowd.
 """
 
 from __future__ import annotations
@@ -48,57 +49,56 @@ from offaxis.release import Release
 
 KINDS: Final = ("plain", "recommended")
 EPSILONS: Final = tuple(half / 2 for half in range(1, 21))
-PAGE: Final = Path(__file__).parent / "page"
-WEIGHTS: Final = Path(__file__).parents[1] / "weights"
-"""The page, and the weights of the encoder that it runs."""
-
 EPSILON: Final = 3.0
 """Budget of a report in the rounds."""
 
-
-def data_folder() -> Path:
-    """Return where the data are."""
-    return PAGE / "data"
-
-
-def release_file(kind: str, epsilon: float) -> str:
-    """Return the name of the release of a kind."""
-    return f"{kind}-{epsilon:g}.release"
-
-
-def attached_file(kind: str, fact: str) -> str:
-    """Return the name of what is attached to a round's release: a profile, audit, or curve.
-
-    The curve is the task's, and the same for all of its releases.
-    """
-    return "curve.json" if fact == "curve" else f"{kind}-{fact}.json"
-
+PAGE: Final = Path(__file__).parent / "page"
+WEIGHTS: Final = Path(__file__).parents[1] / "weights"
+"""The folder with the weights of the page's encoder."""
 
 HOST: Final = "127.0.0.1"
 
 _FACTS: Final = {"profile": "profile", "curve": "facts/curve", "audit": "facts/audit"}
 _OPEN: Final = timedelta(days=1)
 _START: Final = 60.0
-"""Seconds until a collector that does not answer is given up."""
+"""Seconds after which a collector that does not answer is an error."""
+
+
+def data_folder() -> Path:
+    """Return the folder with the demo's data."""
+    return PAGE / "data"
+
+
+def release_file(kind: str, epsilon: float) -> str:
+    """Return the file name of a release."""
+    return f"{kind}-{epsilon:g}.release"
+
+
+def attached_file(kind: str, fact: str) -> str:
+    """Return the file name of a fact about a round's release: a profile, audit, or curve.
+
+    The curve belongs to the task and is the same for all of its releases.
+    """
+    return "curve.json" if fact == "curve" else f"{kind}-{fact}.json"
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a running demo is.
+    """The addresses and tokens of a running demo.
 
     Attributes
     ----------
     page, dashboard : str
-        Addresses. The page's holds a device's token and the publisher's key behind a ``#``, which
-        browsers keep to themselves.
+        URLs. The page's contains a device's token and the publisher's key after a ``#``, which
+        browsers do not send.
     analyst : str
         A token for the dashboard.
     device : str
         A token to send reports with.
     publisher : str
-        Public key of whoever signed the rounds.
+        Public key of the rounds' signer.
     url : str
-        The collector.
+        The collector's URL.
     """
 
     page: str
@@ -111,20 +111,20 @@ class Site:
 
 @contextmanager
 def demo_site(port: int) -> Iterator[Site]:
-    """Run a collector with the demo's releases and open rounds, on this machine alone."""
+    """Run a collector with the demo's releases and open rounds, on the loopback interface only."""
     _check_free(port)
     url = f"http://{HOST}:{port}"
     key = new_key()
     publisher = key.public_key().public_bytes_raw().hex()
-    # A fresh interpreter: a fork would copy threads' locks in whatever state they are.
-    fresh = multiprocessing.get_context("spawn")
+    # Not fork, which would copy the locks of other threads in an unknown state.
+    spawning = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="offaxis-demo-") as folder:
-        here, there = fresh.Pipe(duplex=False)
-        process = fresh.Process(target=_collect, args=(folder, publisher, port, there))
+        receiver, sender = spawning.Pipe(duplex=False)
+        process = spawning.Process(target=_collect, args=(folder, publisher, port, sender))
         process.start()
-        there.close()
+        sender.close()
         try:
-            admin = Transport(url, token=_first_token(here))
+            admin = Transport(url, token=_first_token(receiver))
             _wait_for(admin)
             _publish(admin, key)
             tokens = {role: _new_token(admin, role) for role in ("device", "analyst")}
@@ -135,7 +135,7 @@ def demo_site(port: int) -> Iterator[Site]:
         finally:
             process.terminate()
             process.join()
-            here.close()
+            receiver.close()
 
 
 def _check_free(port: int) -> None:
@@ -147,9 +147,9 @@ def _check_free(port: int) -> None:
             raise InvalidInput(f"port {port} is taken; choose another with --port") from None
 
 
-def _collect(folder: str, publisher: str, port: int, told: Connection) -> None:
-    """Serve in a process of its own until asked to stop, or until the one that asked is gone."""
-    # Ctrl-C is for the process that started this one.
+def _collect(folder: str, publisher: str, port: int, sender: Connection) -> None:
+    """Serve until terminated, or until the parent process is gone; send the first token."""
+    # Ctrl-C must reach the parent process only.
     os.setpgrp()
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -159,7 +159,7 @@ def _collect(folder: str, publisher: str, port: int, told: Connection) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, daemon=True).start()
-    # Its log is not for whoever looks at the demo.
+    # The collector's log would obscure the demo's output.
     with (Path(folder) / "log").open("w", encoding="utf-8") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
     settings = Settings(
@@ -167,22 +167,23 @@ def _collect(folder: str, publisher: str, port: int, told: Connection) -> None:
         publisher=publisher,
         extra_pages={"demo": PAGE, "weights": WEIGHTS},
     )
-    serve(settings, HOST, port, first_token=told.send)
+    serve(settings, HOST, port, first_token=sender.send)
 
 
-def _first_token(told: Connection) -> str:
+def _first_token(receiver: Connection) -> str:
     try:
-        token: str = told.recv()
+        token: str = receiver.recv()
     except EOFError:
         raise InvalidInput("the collector could not be started") from None
     return token
 
 
 def _wait_for(collector: Transport) -> None:
+    """Wait until the collector answers."""
     end = time.monotonic() + _START
     while True:
         try:
-            collector.ask("GET", "/v1/rounds")
+            collector.request("GET", "/v1/rounds")
             return
         except Unreachable:
             if time.monotonic() > end:
@@ -190,33 +191,33 @@ def _wait_for(collector: Transport) -> None:
             time.sleep(0.05)
 
 
-def _asked(
+def _request(
     admin: Transport, method: str, path: str, body: bytes, signature: bytes | None = None
 ) -> bytes:
     headers = {} if signature is None else {"Offaxis-Signature": b64encode(signature).decode()}
-    answer = admin.ask(method, path, body=body, headers=headers)
+    answer = admin.request(method, path, body=body, headers=headers)
     if not 200 <= answer.status < 300:
-        raise InvalidInput(f"the collector refused: {answer.words}")
+        raise InvalidInput(f"the collector refused: {answer.message}")
     return answer.body
 
 
 def _new_token(admin: Transport, role: str) -> str:
     body = json.dumps({"name": f"demo {role}", "role": role}).encode()
-    token: str = json.loads(_asked(admin, "POST", "/v1/tokens", body))["token"]
+    token: str = json.loads(_request(admin, "POST", "/v1/tokens", body))["token"]
     return token
 
 
 def _publish(admin: Transport, key: Ed25519PrivateKey) -> None:
-    """Publish both releases with what is known of them, and open a round for each."""
+    """Publish both releases with their facts, and open a round for each."""
     now = datetime.now(UTC).replace(microsecond=0)
     for number, kind in enumerate(KINDS):
         release = Release.load(data_folder() / release_file(kind, EPSILON))
         signature = sign_release(key, release.hash)
-        where = f"/v1/releases/{release.hash}"
-        _asked(admin, "PUT", where, to_bytes(release), signature)
-        for fact, place in _FACTS.items():
+        path = f"/v1/releases/{release.hash}"
+        _request(admin, "PUT", path, to_bytes(release), signature)
+        for fact, resource in _FACTS.items():
             body = (data_folder() / attached_file(kind, fact)).read_bytes()
-            _asked(admin, "PUT", f"{where}/{place}", body)
+            _request(admin, "PUT", f"{path}/{resource}", body)
         round_ = Round(
             name=f"digits-{kind}",
             study="digits",
@@ -226,11 +227,11 @@ def _publish(admin: Transport, key: Ed25519PrivateKey) -> None:
             closes=now + _OPEN,
         )
         signature = sign_round(key, round_)
-        _asked(admin, "PUT", f"/v1/rounds/{round_.name}", round_.to_bytes(), signature)
+        _request(admin, "PUT", f"/v1/rounds/{round_.name}", round_.to_bytes(), signature)
 
 
 def crowd(site: Site) -> Generator[int]:
-    """Let one person after the other report to every round; yield how many did, for ever."""
+    """Let one person after another report to every round; yield their number, indefinitely."""
     vectors = load_file(data_folder() / "crowd.safetensors")["vectors"].astype(np.float64)
     with tempfile.TemporaryDirectory(prefix="offaxis-crowd-") as folder:
         for person in itertools.count(1):

@@ -1,4 +1,4 @@
-"""The models of the paper's experiments: how they are built and trained, and trained weights."""
+"""The models of the paper's experiments: networks, training, and trained weights."""
 
 from __future__ import annotations
 

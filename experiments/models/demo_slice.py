@@ -1,7 +1,7 @@
-"""Cut the demo's bundled slice: ``python -m experiments.models.demo_slice FILE``.
+"""Write the demo's bundled data: ``python -m experiments.models.demo_slice FILE``.
 
-The first rows of the features, chosen before anything was measured on them, and the ReLU head.
-Features are rounded to multiples of 1/64, which keeps the file below a megabyte.
+The first rows of the features, a rule fixed before anything was measured on them, and the ReLU
+head. Features are rounded to multiples of 1/64, which keeps the file below a megabyte.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def demo_slice(cache: Path | None = None) -> dict[str, NDArray[Any]]:
 
 
 def _rounded(vectors: NDArray[np.float32]) -> NDArray[np.float16]:
-    # Features lie below 16, where float16 has every multiple of 1/64.
+    # Features are below 16, where float16 represents every multiple of 1/64.
     rounded: NDArray[np.float16] = (np.round(vectors / STEP) * STEP).astype(np.float16)
     return rounded
 
 
 def main(file: Annotated[Path, typer.Argument(help="The .npz to write.")]) -> None:
-    """Write the slice; its bytes depend on nothing but the features and the compressor."""
+    """Write the slice; its bytes depend only on the features and the compressor."""
     arrays: dict[str, Any] = demo_slice()
     np.savez_compressed(file, **arrays)
 

@@ -1,10 +1,14 @@
-"""Who sees which images: the split that training, geometry and evaluation all keep to.
+"""The public and private parts of the image sets, and the heads trained on their features.
 
-The training set of a data set is cut 80:20 into *train* and *validation*, by a seed that is part
+The training set of a data set is split 80:20 into *train* and *validation*, by a seed that is part
 of the experiment and independent of the seed of a training run. Both are **public**: networks and
 heads are trained on ``train``, epochs are chosen on ``validation``, and a release is fitted on
-``train``. The *test* set, clean or corrupted, is **private**: it stands for what people hold, and
+``train``. The *test* set, clean or corrupted, is **private**: it represents people's data, and
 nothing is trained, fitted or chosen on it.
+
+A head is the public model of a release: a multilayer perceptron m→10→32→10 with dropout 0.3 after
+each activation, or the linear head that a network was trained with. Heads are trained in torch and
+stored as :class:`offaxis.geometry.Layers`, so that evaluating a release needs NumPy only.
 """
 
 from __future__ import annotations
@@ -48,12 +52,7 @@ def part_of(images: Images, part: str) -> tuple[Pixels, Labels]:
     return images.train_images[rows], images.train_labels[rows]
 
 
-# ----------------------------------------------------------------------------
-# Heads on frozen features: what a release's public model is in the experiments.
-#
-# A multilayer perceptron m→10→32→10 with dropout 0.3 after each activation, or the linear head that
-# a network was trained with. Trained in torch, kept as :class:`offaxis.geometry.Layers`, so that
-# whoever evaluates a release needs NumPy alone.
+# ---- Heads on frozen features
 
 ACTIVATIONS: Final[dict[str, type[nn.Module]]] = {
     "relu": nn.ReLU,
@@ -68,7 +67,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class HeadRecipe:
-    """How a head is trained on features: AdamW, a cosine, and the best of several starts."""
+    """How a head is trained on features: AdamW, a cosine schedule, the best of several starts."""
 
     starts: int = 5
     epochs: int = 60
@@ -116,7 +115,7 @@ def train_head(
 ) -> tuple[nn.Sequential, Trained]:
     """Train on ``train``; keep the start and the epoch that are best on ``validation``.
 
-    So narrow a head depends on where it starts: a ReLU that is never active is lost for good.
+    A head this narrow depends on its start: a ReLU that is never active stays inactive.
     """
     attempts = [
         _attempt(activation, vectors, labels, recipe, start, log) for start in range(recipe.starts)
@@ -160,9 +159,9 @@ def _attempt(
 
 
 def _centre(head: nn.Sequential, mean: Tensor) -> None:
-    """Have the first layer start at the vectors' mean: features are positive, their mean is not 0.
+    """Centre the first layer at the vectors' mean, which is not 0, as features are nonnegative.
 
-    Otherwise some units begin far from where the data are.
+    Otherwise some units would start far from the data.
     """
     first = head[0]
     if isinstance(first, nn.Linear):

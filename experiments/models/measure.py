@@ -1,6 +1,6 @@
-"""Say how often the bundled models are right: ``python -m experiments.models.measure``.
+"""Measure the accuracy of the bundled models: ``python -m experiments.models.measure``.
 
-Without noise, on the cached features, with NumPy alone: what a card promises must come out.
+Without noise, on the cached features, with NumPy only. The results must equal the cards.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def accuracy(name: str, features: Features) -> float:
 
 
 def parts(name: str, cache: Path | None = None) -> Iterator[tuple[str, float]]:
-    """Yield the parts on a head's card, and the accuracy of the head there."""
+    """Yield the metrics on a head's card, as measured."""
     for part in PARTS:
         features = load_features(name.split("-")[0], part=part, cache=cache)
         yield f"{part} accuracy", accuracy(name, features)
 
 
 def main() -> None:
-    """Print the accuracies on clean images, held against the cards, and on corrupted ones."""
+    """Print the accuracies on clean images, compared with the cards, and on corrupted images."""
     agree = True
     for name in HEADS:
         card = load_card(name).metrics
@@ -46,7 +46,7 @@ def main() -> None:
             )
             shown = " ".join(f"{accuracy(name, level):.4f}" for level in levels)
             typer.echo(f"{name}, {corruption} 1 to 5: {shown}")
-    typer.echo("as the cards say" if agree else "NOT what the cards say")
+    typer.echo("equal to the cards" if agree else "NOT equal to the cards")
     if not agree:
         raise typer.Exit(1)
 

@@ -1,8 +1,13 @@
-"""ResNet-20 for images of 32×32, as He et al. (2016) built it for CIFAR-10.
+"""The networks from images to vectors: ResNet-20 for CIFAR-10, and a variational autoencoder.
 
-Three stages of three blocks with 16, 32 and 64 channels; shortcuts have no weights. The mean over
-the last 8×8 positions is the feature vector, 64 numbers; a linear head makes ten logits of it.
-0.27 million weights.
+ResNet-20 for images of 32×32 follows He et al. (2016): three stages of three blocks with 16, 32 and
+64 channels; shortcuts have no weights. The mean over the last 8×8 positions is the feature vector,
+64 numbers; a linear head maps it to ten logits. 0.27 million weights.
+
+For MNIST the encoder is 784→512→512→(μ, log σ²) with m = 32, the decoder 32→512→512→784, ReLU
+between layers. The loss is binary cross-entropy plus the divergence from a standard normal law, per
+image. Then the encoder and a head 32→10→32→10 are tuned jointly with cross-entropy. The vector z of
+an image is μ: computing features draws no random numbers.
 """
 
 from __future__ import annotations
@@ -29,13 +34,13 @@ CLASSES: Final = 10
 _BLOCKS = 3
 _AT_ONCE = 500
 _PADDING = 4
-# Of the CIFAR-10 training images, in units of 255.
+# Mean and standard deviation of the CIFAR-10 training images, in units of 255.
 _MEAN: Final = (0.4914, 0.4822, 0.4465)
 _SPREAD: Final = (0.2470, 0.2435, 0.2616)
 
 
 class _Block(nn.Module):
-    """Two convolutions around which the input is carried along."""
+    """Two convolutions with a shortcut around them."""
 
     def __init__(self, inward: int, outward: int) -> None:
         super().__init__()
@@ -94,14 +99,14 @@ def as_planes(pixels: Pixels, device: torch.device) -> Tensor:
 
 
 def normalised(planes: Tensor) -> Tensor:
-    """Return uint8 planes as the network wants them: mean 0 and spread 1 in every colour."""
+    """Return uint8 planes as input of the network: mean 0 and spread 1 in every colour."""
     mean = torch.tensor(_MEAN, device=planes.device).view(1, 3, 1, 1)
     spread = torch.tensor(_SPREAD, device=planes.device).view(1, 3, 1, 1)
     return (planes.float() / 255 - mean) / spread
 
 
 def augmented(images: Tensor) -> Tensor:
-    """Shift each normalised image by up to four pixels and mirror every other one, at random."""
+    """Shift each normalised image by up to four pixels and mirror half of them, at random."""
     rows, _, height, width = images.shape
     device = images.device
     padded = functional.pad(images, (_PADDING,) * 4)
@@ -118,7 +123,7 @@ def augmented(images: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ResNetRecipe:
-    """How the network is trained: momentum 0.9 (Nesterov), a cosine after a short rise."""
+    """How the network is trained: momentum 0.9 (Nesterov), a cosine schedule after a warm-up."""
 
     epochs: int = 200
     batch: int = 128
@@ -137,7 +142,7 @@ def train_resnet20(
     checkpoint: Path | None = None,
     log: Log = silent,
 ) -> tuple[ResNet20, Trained]:
-    """Train on ``train`` for all epochs; the score on ``validation`` is only watched."""
+    """Train on ``train`` for all epochs; the score on ``validation`` is only logged."""
     torch.manual_seed(recipe.seed)
     net = ResNet20().to(device)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -151,7 +156,7 @@ def train_resnet20(
         fused=on_gpu,
     )
     x, y = as_planes(pixels["train"], device), torch.from_numpy(labels["train"]).to(device)
-    # A step is many small kernels: replaying them as one graph is three times as fast.
+    # A step consists of many small kernels: replaying them as one graph is three times as fast.
     forward = torch.compile(net, mode="reduce-overhead") if on_gpu else net
 
     def loss(rows: Tensor) -> Tensor:
@@ -188,13 +193,7 @@ def embed_images(
     return out
 
 
-# ----------------------------------------------------------------------------
-# MNIST: a variational autoencoder whose encoder is then tuned together with a classifier.
-#
-# Encoder 784→512→512→(μ, log σ²) with m = 32, decoder 32→512→512→784, ReLU between layers; binary
-# cross-entropy plus the divergence from a standard normal law, per image. Afterwards the encoder
-# and a head 32→10→32→10 are tuned jointly with cross-entropy. The vector z of an image is μ:
-# nothing is drawn when features are computed.
+# ---- MNIST: a variational autoencoder, whose encoder is then tuned together with a classifier
 
 PIXELS: Final = 28 * 28
 HIDDEN: Final = 512
@@ -220,7 +219,7 @@ class MnistEncoder(nn.Module):
 
 
 class VAE(nn.Module):
-    """The autoencoder around an encoder; spread and decoder serve its training only."""
+    """The autoencoder around an encoder; log_variance and decoder are used in training only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -235,7 +234,7 @@ class VAE(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the mean loss of images: reconstruction and divergence, summed over an image."""
+        """Return the mean loss per image: reconstruction plus divergence."""
         body = self.encoder.body(images)
         mean, log_variance = self.encoder.mean(body), self.log_variance(body)
         drawn = mean + torch.exp(log_variance / 2) * torch.randn_like(mean)
@@ -249,7 +248,7 @@ class VAE(nn.Module):
 
 @dataclass(frozen=True)
 class VaeRecipe:
-    """How autoencoder and classifier are trained: Adam, and patience on ``validation``."""
+    """How autoencoder and classifier are trained: Adam, with patience on ``validation``."""
 
     epochs: int = 300
     batch: int = 512
@@ -272,7 +271,7 @@ def train_vae(
     checkpoint: Path | None = None,
     log: Log = silent,
 ) -> tuple[VAE, Trained]:
-    """Train until the loss on ``validation`` has not fallen for ``patience`` epochs."""
+    """Train until the loss on ``validation`` has not improved for ``patience`` epochs."""
     torch.manual_seed(recipe.seed)
     vae = VAE().to(device)
     x, held = as_unit(pixels["train"], device), as_unit(pixels["validation"], device)
@@ -301,7 +300,7 @@ def tune_encoder(
     checkpoint: Path | None = None,
     log: Log = silent,
 ) -> tuple[nn.Sequential, Trained]:
-    """Tune an encoder in place, together with a fresh head on its vectors; return the head."""
+    """Tune an encoder in place together with a fresh head on its vectors; return the head."""
     device = next(encoder.parameters()).device
     torch.manual_seed(recipe.seed)
     head = mlp("relu", LATENT, dropout=0.0).to(device)

@@ -1,8 +1,7 @@
 """Train the models of the experiments: ``python -m experiments.models.train NAME``.
 
 ``resnet20`` trains the network with its linear head, ``heads`` three heads on its features,
-``mnist`` the autoencoder and its classifier. A run that was killed goes on where it was when the
-same command is given again.
+``mnist`` the autoencoder and its classifier. The same command resumes a killed run.
 """
 
 from __future__ import annotations
@@ -49,12 +48,14 @@ Recipe = networks.ResNetRecipe | heads.HeadRecipe | networks.VaeRecipe
 
 def main(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Folder of weights and cards.")] = Path("weights"),
-    seed: Annotated[int, typer.Option(help="Where randomness begins.", min=0)] = 0,
-    epochs: Annotated[int | None, typer.Option(help="Other than the recipe's.", min=1)] = None,
-    cache: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for weights and cards.")] = Path("weights"),
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.", min=0)] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of epochs, instead of the recipe's.", min=1)
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Cache folder with the data sets.")] = None,
 ) -> None:
-    """Train a model; print its accuracies; write weights and cards."""
+    """Train a model, print its accuracies, and write weights and cards."""
     out.mkdir(parents=True, exist_ok=True)
     trainer = {Name.resnet20: _resnet20, Name.heads: _heads, Name.mnist: _mnist}[name]
     try:
@@ -67,7 +68,7 @@ def main(
 
 
 def _resnet20(out: Path, seed: int, epochs: int | None, cache: Path | None) -> list[Card]:
-    recipe = _changed(networks.ResNetRecipe(seed=seed), epochs)
+    recipe = _with_epochs(networks.ResNetRecipe(seed=seed), epochs)
     images = data.load("cifar10", cache=cache)
     pixels, labels = _parts(images)
     device = choose_device()
@@ -78,7 +79,7 @@ def _resnet20(out: Path, seed: int, epochs: int | None, cache: Path | None) -> l
     provenance = _provenance(images, recipe, run, device)
     about = "ResNet-20, images of 32×32×3 → 64 features → 10 logits (weights with linear head)"
     save_network(out, net, Card("resnet20", "", about))
-    # Measured on what was stored: rounded, and read back.
+    # Measured on the stored weights: rounded, and read back.
     rounded = load_model("resnet20", folder=out).to(device)
     linear = heads.as_layers(rounded.head, "identity", "cifar10-linear")
     metrics = {
@@ -100,16 +101,16 @@ def _resnet20(out: Path, seed: int, epochs: int | None, cache: Path | None) -> l
 
 
 def _heads(out: Path, seed: int, epochs: int | None, cache: Path | None) -> list[Card]:
-    recipe = _changed(heads.HeadRecipe(seed=seed), epochs)
+    recipe = _with_epochs(heads.HeadRecipe(seed=seed), epochs)
     images = data.load("cifar10", cache=cache)
     pixels, labels = _parts(images)
     if load_card("resnet20", folder=out).sha256 == load_card("resnet20").sha256:
-        # The bundled network: its features may be in the cache already.
+        # The bundled network: its features may already be in the cache.
         vectors = {part: load_features("cifar10", part=part, cache=cache).vectors for part in PARTS}
     else:
         net = load_model("resnet20", folder=out).to(choose_device())
         vectors = {part: networks.embed_images(net, pixels[part]) for part in PARTS}
-    # Threads would wait for each other longer than they work on so small a head.
+    # On so small a head, threads wait for each other longer than they work.
     torch.set_num_threads(1)
     cards = []
     for activation in heads.ACTIVATIONS:
@@ -127,18 +128,20 @@ def _heads(out: Path, seed: int, epochs: int | None, cache: Path | None) -> list
 
 
 def _mnist(out: Path, seed: int, epochs: int | None, cache: Path | None) -> list[Card]:
-    recipe = _changed(networks.VaeRecipe(seed=seed), epochs)
+    recipe = _with_epochs(networks.VaeRecipe(seed=seed), epochs)
     images = data.load("mnist", cache=cache)
     pixels, labels = _parts(images)
     device = choose_device()
-    drafts = [out / f"{stage}.checkpoint" for stage in ("vae", "classifier")]
-    auto, first = networks.train_vae(pixels, recipe, device, checkpoint=drafts[0], log=typer.echo)
-    encoder = auto.encoder
+    checkpoints = [out / f"{stage}.checkpoint" for stage in ("vae", "classifier")]
+    vae, vae_run = networks.train_vae(
+        pixels, recipe, device, checkpoint=checkpoints[0], log=typer.echo
+    )
+    encoder = vae.encoder
     head, run = networks.tune_encoder(
-        encoder, pixels, labels, recipe, checkpoint=drafts[1], log=typer.echo
+        encoder, pixels, labels, recipe, checkpoint=checkpoints[1], log=typer.echo
     )
     provenance = _provenance(images, recipe, run, device)
-    provenance["autoencoder"] = _progress(first) | {"validation loss": -max(first.scores)}
+    provenance["autoencoder"] = _progress(vae_run) | {"validation loss": -max(vae_run.scores)}
     about = "encoder 784→512→512→32: the means of a variational autoencoder, tuned with its head"
     save_network(out, encoder, Card("mnist-encoder", "", about))
     rounded = load_model("mnist-encoder", folder=out)
@@ -157,12 +160,12 @@ def _mnist(out: Path, seed: int, epochs: int | None, cache: Path | None) -> list
             Card("mnist-relu", "", "head 32→10→32→10 on mnist-encoder", metrics, provenance),
         ),
     ]
-    for draft in drafts:
-        draft.unlink()
+    for checkpoint in checkpoints:
+        checkpoint.unlink()
     return cards
 
 
-def _changed(recipe: Any, epochs: int | None) -> Any:
+def _with_epochs(recipe: Any, epochs: int | None) -> Any:
     return recipe if epochs is None else replace(recipe, epochs=epochs)
 
 
@@ -178,7 +181,7 @@ def _progress(run: Trained) -> dict[str, Any]:
 def _provenance(
     images: Images, recipe: Recipe, run: Trained, device: torch.device
 ) -> dict[str, Any]:
-    # As the data cache has them, so that this is the fingerprint it checks.
+    # The same arrays as in the data cache, so that the fingerprints agree.
     arrays: Arrays = {
         "train_images": images.train_images,
         "train_labels": images.train_labels.astype(np.uint8),

@@ -1,9 +1,9 @@
-"""The training loop: seeded, checkpointed, and the same whether or not it was interrupted.
+"""The training loop: seeded, checkpointed, and unaffected by interruptions.
 
-Every epoch begins with a seed of its own, made from the run's seed and the epoch's number, and a
-checkpoint is written when an epoch is over. A run that was killed goes on from the last one and
-draws the same numbers as if nothing had happened: on a CPU the weights are the same bit by bit; on
-a GPU they are as far as its kernels repeat themselves, which is not promised.
+Every epoch starts with a seed derived from the run's seed and the epoch's number, and ends with a
+checkpoint. A killed run resumes from the last checkpoint and draws the same numbers as an
+uninterrupted one: on a CPU the weights are identical bit by bit; on a GPU as far as its kernels are
+deterministic, which is not guaranteed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from offaxis.errors import InvalidInput
 from offaxis.files import replacing
 
 Log = Callable[[str], None]
-"""Called with a line after every epoch."""
+"""Called with one line after every epoch."""
 
 
 def silent(line: str) -> None:
@@ -33,22 +33,22 @@ def silent(line: str) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and in which steps.
+    """The schedule of a training run.
 
     Attributes
     ----------
     name : str
-        What is trained; a checkpoint of something else is refused.
+        What is trained; a checkpoint with another plan is rejected.
     epochs, batch, seed : int
-        Passes over the data, rows a step, and where randomness begins.
+        Passes over the data, rows per step, and the seed of all randomness.
     patience : int, optional
-        Stop once so many epochs in a row did not improve the score.
+        Stop after this many epochs in a row without a better score.
     cosine : bool
         Whether the learning rate falls to zero along half a cosine, step by step.
     warmup : int
-        Epochs over which the learning rate rises from zero first.
+        Epochs over which the learning rate first rises from zero.
     keep : "last" or "best"
-        Which epoch's weights the model has in the end.
+        The epoch whose weights the model has in the end.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Plan:
 
 @dataclass
 class Trained:
-    """Where a run stands: scores and mean losses so far, and the weights of the best epoch."""
+    """The state of a run: scores and mean losses so far, and the weights of the best epoch."""
 
     scores: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
@@ -74,21 +74,21 @@ class Trained:
         """The first epoch with the highest score, from 1."""
         return self.scores.index(max(self.scores)) + 1
 
-    def over(self, plan: Plan) -> bool:
-        """Whether all epochs are done or patience has run out."""
+    def is_over(self, plan: Plan) -> bool:
+        """Return whether all epochs are done or patience has run out."""
         done = len(self.scores)
         waited = done - self.best_epoch if done else 0
         return done >= plan.epochs or (plan.patience is not None and waited >= plan.patience)
 
 
 def choose_device() -> torch.device:
-    """Return the GPU when there is one."""
+    """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @contextmanager
 def exact_kernels() -> Iterator[None]:
-    """Have a GPU convolve in full float32, so that features do not depend on the machine."""
+    """Make a GPU convolve in full float32, so that features do not depend on the machine."""
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     try:
@@ -115,24 +115,24 @@ def train(
     model, optimizer
         Fresh, and made from the same seed in every attempt.
     loss : callable
-        From row numbers to the mean loss of these rows, in training mode.
+        Maps row numbers to the mean loss of these rows, in training mode.
     score : callable
-        The model's score in evaluation mode; more is better.
+        Returns the model's score in evaluation mode; larger is better.
     rows : int
-        How many rows there are to train on.
+        The number of training rows.
     checkpoint : Path, optional
-        Where the state is kept between epochs; if it is there, training goes on from it.
+        File that keeps the state between epochs; training resumes from an existing one.
     """
     run = Trained()
     if checkpoint is not None and checkpoint.exists():
         _resume(checkpoint, plan, model, optimizer, run)
     device = next(model.parameters()).device
-    # All steps are of one size; the few rows left over wait for another epoch's order.
+    # All steps have the same size; the few rows left over are dropped in this epoch.
     steps = max(1, rows // plan.batch)
     rates = [group.setdefault("initial_lr", group["lr"]) for group in optimizer.param_groups]
-    while not run.over(plan):
+    while not run.is_over(plan):
         epoch = len(run.scores)
-        # A seed for every epoch: nothing of the generator's state has to be carried over.
+        # One seed per epoch: the generator's state need not be saved.
         torch.manual_seed((plan.seed << 32) + epoch + 1)
         model.train()
         order = torch.randperm(rows, device=device)
@@ -168,8 +168,8 @@ def _rate(plan: Plan, step: int, steps: int) -> float:
         return (step + 1) / rising
     if not plan.cosine:
         return 1.0
-    passed = (step - rising) / (plan.epochs * steps - rising)
-    return (1 + math.cos(math.pi * passed)) / 2
+    progress = (step - rising) / (plan.epochs * steps - rising)
+    return (1 + math.cos(math.pi * progress)) / 2
 
 
 def _save(
@@ -192,11 +192,11 @@ def _resume(
 ) -> None:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        found = state["plan"]
-    except Exception as error:  # torch names no class for what a damaged file raises
-        raise InvalidInput(f"{path} is no checkpoint: {error}; remove it to start anew") from error
-    if found != asdict(plan):
-        raise InvalidInput(f"{path} belongs to another run, {found}; remove it or choose --out")
+        saved = state["plan"]
+    except Exception as error:  # torch documents no class for errors in damaged files
+        raise InvalidInput(f"{path} is no checkpoint: {error}; remove it to start again") from error
+    if saved != asdict(plan):
+        raise InvalidInput(f"{path} belongs to another run, {saved}; remove it or choose --out")
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     run.scores, run.losses, run.best = (state["run"][key] for key in ("scores", "losses", "best"))

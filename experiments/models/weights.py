@@ -1,8 +1,8 @@
-"""Weights on the shelf: a safetensors file for each model, and a card that says where it is from.
+"""Trained weights: one safetensors file per model, and a card with its provenance.
 
-The card, JSON, names the SHA-256 of the file; a file that has another is an error. Heads are
-:class:`offaxis.geometry.Layers` and need no torch. Weight matrices are rounded to float16, and
-everything on a card was measured after that.
+The card, JSON, states the SHA-256 of the file; loading a file with another hash is an error. Heads
+are :class:`offaxis.geometry.Layers` and need no torch. Weight matrices are rounded to float16, and
+the metrics on a card were measured after rounding.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from experiments.data.cache import made
+from experiments.data.cache import make_folder
 from offaxis.errors import InvalidInput, OffaxisError
 from offaxis.files import replacing
 from offaxis.geometry import Layers
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 NETWORKS: Final = ("resnet20", "mnist-encoder")
-"""Torch modules, from images to vectors."""
+"""torch modules, from images to vectors."""
 
 HEADS: Final = ("cifar10-linear", "cifar10-relu", "cifar10-gelu", "cifar10-tanh", "mnist-relu")
 """Plain layers, from vectors to logits."""
@@ -33,7 +33,7 @@ NAMES: Final = (*NETWORKS, *HEADS)
 
 
 class DamagedWeights(OffaxisError, ValueError):
-    """A file of weights is not the one that its card names.
+    """A weights file does not have the hash on its card.
 
     Examples
     --------
@@ -47,14 +47,14 @@ class DamagedWeights(OffaxisError, ValueError):
     ...     load_model("mnist-relu", folder=folder)
     ... except DamagedWeights as error:
     ...     print(error)
-    weights/mnist-relu.safetensors has SHA-256 ..., its card says ...; install offaxis again or
-    train mnist-relu again
+    weights/mnist-relu.safetensors has SHA-256 ..., its card states ...; restore the file or train
+    mnist-relu again
     """
 
 
 @dataclass(frozen=True)
 class Card:
-    """What is known about a model.
+    """Metrics and provenance of a model.
 
     Attributes
     ----------
@@ -63,15 +63,16 @@ class Card:
     about : str
         What it maps to what.
     metrics : dict
-        Shares of right answers and the like, by name.
+        Accuracies by name.
     provenance : dict
         Data and their fingerprints, recipe, seed, epochs, versions, hash of the training code.
 
     Examples
     --------
-    >>> from experiments.models import NAMES, Card, load_card
-    >>> all(isinstance(load_card(name), Card) for name in NAMES)
-    True
+    >>> from experiments.models import Card, load_card
+    >>> card: Card = load_card("resnet20")
+    >>> card.provenance["data"]["name"], card.provenance["recipe"]["epochs"]
+    ('cifar10', 200)
     """
 
     name: str
@@ -81,7 +82,7 @@ class Card:
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
-def _shelf(folder: Path | None) -> Traversable:
+def _folder(folder: Path | None) -> Traversable:
     return files("experiments").joinpath("weights") if folder is None else folder
 
 
@@ -90,7 +91,7 @@ def _file(name: str) -> str:
 
 
 def load_card(name: str, *, folder: Path | None = None) -> Card:
-    """Return the card of a model, of the bundled ones or of those in ``folder``.
+    """Return the card of a bundled model, or of one in ``folder``.
 
     Examples
     --------
@@ -104,10 +105,10 @@ def load_card(name: str, *, folder: Path | None = None) -> Card:
     if name not in NAMES:
         raise InvalidInput(f"no model {name!r}; choose one of {', '.join(NAMES)}")
     try:
-        text = _shelf(folder).joinpath(f"{name}.json").read_text(encoding="utf-8")
+        text = _folder(folder).joinpath(f"{name}.json").read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidInput(
-            f"there are no weights of {name} in {_shelf(folder)}; train them first"
+            f"no weights of {name} in {_folder(folder)}; train them first"
         ) from error
     return Card(**json.loads(text))
 
@@ -120,7 +121,7 @@ def load_model(name: str, *, folder: Path | None = None) -> Any:
     name : str
         One of ``experiments.models.NAMES``.
     folder : Path, optional
-        Where own weights are, if not the bundled ones.
+        Folder with other weights than the bundled ones.
 
     Raises
     ------
@@ -135,12 +136,12 @@ def load_model(name: str, *, folder: Path | None = None) -> Any:
     [(10, 64), (32, 10), (10, 32)]
     """
     card = load_card(name, folder=folder)
-    resource = _shelf(folder).joinpath(_file(name))
-    found = hashlib.sha256(resource.read_bytes()).hexdigest()
-    if found != card.sha256:
+    resource = _folder(folder).joinpath(_file(name))
+    digest = hashlib.sha256(resource.read_bytes()).hexdigest()
+    if digest != card.sha256:
         raise DamagedWeights(
-            f"{resource} has SHA-256 {found[:16]}…, its card says {card.sha256[:16]}…; "
-            f"install offaxis again or train {name} again"
+            f"{resource} has SHA-256 {digest[:16]}…, its card states {card.sha256[:16]}…; "
+            f"restore the file or train {name} again"
         )
     if name in HEADS:
         with as_file(resource) as path:
@@ -154,13 +155,13 @@ def _network(name: str, content: bytes) -> nn.Module:
     from experiments.models.networks import MnistEncoder, ResNet20
 
     net: nn.Module = ResNet20() if name == "resnet20" else MnistEncoder()
-    # Copying into float32 parameters widens what is stored as float16.
+    # Copying into float32 parameters widens the stored float16 values.
     net.load_state_dict(load(content))
     return net.eval()
 
 
 def save_network(folder: Path, net: nn.Module, card: Card) -> Card:
-    """Store a network, matrices in float16 and all else as it is; return the finished card."""
+    """Store a network, with matrices in float16; return the finished card."""
     from safetensors.torch import save
 
     tensors = {
@@ -172,14 +173,14 @@ def save_network(folder: Path, net: nn.Module, card: Card) -> Card:
 
 def save_head(folder: Path, head: Layers, card: Card) -> Card:
     """Store a head; return the finished card."""
-    path = made(folder) / _file(card.name)
+    path = make_folder(folder) / _file(card.name)
     head.save(path)
     return _store(folder, path.read_bytes(), card)
 
 
 def _store(folder: Path, content: bytes, card: Card) -> Card:
     finished = Card(**{**asdict(card), "sha256": hashlib.sha256(content).hexdigest()})
-    made(folder)
+    make_folder(folder)
     with replacing(folder / _file(card.name)) as file:
         file.write(content)
     save_card(folder, finished)
@@ -187,14 +188,14 @@ def _store(folder: Path, content: bytes, card: Card) -> Card:
 
 
 def save_card(folder: Path, card: Card) -> None:
-    """Write a card beside its weights."""
+    """Write a card next to its weights."""
     text = json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n"
     with replacing(folder / f"{card.name}.json") as file:
         file.write(text.encode())
 
 
 def code_hash() -> str:
-    """Return the SHA-256 of the training code, all files of this folder in the order of names."""
+    """Return the SHA-256 of the training code: the Python files of this folder, by name."""
     digest = hashlib.sha256()
     for source in sorted(files("experiments.models").iterdir(), key=lambda entry: entry.name):
         if source.name.endswith(".py"):

@@ -1,3 +1,1 @@
-"""The page and the figure of a study, ours beside the published numbers."""
-
-from __future__ import annotations
+"""The page and the figure of a study, with the published numbers."""

@@ -1,7 +1,7 @@
-"""Figures of the studies: panels of curves, ours beside the published ones, as SVG and PNG.
+"""Figures of the studies: panels with our curves and the published points, as SVG and PNG.
 
-A figure is described by panels and drawn twice: in the page's stand-in colours, which follow its
-light or dark theme, and in fixed ones for files.
+A figure is described by panels and drawn twice: for the page in placeholder colours, which follow
+its light or dark theme, and for files in fixed colours.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from experiments.compare import Line
-from experiments.rows import CLEAN, LEAST, LINE, PUBLIC_MEAN
+from experiments.compare import ComparedCell
+from experiments.engine import Row
+from experiments.methods import CLEAN, LEAST, LINE, PUBLIC_MEAN
 from experiments.scores import Metric
+from experiments.sources import Source
+from offaxis.decoding import LinearDecoder
 from offaxis.files import replacing
+from offaxis.release import Release
 from offaxis.reporting import pages as svg
+from offaxis.vectors import Vectors
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,10 @@ FILE: Final = Palette(
 
 @dataclass(frozen=True)
 class Series:
-    """One curve: ours as a line with a band of ±1 std, the paper's as hollow marks.
+    """One curve: ours as a line with a band of ±1 std, the paper's as hollow circles.
 
-    ``colour`` names a colour of the palette; ``strength`` from 0 to 1 tells curves of one colour
-    apart.
+    ``colour`` names a colour of the palette; ``strength``, from 0 to 1, distinguishes curves of one
+    colour.
     """
 
     name: str
@@ -80,7 +85,7 @@ class Panel:
 
 @contextmanager
 def styled(palette: Palette) -> Iterator[None]:
-    """Draw in the colours of a palette; nothing global is changed."""
+    """Draw in the colours of a palette, without changing global settings."""
     svg.require_report_extra()
     import matplotlib as mpl
 
@@ -129,14 +134,14 @@ def draw(panels: Sequence[Panel], palette: Palette, columns: int = 3) -> Any:
             axes.set_ylabel("")
         else:
             axes.tick_params(labelleft=True)
-    figure.canvas.draw()  # ranges are final now: labels can be moved apart
+    figure.canvas.draw()  # fixes the ranges, so that labels can be moved apart
     for axes, panel in zip(grid, panels, strict=False):
         _label_ends(axes, panel, palette)
     return figure
 
 
 _TITLE_WIDTH: Final = 36
-"""Characters of a title that fit beside the next panel's."""
+"""Characters per line of a panel's title."""
 
 
 def _draw_panel(axes: Any, panel: Panel, palette: Palette) -> None:
@@ -188,11 +193,11 @@ def _draw_panel(axes: Any, panel: Panel, palette: Palette) -> None:
 
 
 _LABEL_HEIGHT: Final = 11.0
-"""Points between two labels, so that they can be read."""
+"""Least distance of two labels, in points."""
 
 
 def _label_ends(axes: Any, panel: Panel, palette: Palette) -> None:
-    """Write every curve's name at its end, moved apart where ends meet."""
+    """Write every curve's name at its end; move names apart where ends meet."""
     ends = sorted(panel.series, key=lambda series: series.y[-1])
     scale = axes.figure.dpi / 72
     spots = [axes.transData.transform((s.x[-1], s.y[-1]))[1] / scale for s in ends]
@@ -216,7 +221,7 @@ def _label_ends(axes: Any, panel: Panel, palette: Palette) -> None:
 
 
 def _apart(spots: Sequence[float], least: float) -> list[float]:
-    """Move ascending places apart to at least a distance, as little as possible."""
+    """Move ascending positions as little as possible so that each two are ``least`` apart."""
     groups: list[tuple[float, int]] = []
     for spot in spots:
         middle, count = spot, 1
@@ -235,7 +240,7 @@ def _apart(spots: Sequence[float], least: float) -> list[float]:
 
 
 def page_svg(panels: Sequence[Panel], name: str, label: str, columns: int = 3) -> str:
-    """Return a figure as part of a page."""
+    """Return a figure as inline SVG for a page."""
     with styled(PAGE):
         return svg.inline(draw(panels, PAGE, columns), name, label)
 
@@ -256,8 +261,7 @@ def write_files(figure: Any, stem: Path) -> list[Path]:
     return paths
 
 
-# ----------------------------------------------------------------------------
-# Curves against the budget, with the lines that they are to be held against.
+# ---- Curves against the budget, with reference lines
 
 BUDGET_TICKS: Final = (1.0, 2.5, 5.0, 7.5, 10.0)
 YLABEL: Final[dict[Metric, str]] = {
@@ -270,60 +274,113 @@ _NAMES: Final = {LINE: "line", PUBLIC_MEAN: "public mean", LEAST: "least"}
 
 
 def columns_for(count: int) -> int:
-    """Return three or four, whichever leaves fewer places empty."""
+    """Return three or four columns, whichever leaves fewer places empty."""
     return min((4, 3), key=lambda columns: -count % columns)
 
 
-def series_of(lines: Sequence[Line], name: str, **look: object) -> Series:
+def series_of(cells: Sequence[ComparedCell], name: str, **look: object) -> Series:
     """Return the curve of a row."""
     return Series(
         name,
-        [line.outcome.epsilon for line in lines],
-        [line.outcome.mean for line in lines],
-        [line.outcome.std for line in lines],
-        [None if line.paper is None else line.paper.mean for line in lines],
+        [cell.outcome.epsilon for cell in cells],
+        [cell.outcome.mean for cell in cells],
+        [cell.outcome.std for cell in cells],
+        [None if cell.paper is None else cell.paper.mean for cell in cells],
         **look,  # type: ignore[arg-type]
     )
 
 
-def by_label(lines: Sequence[Line]) -> dict[str, list[Line]]:
+def by_label(cells: Sequence[ComparedCell]) -> dict[str, list[ComparedCell]]:
     """Return the cells row by row."""
-    found: dict[str, list[Line]] = {}
-    for line in lines:
-        found.setdefault(line.outcome.row.label, []).append(line)
-    return found
+    rows: dict[str, list[ComparedCell]] = {}
+    for cell in cells:
+        rows.setdefault(cell.outcome.row.label, []).append(cell)
+    return rows
 
 
-def reported(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    """Return the cells row by row, but for those without privacy and the lines."""
-    return by_label([line for line in lines if line.outcome.row.mechanism.reports])
+def reported(cells: Sequence[ComparedCell]) -> dict[str, list[ComparedCell]]:
+    """Return the cells row by row, for the methods that report."""
+    return by_label([cell for cell in cells if cell.outcome.row.method.reports])
 
 
-def drawn_lines(lines: Sequence[Line]) -> list[Series]:
-    """Return the lines that curves of these cells are to be held against."""
+def reference_series(cells: Sequence[ComparedCell]) -> list[Series]:
+    """Return the reference lines among these cells as curves."""
     return [
         Series(
             _NAMES[label],
-            [line.outcome.epsilon for line in found],
-            [line.outcome.mean for line in found],
+            [cell.outcome.epsilon for cell in row],
+            [cell.outcome.mean for cell in row],
             colour="muted",
             dashed=True,
         )
-        for label, found in by_label(lines).items()
+        for label, row in by_label(cells).items()
         if label in _NAMES
     ]
 
 
-def budget_panel(title: str, series: Sequence[Series], lines: Sequence[Line]) -> Panel:
-    """Return a plot against the budget, with the lines and the score without privacy."""
-    metric = lines[0].outcome.metric
-    clean = next((o.outcome.mean for o in lines if o.outcome.row.label == CLEAN), None)
+def budget_panel(title: str, series: Sequence[Series], cells: Sequence[ComparedCell]) -> Panel:
+    """Return a plot against the budget, with reference lines and the score without privacy."""
+    metric = cells[0].outcome.metric
+    clean = next((c.outcome.mean for c in cells if c.outcome.row.label == CLEAN), None)
     return Panel(
         title,
-        [*drawn_lines(lines), *series],
+        [*reference_series(cells), *series],
         "budget ε",
         YLABEL[metric],
         metric in ("rmse", "mean error"),
         BUDGET_TICKS,
         None if clean is None else ("without privacy", clean),
     )
+
+
+# ---- The motivating figure: Laplace noise around a point, plain and reshaped, in two dimensions
+
+_HALF: Final = 1.678346990016661
+"""Half of all (ξ₁, ξ₂) with standard Laplace coordinates have |ξ₁| + |ξ₂| below this."""
+
+
+def _outline(release: Release) -> Vectors:
+    """Return the corners of the set of equal density that contains half of the decoded noise."""
+    randomizer: Any = release.randomizer
+    corners = np.array([[1, 0], [0, 1], [-1, 0], [0, -1], [1, 0]]) * _HALF * randomizer.scale
+    decoder = release.decoder
+    outline: Vectors = corners @ decoder.matrix.T if isinstance(decoder, LinearDecoder) else corners
+    return outline
+
+
+def draw_ellipse(rows: Sequence[Row], source: Source, palette: Palette) -> Any:
+    """Return the figure: one point, classifier and budget, with plain and reshaped noise.
+
+    Outlines are sets of equal density that contain half of the noise.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.6, 3.9), layout="constrained")
+    grid = figure.subplots(1, 2, sharex=True, sharey=True)
+    public = source.sample(0)
+    normal: Vectors = source.task.jacobians(public.vectors[:1])[0, 1]
+    normal = normal / np.linalg.norm(normal)
+    anchor = source.geometry.mean + 1.2 * normal
+    some = slice(0, 500)
+    outlines = {}
+    for row in rows:
+        for release in row.method.make(source, row.epsilons).values():
+            if isinstance(release, Release):
+                plain = row.method.reshaping == "none"
+                outlines["plain" if plain else "reshaped"] = _outline(release)
+    reach = 1.06 * max(np.abs(outline + anchor).max() for outline in outlines.values())
+    for axes, (name, outline) in zip(grid, outlines.items(), strict=True):
+        colour = getattr(palette, name)
+        for label, shade in ((0, palette.point), (1, palette.ink)):
+            points = public.vectors[some][public.answers[some] == label]
+            axes.plot(*points.T, ".", color=shade, ms=2.2, alpha=0.5)
+        side = np.array([-normal[1], normal[0]]) * 3 * reach
+        axes.plot(*np.stack([-side, side]).T, color=palette.muted, linewidth=1.1)
+        axes.fill(*(anchor + outline).T, color=colour, alpha=0.16, linewidth=0)
+        axes.plot(*(anchor + outline).T, color=colour, linewidth=1.8)
+        axes.plot(*anchor, "o", color=palette.ink, ms=5, mec=palette.card, mew=1)
+        axes.set(xlim=(-reach, reach), ylim=(-reach, reach), title=f"Laplace, {name}")
+        axes.set_aspect("equal")
+        axes.tick_params(length=0)
+        axes.grid(visible=False)
+    return figure

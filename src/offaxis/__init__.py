@@ -5,7 +5,7 @@ Examples
 >>> import offaxis
 >>> rng = np.random.default_rng(0)
 >>> model, public = rng.standard_normal((2, 6)), rng.standard_normal((1000, 6))
->>> release = offaxis.fit(model, public, epsilon=5)  # public data only: frozen, publishable
+>>> release = offaxis.fit(model, public, epsilon=5)  # from public data only; may be published
 >>> str(release.guarantee)
 'ε = 5, pure'
 >>> report = release.privatize(rng.standard_normal(6))  # on the device: bytes that may leave it
@@ -69,7 +69,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use: SciPy alone takes half a second."""
+    """Import a name on first use, because SciPy alone takes half a second."""
     if name == "load":
         return __getattr__("Release").load
     if name not in _HOMES:

@@ -1,4 +1,7 @@
-"""The privacy card of a release as facts: what its parameters promise, in numbers and in words."""
+"""The privacy card of a release as data: its guarantee in numbers and in words.
+
+The guarantee is computed from the parameters of the release, never copied from a claim.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,13 @@ from typing import Any
 
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import RELATION, decimal
-from offaxis.privacy.wording import at_most
 from offaxis.randomizers.base import FiniteSet
 from offaxis.randomizers.privunit import RankForm
 from offaxis.release import Release
 
 
 def guarantee_facts(release: Release) -> dict[str, Any]:
-    """Describe the promise in numbers; ε and δ as exact text, p/q or a decimal."""
+    """Return the guarantee in numbers; ε and δ as exact text, p/q or a decimal."""
     guarantee = release.guarantee
     return {
         "epsilon": decimal(guarantee.epsilon),
@@ -26,16 +28,16 @@ def guarantee_facts(release: Release) -> dict[str, Any]:
 
 
 def spent(release: Release) -> dict[str, str]:
-    """Return the ε and δ that reports really spend, rounded up; never more than is promised.
+    """Return the ε and δ that reports actually spend, rounded up; never more than the guarantee.
 
-    A lattice is made of whole steps, so its noise may protect a little better than it must.
+    A lattice has whole steps, so its noise may protect slightly better than required.
     """
-    randomizer, promised = release.randomizer, release.guarantee
-    epsilon = getattr(randomizer, "realised_epsilon", promised.epsilon)
-    delta = getattr(randomizer, "realised_delta", promised.delta)
+    randomizer, guarantee = release.randomizer, release.guarantee
+    epsilon = getattr(randomizer, "realised_epsilon", guarantee.epsilon)
+    delta = getattr(randomizer, "realised_delta", guarantee.delta)
     return {
-        "epsilon": at_most(epsilon, promised.epsilon),
-        "delta": at_most(delta, promised.delta),
+        "epsilon": wording.at_most(epsilon, guarantee.epsilon),
+        "delta": wording.at_most(delta, guarantee.delta),
     }
 
 
@@ -44,7 +46,7 @@ def averages(release: Release) -> str:
     if not release.supports_mean:
         if isinstance(release.randomizer, RankForm):
             return "no, a report forgets its vector's length"
-        return "no, they would be off"
+        return "no, their mean would be biased"
     if release.mean_rank < release.input_dim:
         return f"yes, {wording.means_along(release.mean_rank)}"
     if release.provenance.model:
@@ -53,14 +55,14 @@ def averages(release: Release) -> str:
 
 
 def symbols(release: Release) -> int | None:
-    """Return how many symbols a report chooses from; None if it is no symbol."""
+    """Return the number of symbols that a report chooses from; None if it holds a vector."""
     domain = release.randomizer.domain
     return domain.size if isinstance(domain, FiniteSet) else None
 
 
 def card_facts(release: Release) -> dict[str, Any]:
-    """Return the whole card; everything is computed from the parameters, nothing is claimed."""
-    guarantee, origin = release.guarantee, release.provenance
+    """Return the whole card."""
+    guarantee, provenance = release.guarantee, release.provenance
     word, meaning = wording.strength(guarantee)
     return {
         "release": release.hash,
@@ -90,8 +92,8 @@ def card_facts(release: Release) -> dict[str, Any]:
             "averages": averages(release),
         },
         "origin": {
-            "public_vectors": origin.public.count,
-            "model": origin.model and origin.model.name,
-            "statement": origin.statement,
+            "public_vectors": provenance.public.count,
+            "model": provenance.model and provenance.model.name,
+            "statement": provenance.statement,
         },
     }

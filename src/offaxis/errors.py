@@ -1,4 +1,4 @@
-"""Every error a user can meet. Messages name the value that was wrong and say the fix."""
+"""The errors that offaxis raises. Messages contain the wrong value and the fix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class OffaxisError(Exception):
-    """Base of all errors raised by offaxis on purpose.
+    """Base class of all errors that offaxis raises on purpose.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class UnsupportedModel(OffaxisError, TypeError):
 
 
 class BiasedDecoder(OffaxisError, RuntimeError):
-    """A mean over people was asked of a release that has no unbiased decoder.
+    """A mean over people was requested from a release without an unbiased decoder.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class BiasedDecoder(OffaxisError, RuntimeError):
 
 
 class InvalidRelease(OffaxisError, ValueError):
-    """A release file is damaged, of another version, or promises what it does not keep.
+    """A release file is damaged, of another version, or claims a guarantee it does not keep.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class InvalidReport(OffaxisError, ValueError):
 
 
 class InvalidDocument(OffaxisError, ValueError):
-    """A round, a key or a signature that is not what it should be; nothing was done.
+    """A round, a key or a signature is invalid; nothing was done.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class InvalidDocument(OffaxisError, ValueError):
 
 
 class RoundRefused(OffaxisError, RuntimeError):
-    """A round asks for what this device does not give; nothing was paid and nothing sent.
+    """A round requires more than this device allows; nothing was spent and nothing was sent.
 
     Examples
     --------
@@ -133,19 +133,19 @@ class RoundRefused(OffaxisError, RuntimeError):
     >>> terms.accept(to_bytes(release), release.hash)
     Traceback (most recent call last):
         ...
-    offaxis.errors.RoundRefused: a report would promise ε = 5, pure; this device gives up to ...
+    offaxis.errors.RoundRefused: a report would have ε = 5, pure; this device allows up to ...
     """
 
 
 class Unreachable(OffaxisError, ConnectionError):
-    """A collector could not be reached, or did not answer as one does.
+    """A collector could not be reached, or its answer was not that of a collector.
 
     Examples
     --------
     >>> import socket
     >>> from offaxis.client import Device, Terms
     >>> from offaxis.privacy import Limit
-    >>> with socket.socket() as closed:  # a port at which nobody listens
+    >>> with socket.socket() as closed:  # a port without a listener
     ...     closed.bind(("127.0.0.1", 0))
     ...     url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     >>> terms = Terms(url, epsilon="1", release="ab" * 32)
@@ -158,7 +158,7 @@ class Unreachable(OffaxisError, ConnectionError):
 
 
 class BudgetExceeded(OffaxisError, RuntimeError):
-    """A person's budget does not allow another report; nothing was paid and nothing released.
+    """A person's budget allows no further report; nothing was spent and nothing was released.
 
     Examples
     --------
@@ -167,12 +167,12 @@ class BudgetExceeded(OffaxisError, RuntimeError):
     ...     ledger.spend(Guarantee(3), release="energy")
     Traceback (most recent call last):
         ...
-    offaxis.errors.BudgetExceeded: 1 more of ε = 3, pure would pass the limit of ε = 2 in all; ...
+    offaxis.errors.BudgetExceeded: 1 more of ε = 3, pure would exceed the limit of ε = 2 in all; ...
     """
 
 
 class EntropyFailure(OffaxisError, RuntimeError):
-    """The operating system gave no randomness; nothing was released and nothing falls back.
+    """The operating system provided no randomness; nothing was released, without any fallback.
 
     Examples
     --------
@@ -186,26 +186,26 @@ class EntropyFailure(OffaxisError, RuntimeError):
 
 
 class MissingExtra(OffaxisError, ImportError):
-    """An optional dependency is needed for this and is not installed.
+    """An optional dependency that this feature needs is not installed.
 
     Examples
     --------
     >>> from offaxis.errors import MissingExtra
-    >>> issubclass(MissingExtra, ImportError)  # so whoever catches that catches this
+    >>> issubclass(MissingExtra, ImportError)  # handlers of ImportError catch it too
     True
     """
 
 
 def installing(extra: str) -> str:
-    """Say how an optional dependency is installed, the same in all messages.
+    """Return how to install an optional dependency, with the same words in all messages.
 
-    offaxis is on no package index yet; whatever is there under its name is somebody else's.
+    offaxis is not on a package index yet; a package of that name there is not this one.
     """
     return f"pip install '.[{extra}]' in a checkout of offaxis"
 
 
 def unknown_name(what: str, name: object, known: Collection[str], listed: str = "") -> str:
-    """Say that there is nothing of this name, and which name is nearest or where all are listed."""
+    """Return a message for an unknown name, with the closest name or where all are listed."""
     near = get_close_matches(str(name), known, n=1)
     if near:
         hint = f"did you mean {near[0]!r}?"

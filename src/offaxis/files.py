@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Write files completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from offaxis.errors import InvalidInput
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of ``path`` only once all of it is written.
+    """Open a file that replaces ``path`` only after it is completely written.
 
-    Any failure on the way, an interrupt too, leaves what was there before.
+    After any failure, including an interrupt, the previous content of ``path`` is unchanged.
     """
     target = path.resolve()
-    # Named before it exists, so that no interrupt can leave it behind.
+    # The name is chosen before the file exists, so that no interrupt can leave it behind.
     draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
         with _create(draft, path) as file:

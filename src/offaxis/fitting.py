@@ -1,4 +1,4 @@
-"""Fit a release: public model and public vectors in, frozen release out. No private data here."""
+"""Fitting: from a public model and public vectors to a frozen release. No private data here."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def fit(
     """Fit a release to a public task.
 
     Everything is learnt from the public model and the public vectors; the result is frozen and can
-    be published. No private vector may be among ``public``. A setting that would have no effect is
-    an error.
+    be published. ``public`` must not contain private vectors. A setting that would have no effect
+    is an error.
 
     Parameters
     ----------
     model : torch module, scikit-learn estimator, weight matrix, Layers, TaskModel, or Geometry
-        The public task. A :class:`~offaxis.geometry.Geometry` measured before on the same public
-        vectors saves measuring it again for another budget. May be None where nothing looks at a
-        task: with ``reshaping`` "centre" or "none", and a mechanism that needs no task either.
+        The public task. A :class:`~offaxis.geometry.Geometry` measured earlier on the same public
+        vectors avoids measuring it again for another budget. None is allowed if no task is used:
+        with ``reshaping`` "centre" or "none", and a mechanism that needs no task.
     public : array (n, m), or callable returning an iterator of batches
         Public vectors.
     epsilon : number
@@ -53,30 +53,31 @@ def fit(
     mechanism : str
         One of ``offaxis.mechanisms.NAMES``. "laplace" (pure), "spherical-laplace" (pure) and
         "gaussian" (ε, δ) report the vector; "privunit2", "privunitg", "privunitg-sphere" and
-        "projunit" (pure) its direction only, more accurately; with "-mean" (not the sphere) they
-        serve means over people. "duchi", "piecewise" and "hybrid" (pure) report coordinates in a
-        box, unbiased, in few bytes. "response" and "subset" (pure) report which of a few public
-        codewords is nearest, "class-response" (pure) the model's answer, and "scalar-response"
-        (pure) its number. "coordinatewise-laplace" (pure), "task-aware" (pure),
-        "task-aware-network" (pure), "coordinatewise-gaussian", "instance-optimal" and "plan"
-        (ε, δ) are mechanisms of the literature, bounded and fitted on public vectors.
+        "projunit" (pure) report its direction only, more accurately; with the suffix "-mean" (not
+        for the sphere) they are unbiased, for means over people. "duchi", "piecewise" and "hybrid"
+        (pure) report coordinates in a box, unbiased, in few bytes. "response" and "subset" (pure)
+        report which of a few public codewords is nearest, "class-response" (pure) the model's
+        class, and "scalar-response" (pure) the model's scalar output. "coordinatewise-laplace"
+        (pure), "task-aware" (pure), "task-aware-network" (pure), "coordinatewise-gaussian",
+        "instance-optimal" and "plan" (ε, δ) are mechanisms from the literature, bounded and fitted
+        on public vectors.
     delta : number, optional
-        For those with a δ, and only for them.
+        Required by mechanisms with a δ, and an error for pure ones.
     unit : {"item", "user"}
-        What one report stands for.
+        What the guarantee protects: one vector, or a person who sends one report in total.
     reshaping : {"jacobian", "optimal", "centre", "none"}, Jacobian or Optimal
-        Shape the space to the task (the default); to the task and the public covariance at once,
-        which also leaves out what the task does not see; only subtract the public mean; or use the
-        mechanism plainly. The last two need no model. :class:`~offaxis.Jacobian` and
-        :class:`~offaxis.Optimal` carry settings. For a task whose answer is its largest output
+        "jacobian" (the default) fits the space to the task. "optimal" fits it to the task and the
+        public covariance, and omits directions the task does not see. "centre" only subtracts the
+        public mean. "none" leaves the vectors unchanged. The last two need no model.
+        :class:`~offaxis.Jacobian` and :class:`~offaxis.Optimal` have settings. For a classifier,
         pass :class:`~offaxis.geometry.CentredOutputs` of the model.
     percentile : float, optional
-        Public percentile of the encoded norms that becomes the radius ρ; 90 by default.
+        Public percentile of the encoded norms to use as the radius ρ; 90 by default.
     size : int, optional
         Number of codewords ("response", "subset"), of numbers per report ("task-aware-network"),
         or of projected coordinates ("projunit").
     statement : str
-        Where the public data came from, in your words; kept in the release.
+        Where the public data came from; stored in the release.
     progress : callable, optional
         Called with the number of vectors just measured.
 
@@ -97,13 +98,14 @@ def fit(
     >>> str(offaxis.fit(head, public, epsilon=1, mechanism="gaussian", delta=1e-6).guarantee)
     'ε = 1, δ = 1e-06'
     """
-    chosen = mechanism if isinstance(mechanism, Mechanism) else find_mechanism(mechanism)
+    if not isinstance(mechanism, Mechanism):
+        mechanism = find_mechanism(mechanism)
     _check_statement(statement)
-    _check_places(model, public)
-    inputs, recorded = gather(
+    _check_arguments(model, public)
+    inputs, reshaping_settings = gather(
         model,
         public,
-        chosen,
+        mechanism,
         epsilon=epsilon,
         delta=delta,
         reshaping=reshaping,
@@ -111,23 +113,25 @@ def fit(
         size=size,
         progress=progress,
     )
-    parts = chosen.prepare(inputs)
-    settings = {"mechanism": chosen.name, **recorded, **parts.settings}
-    origin = Provenance(inputs.model, inputs.identity, settings, statement)
-    return Release(parts.encoder, parts.randomizer, parts.decoder, origin, unit, parts.mean_decoder)
+    parts = mechanism.prepare(inputs)
+    settings = {"mechanism": mechanism.name, **reshaping_settings, **parts.settings}
+    provenance = Provenance(inputs.model, inputs.identity, settings, statement)
+    return Release(
+        parts.encoder, parts.randomizer, parts.decoder, provenance, unit, parts.mean_decoder
+    )
 
 
 def at_budget(release: Release, epsilon: Any, mechanism: str) -> Release:
-    """Return the release of the same public side at another budget.
+    """Return the release with the same public inputs at another budget.
 
-    Equal to fitting again where neither the maps nor the radius depend on the budget, which holds
-    for every mechanism that is a randomizer alone: the lattice and the directions of a randomizer
-    do not depend on the radius.
+    It equals a new fit if neither the maps nor the radius depend on the budget. That holds for
+    every mechanism that only applies a randomizer, whose lattice and directions do not depend on
+    the radius.
     """
     old: Any = release.randomizer
     name = mechanism if mechanism in randomizers.NAMES else old.kind
-    unit: Any = _unit_randomizer(name, old.dim, epsilon, getattr(old, "delta", None))
-    return replace(release, randomizer=replace(unit, radius=old.radius))
+    on_unit_ball: Any = _unit_randomizer(name, old.dim, epsilon, getattr(old, "delta", None))
+    return replace(release, randomizer=replace(on_unit_ball, radius=old.radius))
 
 
 @lru_cache(maxsize=1024)
@@ -135,8 +139,8 @@ def _unit_randomizer(name: str, dim: int, epsilon: Any, delta: Any) -> Randomize
     return randomizers.make(name, dim=dim, radius=1.0, epsilon=epsilon, delta=delta)
 
 
-def _check_places(model: Any, public: Any) -> None:
-    """Refuse arguments in each other's place, and a weight matrix the wrong way round."""
+def _check_arguments(model: Any, public: Any) -> None:
+    """Raise for swapped arguments, and for a transposed weight matrix."""
     if _is_model(public):
         raise InvalidInput(
             f"public is a model ({type(public).__name__}); did you swap the arguments? It is "
@@ -154,7 +158,7 @@ def _check_places(model: Any, public: Any) -> None:
 def _is_model(value: Any) -> bool:
     if isinstance(value, Geometry | TaskModel):
         return True
-    # Arrays, tables and batches of them are vectors; a weight matrix is one of them.
+    # Arrays, tables and batches of them may be vectors; a weight matrix looks like one of them.
     if not callable(value) and not hasattr(value, "predict"):
         return False
     try:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.decoding import Aggregate, Decoder, aggregate
-from offaxis.decoding.posterior import NeedsLaw, public_mean
+from offaxis.decoding.posterior import NeedsRandomizer, public_mean
 from offaxis.encoding import Encoder
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.formats import reports as wire
@@ -40,18 +40,18 @@ _DECODE_NUMBERS: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Provenance:
-    """The public side of a release, recorded for whoever has to trust it.
+    """The public inputs of a release, recorded so that others can check them.
 
     Attributes
     ----------
     model : ModelIdentity or None
-        The public model, None when the release was not shaped by one.
+        The public model; None if the release was fitted without one.
     public : PublicIdentity
         Number, dimension and hash of the public vectors.
     settings : dict
-        How the map was fitted.
+        The settings of the fit.
     statement : str
-        The publisher's own words on where the public data came from.
+        The publisher's statement on where the public data came from.
     """
 
     model: ModelIdentity | None
@@ -62,7 +62,7 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """A frozen release; make one with :func:`offaxis.fit` or :meth:`load`.
+    """A frozen release; create one with :func:`offaxis.fit` or :meth:`load`.
 
     Two releases are equal exactly when their hashes are.
 
@@ -76,8 +76,8 @@ class Release:
     >>> release.decode(report).shape
     (6,)
     >>> reports = release.privatize(rng.standard_normal((400, 6)))
-    >>> release.decode_mean(reports).shape, release.aggregate(reports).standard_error.shape
-    ((6,), (6,))
+    >>> release.aggregate(reports).estimate.shape  # a mean over people, with standard errors
+    (6,)
     >>> release.save("my.release")
     >>> offaxis.Release.load("my.release", expect=release.hash) == release
     True
@@ -91,7 +91,7 @@ class Release:
     mean_decoder: Decoder | None = None
 
     def __post_init__(self) -> None:
-        """Check that the parts fit each other, and give decoders that need it the law."""
+        """Check that the parts fit together, and bind decoders that need the randomizer."""
         domain = self.randomizer.domain
         inner = domain.size if isinstance(domain, FiniteSet) else domain.dim
         sizes = [self.encoder.output_dim, self.decoder.input_dim]
@@ -104,15 +104,15 @@ class Release:
             )
         for name in ("decoder", "mean_decoder"):
             part = getattr(self, name)
-            if isinstance(part, NeedsLaw):
+            if isinstance(part, NeedsRandomizer):
                 object.__setattr__(self, name, part.bind(self.randomizer))
         _ = self.guarantee
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What one report promises, computed from the randomizer's parameters."""
-        promised = replace(self.randomizer.guarantee, unit=self.unit)
-        return replace(promised, assumptions=(*ALWAYS, PER_UNIT[promised.unit]))
+        """The guarantee of one report, computed from the randomizer's parameters."""
+        guarantee = replace(self.randomizer.guarantee, unit=self.unit)
+        return replace(guarantee, assumptions=(*ALWAYS, PER_UNIT[guarantee.unit]))
 
     @cached_property
     def hash(self) -> str:
@@ -137,22 +137,23 @@ class Release:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as a release file does: whole, checked and frozen."""
+        """Pickle as the content of a release file: complete, checked and frozen."""
         from offaxis.formats.release_file import from_bytes, to_bytes
 
         return from_bytes, (to_bytes(self),)
 
     @property
     def input_dim(self) -> int:
-        """Dimension m of the vectors this release takes."""
+        """Dimension m of the vectors."""
         return self.encoder.input_dim
 
     @cached_property
     def public_mean(self) -> Vectors:
-        """The public mean, (m,), as well as the release knows it: for clients without a vector.
+        """The public mean, (m,), as far as the release knows it: for clients without a vector.
 
-        The mean of the decoder's codewords or points; else the encoder's centre, which is zero
-        where nothing was fitted; else a trained decoder's answer to an observation of zero.
+        It is the mean of the decoder's codewords or points; otherwise the encoder's centre, which
+        is zero if nothing was fitted; otherwise a trained decoder's output for an observation of
+        zero.
         """
         return public_mean(self.encoder, self.decoder)
 
@@ -187,10 +188,10 @@ class Release:
 
     @property
     def mean_rank(self) -> int:
-        """Number of directions along which a mean depends on people's reports.
+        """Number of directions along which a mean depends on the reports.
 
-        Along the others it is the public mean. All m, except for a decoder of means that maps
-        fewer numbers back.
+        Along the others it is the public mean. It is m unless the decoder of means takes fewer
+        numbers.
         """
         decoder = self.unbiased_decoder
         if isinstance(self.randomizer.domain, FiniteSet):
@@ -217,17 +218,18 @@ class Release:
         Raises
         ------
         InvalidInput
-            If the input is not finite, empty or of another dimension. Nothing is released then.
+            If the input is not finite, is empty or has another dimension. Nothing is released.
         """
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()
         payloads: list[bytes] = []
         for start in range(0, len(batch), _PRIVATIZE_ROWS):
-            # Copied, then checked again: the caller's array may change meanwhile.
+            # Copied, then checked again: the caller's array may change concurrently.
             part = np.array(batch[start : start + _PRIVATIZE_ROWS])
             check_finite(part, first_row=start)
-            # A device that fails for some vectors reveals something, so no setting of NumPy's
-            # floating-point errors may make encoding fail; the randomizer checks in integers.
+            # A device that fails for some vectors reveals something about them, so NumPy's
+            # floating-point error settings must not make encoding fail. The randomizer checks in
+            # integers.
             with np.errstate(all="ignore"):
                 encoded = self.encoder.encode(part)
             payloads += self.randomizer.report(encoded, entropy)
@@ -235,7 +237,7 @@ class Release:
         return framed[0] if single else framed
 
     def observe(self, reports: Iterable[bytes], *, first: int = 0) -> NDArray[Any]:
-        """Read reports strictly and return the randomizer's observations, undecoded.
+        """Read reports strictly and return the observations of the randomizer, not decoded.
 
         ``first`` is the index of the first report in a larger whole, for error messages.
         """
@@ -245,7 +247,7 @@ class Release:
         return randomizer.read(payloads)
 
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
-        """Turn one report into a vector (m,), or several into vectors (n, m)."""
+        """Decode one report to a vector (m,), or several to vectors (n, m)."""
         decoded = self.decoder.decode(self.observe(_as_iterable(reports)))
         return decoded.reshape(-1) if isinstance(reports, bytes) else decoded
 
@@ -263,13 +265,18 @@ class Release:
             seen += len(batch)
 
     def decode_mean(self, reports: Iterable[bytes]) -> Vectors:
-        """Estimate the mean of the reporting people's vectors, (m,).
+        """Estimate the mean of the vectors of all reporting people, (m,).
 
-        Uses the release's mean decoder, or its decoder if that is unbiased; raises otherwise. What
-        clipping and the lattice take away is not given back, and a codebook gives the mean of the
-        codewords (:func:`offaxis.evaluation.clipping_bias` estimates both on public vectors). A
-        reshaped release is made for its task: the mean is accurate along the task's directions and
-        very noisy across them. For means of the vectors themselves fit with ``reshaping="none"``.
+        Uses the mean decoder, or the decoder if that is unbiased; raises otherwise. The bias from
+        clipping and the lattice is not corrected, and a codebook gives the mean of the codewords
+        (:func:`offaxis.evaluation.clipping_bias` estimates both on public vectors). A reshaped
+        release is fitted to its task: the mean is accurate along the task's directions and very
+        noisy along the others. For means of the vectors themselves fit with ``reshaping="none"``.
+
+        Raises
+        ------
+        BiasedDecoder
+            If the release supports no mean.
         """
         decoder = self.unbiased_decoder
         mean, seen = np.zeros(decoder.output_dim), 0
@@ -284,19 +291,19 @@ class Release:
         weights: Iterable[float] | None = None,
         groups: Iterable[Hashable] | None = None,
     ) -> Aggregate:
-        """Estimate means as :meth:`decode_mean` does, with standard errors, optionally by group.
+        """Estimate means like :meth:`decode_mean`, with standard errors, optionally by group.
 
-        Reads iterators once, in memory that grows with the groups only.
+        Iterators are read once, in memory that grows with the number of groups only.
 
         Parameters
         ----------
         reports : iterable of bytes
             From different people: the standard errors assume independent reports.
         weights : iterable of positive numbers, optional
-            One per report, decided without looking at the reports.
+            One per report, chosen without looking at the reports.
         groups : iterable of labels, optional
-            One per report. A label says where a report is counted and is *not* private: it must
-            be public anyway or protected on its own.
+            One per report. A label determines where a report is counted and is *not* private: it
+            must be public anyway, or protected separately.
 
         Returns
         -------
@@ -306,7 +313,7 @@ class Release:
         return aggregate(batches, weights, groups)
 
     def with_decoder(self, decoder: Decoder) -> Release:
-        """Return the release with another decoder, which its provenance names.
+        """Return the release with another decoder, recorded in its provenance.
 
         Means are decoded as before: by the mean decoder, or by the old decoder if it was unbiased.
 
@@ -320,12 +327,12 @@ class Release:
         >>> shrunk.decoder.kind, shrunk.supports_mean
         ('shrinkage', True)
         """
-        kept = self.unbiased_decoder if self.supports_mean else self.mean_decoder
+        mean_decoder = self.unbiased_decoder if self.supports_mean else self.mean_decoder
         settings = {**self.provenance.settings, "decoder": decoder.kind}
         return replace(
             self,
             decoder=decoder,
-            mean_decoder=kept,
+            mean_decoder=mean_decoder,
             provenance=replace(self.provenance, settings=settings),
         )
 
@@ -337,14 +344,14 @@ class Release:
 
     @classmethod
     def load(cls, path: str | Path, *, expect: str | None = None) -> Release:
-        """Read a release file strictly; ``expect`` pins the hash it must have."""
+        """Read a release file strictly; ``expect`` is the hash it must have."""
         from offaxis.formats.release_file import read
 
         return read(path, expect=expect)
 
 
 def _as_iterable(reports: Any) -> Iterable[bytes]:
-    """Return one or many reports as an iterable; reject what cannot be reports."""
+    """Return one or several reports as an iterable; reject anything else."""
     if isinstance(reports, bytes):
         return [reports]
     is_array = isinstance(reports, np.ndarray | bytearray | memoryview | str)

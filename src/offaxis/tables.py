@@ -1,4 +1,9 @@
-"""Into another floating dtype, without an infinity that would pass for an answer."""
+"""Vectors in pandas and Arrow tables: converted to NumPy and back.
+
+A table holds one vector per row: columns of numbers side by side (DataFrame, Table), or one column
+of lists (Series of lists, Arrow lists, a Table with one such column). A single column of numbers is
+one vector.
+"""
 
 from __future__ import annotations
 
@@ -11,63 +16,39 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidInput
 
 
-def as_dtype(rows: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
-    """Return the rows in a floating dtype of NumPy's, unless it cannot hold them."""
-    if np.dtype(dtype) == rows.dtype:
-        return rows
-    check_range(rows, float(np.finfo(dtype).max), str(np.dtype(dtype)))
-    with np.errstate(under="ignore"):
-        return rows.astype(dtype)
-
-
-def check_range(rows: NDArray[Any], largest: float, dtype: str) -> None:
-    """Refuse numbers beyond the largest one of a dtype."""
-    if largest >= np.finfo(np.float64).max or not rows.size:
-        return
-    if max(rows.max(), -rows.min()) > largest:
-        raise InvalidInput(
-            f"a number does not fit into {dtype}, whose largest number is {largest:.4g}; "
-            f"pass the vectors as float32, float64 or bfloat16"
-        )
-
-
-# ----------------------------------------------------------------------------
-# Vectors in tables: pandas and Arrow, taken apart and put together again.
-#
-# A vector a row: columns of numbers side by side (DataFrame, Table), or one column of lists (Series
-# of lists, Arrow lists, a Table with one such column). A column of numbers alone is one vector.
-
-
-def _is(value: Any, library: str, *names: str) -> bool:
-    """Return whether the value is an instance of one of a library's classes, if it is loaded."""
-    loaded = sys.modules.get(library)
-    classes = [getattr(loaded, name, None) for name in names]
-    return any(isinstance(value, found) for found in classes if isinstance(found, type))
-
-
 def is_pandas(value: Any) -> bool:
     """Return whether the value is a DataFrame or a Series."""
-    return _is(value, "pandas", "DataFrame", "Series")
+    return _is_instance(value, "pandas", "DataFrame", "Series")
 
 
 def is_arrow(value: Any) -> bool:
     """Return whether the value is an Arrow array or table."""
-    return _is(value, "pyarrow", "Array", "ChunkedArray", "Table", "RecordBatch")
+    return _is_instance(value, "pyarrow", "Array", "ChunkedArray", "Table", "RecordBatch")
 
 
 def is_table(value: Any) -> bool:
-    """Return whether the value belongs to pandas or Arrow."""
+    """Return whether the value is a pandas or Arrow object."""
     return is_pandas(value) or is_arrow(value)
 
 
 def to_numpy(value: Any, name: str) -> NDArray[Any]:
-    """Return the numbers of a table as NumPy, in rows."""
+    """Return the numbers of a table as NumPy, one vector per row."""
     return _from_pandas(value, name) if is_pandas(value) else _from_arrow(value, name)
 
 
 def like(rows: NDArray[np.float64], value: Any) -> Any:
-    """Return rows as the kind of table they answer."""
+    """Return rows as the same kind of table as ``value``."""
     return _like_pandas(rows, value) if is_pandas(value) else _like_arrow(rows, value)
+
+
+def _is_instance(value: Any, library: str, *names: str) -> bool:
+    """Return whether the value is an instance of one of these classes of a loaded library."""
+    loaded = sys.modules.get(library)
+    classes = [getattr(loaded, name, None) for name in names]
+    return any(isinstance(value, cls) for cls in classes if isinstance(cls, type))
+
+
+# ---- pandas
 
 
 def _from_pandas(value: Any, name: str) -> NDArray[Any]:
@@ -100,19 +81,22 @@ def _like_pandas(rows: NDArray[np.float64], value: Any) -> Any:
     first = value.iloc[0]
     arrays = isinstance(first, np.ndarray)
     dtype = first.dtype if arrays and first.dtype.kind == "f" else rows.dtype
-    answers = list(as_dtype(rows, dtype)) if arrays else rows.tolist()
-    return pandas.Series(answers, index=value.index, name=value.name)
+    vectors = list(as_dtype(rows, dtype)) if arrays else rows.tolist()
+    return pandas.Series(vectors, index=value.index, name=value.name)
+
+
+# ---- Arrow
 
 
 def _columns(value: Any) -> list[Any]:
-    """Return the columns of a table, or of an array its only one, each in one piece."""
+    """Return the columns of a table, or an array as the only column, without chunks."""
     pa = sys.modules["pyarrow"]
     columns = value.columns if isinstance(value, pa.Table | pa.RecordBatch) else [value]
-    whole = []
+    arrays = []
     for column in columns:
-        piece = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        whole.append(piece.storage if isinstance(piece, pa.ExtensionArray) else piece)
-    return whole
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        arrays.append(array.storage if isinstance(array, pa.ExtensionArray) else array)
+    return arrays
 
 
 def _is_list(array: Any) -> bool:
@@ -136,7 +120,7 @@ def _numbers(array: Any, name: str) -> NDArray[Any]:
 
 def _from_arrow(value: Any, name: str) -> NDArray[Any]:
     columns = _columns(value)
-    is_one = not hasattr(value, "column_names")
+    is_array = not hasattr(value, "column_names")
     if len(columns) == 1 and _is_list(columns[0]):
         lists = columns[0]
         if lists.null_count:
@@ -146,13 +130,13 @@ def _from_arrow(value: Any, name: str) -> NDArray[Any]:
         if (lengths != lengths[:1]).any():
             raise InvalidInput(f"{name} must all have the same length")
         return numbers.reshape(len(lists), -1) if len(lists) else numbers.reshape(0, 0)
-    if is_one:
+    if is_array:
         return _numbers(columns[0], name)
     return np.column_stack([_numbers(column, name) for column in columns])
 
 
 def _arrow_dtype(columns: list[Any]) -> Any:
-    """Return the floating dtype of columns, float64 where they are not of floating point."""
+    """Return the floating dtype of columns, float64 unless all are floating point."""
     types = sys.modules["pyarrow"].types
     inner = [column.type.value_type if _is_list(column) else column.type for column in columns]
     if not all(types.is_floating(kind) for kind in inner):
@@ -166,14 +150,37 @@ def _like_arrow(rows: NDArray[np.float64], value: Any) -> Any:
     rows = as_dtype(rows, _arrow_dtype(columns))
     is_lists = len(columns) == 1 and _is_list(columns[0])
     if rows.ndim == 1:
-        answers = [pa.array(rows)]
+        arrays = [pa.array(rows)]
     elif is_lists:
         flat = pa.array(np.ascontiguousarray(rows).reshape(-1))
-        answers = [pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])]
+        arrays = [pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])]
     else:
-        answers = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
+        arrays = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
     if isinstance(value, pa.Table | pa.RecordBatch):
-        same = len(answers) == len(columns)
-        names = value.schema.names if same else [str(i) for i in range(len(answers))]
-        return type(value).from_arrays(answers, names=names)
-    return pa.chunked_array(answers) if isinstance(value, pa.ChunkedArray) else answers[0]
+        same = len(arrays) == len(columns)
+        names = value.schema.names if same else [str(i) for i in range(len(arrays))]
+        return type(value).from_arrays(arrays, names=names)
+    return pa.chunked_array(arrays) if isinstance(value, pa.ChunkedArray) else arrays[0]
+
+
+# ---- Floating dtypes
+
+
+def as_dtype(rows: NDArray[np.float64], dtype: Any) -> NDArray[Any]:
+    """Return the rows in a NumPy floating dtype, or raise if a number does not fit."""
+    if np.dtype(dtype) == rows.dtype:
+        return rows
+    check_range(rows, float(np.finfo(dtype).max), str(np.dtype(dtype)))
+    with np.errstate(under="ignore"):
+        return rows.astype(dtype)
+
+
+def check_range(rows: NDArray[Any], largest: float, dtype: str) -> None:
+    """Reject numbers beyond the largest one of a dtype, which would become infinite."""
+    if largest >= np.finfo(np.float64).max or not rows.size:
+        return
+    if max(rows.max(), -rows.min()) > largest:
+        raise InvalidInput(
+            f"a number does not fit into {dtype}, whose largest number is {largest:.4g}; "
+            f"pass the vectors as float32, float64 or bfloat16"
+        )

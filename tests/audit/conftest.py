@@ -1,4 +1,4 @@
-"""One release of every recipe, small enough to be audited often."""
+"""One small release per mechanism, fast to audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EPSILON = 2
 
 
 class Audited(dict):
-    """Releases by the name of their recipe, fitted when they are first asked for."""
+    """Releases by the name of their mechanism, fitted on first use."""
 
     def __init__(self, head: Layers, public: np.ndarray) -> None:
         self._task = head, public
@@ -27,5 +27,5 @@ class Audited(dict):
 
 @pytest.fixture(scope="session")
 def audited(head: Layers, public: np.ndarray) -> Audited:
-    """Return releases by the name of their recipe."""
+    """Return releases by the name of their mechanism."""
     return Audited(head, public)

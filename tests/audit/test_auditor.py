@@ -1,4 +1,4 @@
-"""Honest releases pass, and the result says what it can and cannot say."""
+"""Sound releases pass, and the result states what the run could and could not show."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit import LEAST, audit
-from offaxis.audit import attacks as black_box
+from offaxis.audit import LEAST, attacks, audit
 from offaxis.audit.inputs import is_ranked
 from offaxis.audit.result import AuditResult, Finding
 from offaxis.errors import InvalidInput
@@ -27,12 +26,12 @@ def by_name(result: AuditResult) -> dict[str, Finding]:
     return {finding.test: finding for finding in result.findings}
 
 
-# One audit a randomizer: it takes seconds, and parallel runs would repeat a shared fixture. Recipes
-# around a randomizer that is audited already are left to benchmarks/mechanisms.py.
+# One audit per randomizer: it takes seconds, and parallel runs would repeat a shared fixture.
+# benchmarks/mechanisms.py audits the mechanisms around a randomizer that is audited here.
 @pytest.mark.parametrize("kind", AUDITED)
-def test_an_honest_release_is_not_accused(audited, kind):
+def test_a_sound_release_is_not_accused(audited, kind):
     release = audited[kind]
-    # Directions are dear to draw, and tell as much by half as many reports.
+    # Directions are slow to draw, and half as many reports show as much.
     reports = REPORTS // 2 if is_ranked(release.randomizer) else REPORTS
     result = audit(release, reports=reports, false_alarm=ALPHA)
     assert not result.violated
@@ -40,33 +39,34 @@ def test_an_honest_release_is_not_accused(audited, kind):
     symbols = kind in ("response", "subset")
     assert [f.test for f in result.by_verdict("not run")] == ["freshness"] * symbols
     assert result.summary.startswith(f"No violation found at ε = {EPSILON} with")
-    check_that_the_auditor_is_not_blind(result, kind)
+    check_that_the_attacks_have_power(result, kind)
     check_shares(result)
     check_facts(result, reports)
 
 
-def check_that_the_auditor_is_not_blind(result, kind):
-    """A bound far below the truth would mean that nothing was looked at.
+def check_that_the_attacks_have_power(result, kind):
+    """Check that bounds are not far below the true ε.
 
     Repeated runs of all randomizers show bounds from 1.7 to 1.9 by the worst pair and the reduced
-    reports, and from 1.0 to 1.7 by the classifier; where a loss is shared, from 1.0, 1.5 and 0.5.
+    reports, and from 1.0 to 1.7 by the classifier; if coordinates share the privacy loss, from 1.0,
+    1.5 and 0.5 on.
     """
-    found = by_name(result)
+    findings = by_name(result)
     if result.randomizer == "gaussian":
-        # (ε, δ) is spent on rare events only; the noise itself is seen well.
-        allowed = float(found["reduced-noise"].result.split()[-1])
-        assert 0.4 * allowed < found["reduced-noise"].shift <= allowed
+        # Only rare events approach (ε, δ); the size of the noise is measured well.
+        allowed = float(findings["reduced-noise"].result.split()[-1])
+        assert 0.4 * allowed < findings["reduced-noise"].shift <= allowed
         return
-    # Where six coordinates share the loss, it is seldom all of ε.
+    # If six coordinates share the privacy loss, it is rarely all of ε.
     shared = result.randomizer == "spherical-laplace" or kind == "coordinatewise-laplace"
-    assert (0.7 if shared else 1.4) < found["worst-pair"].epsilon <= EPSILON
-    assert (0.3 if shared else 0.5) < found["classifier-worst"].epsilon <= EPSILON
-    if "reduced" in found:  # symbols have no dimension
-        assert (1.2 if shared else 1.4) < found["reduced"].epsilon <= EPSILON
+    assert (0.7 if shared else 1.4) < findings["worst-pair"].epsilon <= EPSILON
+    assert (0.3 if shared else 0.5) < findings["classifier-worst"].epsilon <= EPSILON
+    if "reduced" in findings:  # symbols have no dimension
+        assert (1.2 if shared else 1.4) < findings["reduced"].epsilon <= EPSILON
 
 
 def check_shares(result):
-    """Every test has the same part of the false alarms, and no more than all is given away."""
+    """Check that every test has the same part of the false-alarm rate, and that they add up."""
     shares = [finding.alpha for finding in result.findings if finding.alpha is not None]
     unused = len(result.by_verdict("not run"))
     assert sum(shares) + unused * shares[0] == pytest.approx(ALPHA)
@@ -74,7 +74,7 @@ def check_shares(result):
 
 
 def check_facts(result, reports):
-    """They are plain, complete and modest."""
+    """Check that the facts are plain data, complete, and claim no more than was shown."""
     facts = json.loads(json.dumps(result.facts()))
     assert facts["release"] == result.release
     assert facts["epsilon"] == "2"
@@ -99,7 +99,7 @@ def test_few_reports_cannot_contradict_a_large_budget(public):
     assert f"{result.needed:,} reports" in result.summary
 
 
-def test_the_reports_asked_for_by_the_result_are_enough(public):
+def test_the_number_of_reports_needed_is_sufficient(public):
     release = offaxis.fit(None, public, epsilon=3, reshaping="none")
     needed = audit(release, reports=LEAST, false_alarm=ALPHA).needed
     result = audit(release, reports=needed, false_alarm=ALPHA)
@@ -115,34 +115,34 @@ def test_some_budgets_cannot_be_contradicted_at_all():
     assert result.strongest is None
 
 
-def test_the_seed_is_the_auditors_and_progress_is_told_to_its_end(audited):
-    last = {}
+def test_the_seed_is_the_auditors_and_progress_runs_to_the_end(audited):
+    progress = {}
     once, again = (
         audit(
             audited["laplace"],
             reports=LEAST,
             rng=np.random.default_rng(5),
-            progress=lambda name, done, total: last.update({name: (done, total)}),
+            progress=lambda name, done, total: progress.update({name: (done, total)}),
         )
         for _ in "ab"
     )
     assert once.seed == again.seed == "5"
     assert by_name(once)["worst-pair"].count != by_name(again)["worst-pair"].count
-    assert {"worst-pair", "reduced", "coarse-lattice"} <= set(last)
-    assert all(done == total for done, total in last.values())
+    assert {"worst-pair", "reduced", "coarse-lattice"} <= set(progress)
+    assert all(done == total for done, total in progress.values())
 
 
-def test_without_scikit_learn_the_classifier_is_left_out_and_said_so(audited, monkeypatch):
-    monkeypatch.setattr(black_box, "find_spec", lambda name: None)
+def test_without_scikit_learn_the_classifier_is_listed_as_not_run(audited, monkeypatch):
+    monkeypatch.setattr(attacks, "find_spec", lambda name: None)
     result = audit(audited["laplace"], reports=LEAST, false_alarm=ALPHA)
-    (left_out,) = result.by_verdict("not run")
-    assert left_out.test == "classifier"
-    assert ".[sklearn]" in left_out.result
+    (not_run,) = result.by_verdict("not run")
+    assert not_run.test == "classifier"
+    assert ".[sklearn]" in not_run.result
     assert not result.violated
 
 
 @pytest.mark.parametrize("dim", [1, 2, 700])
-def test_narrow_and_wide_releases_are_audited(dim):
+def test_releases_of_any_dimension_are_audited(dim):
     public = np.random.default_rng(0).standard_normal((max(50, dim + 1), dim))
     release = offaxis.fit(None, public, epsilon=1, reshaping="none")
     result = audit(release, reports=LEAST, false_alarm=ALPHA)
@@ -150,7 +150,7 @@ def test_narrow_and_wide_releases_are_audited(dim):
     assert ("reduced" in by_name(result)) == (dim > 2)
 
 
-def test_bad_parameters_are_refused(audited):
+def test_bad_parameters_are_rejected(audited):
     with pytest.raises(InvalidInput, match="at least 400"):
         audit(audited["laplace"], reports=LEAST - 1)
     for rate in (0.0, 1.0, math.nan):

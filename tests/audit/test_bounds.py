@@ -1,4 +1,4 @@
-"""The statistics are exact: coverage is computed from the binomial law, not sampled."""
+"""The bounds are exact: their coverage is computed from the binomial law, not sampled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offaxis.audit import trials as bounds
 
 
 def counts(epsilon: float, trials: int) -> tuple[int, int, int, int]:
-    """Return what a tight Laplace release gives on its best event, p = 1/2, in expectation."""
+    """Return the expected counts of a tight Laplace release on its best event, p = 1/2."""
     return trials // 2, trials, round(trials * math.exp(-epsilon) / 2), trials
 
 
@@ -28,13 +28,13 @@ def test_clopper_pearson_covers_every_proportion(trials, p, alpha):
     weight = stats.binom.pmf(hits, trials, p)
     low = bounds.proportion_below(hits, trials, alpha)
     high = bounds.proportion_above(hits, trials, alpha)
-    # A hair of room for rounding at the very edge of an interval.
+    # Allow for rounding at the edge of an interval.
     assert weight[low > p * (1 + 1e-9) + 1e-12].sum() <= alpha * (1 + 1e-6)
     assert weight[high < p * (1 - 1e-9) - 1e-12].sum() <= alpha * (1 + 1e-6)
 
 
 @given(hits=st.integers(0, 10**7), more=st.integers(0, 10**7), alpha=st.floats(1e-12, 0.4))
-def test_clopper_pearson_wastes_nothing(hits, more, alpha):
+def test_clopper_pearson_is_tight(hits, more, alpha):
     trials = hits + more
     if hits:
         low = float(bounds.proportion_below(hits, trials, alpha))
@@ -44,7 +44,7 @@ def test_clopper_pearson_wastes_nothing(hits, more, alpha):
         assert stats.binom.cdf(hits, trials, high) == pytest.approx(alpha, rel=1e-4)
 
 
-def test_nothing_and_everything_are_possible():
+def test_bounds_of_no_hits_and_of_all_hits():
     assert bounds.proportion_below(0, 10, 0.1) == 0
     assert bounds.proportion_above(10, 10, 0.1) == 1
     assert bounds.proportion_above(0, 10, 0.05) == pytest.approx(1 - 0.05 ** (1 / 10))
@@ -57,8 +57,8 @@ def test_nothing_and_everything_are_possible():
     delta=st.sampled_from([0.0, 0.01, 0.2]),
     alpha=st.floats(1e-4, 0.4),
 )
-def test_the_bound_on_epsilon_errs_as_rarely_as_it_says(trials, p, q, delta, alpha):
-    """The whole joint law of both counts, summed."""
+def test_the_bound_on_epsilon_keeps_its_error_rate(trials, p, q, delta, alpha):
+    """Sum over the joint law of both counts."""
     hits = np.arange(trials + 1)
     here, there = np.meshgrid(hits, hits, indexing="ij")
     weight = stats.binom.pmf(here, trials, p) * stats.binom.pmf(there, trials, q)
@@ -71,12 +71,12 @@ def test_the_bound_on_epsilon_errs_as_rarely_as_it_says(trials, p, q, delta, alp
     ("epsilon", "trials", "shown"),
     [(1, 10**5, 0.975), (1, 10**6, 0.992), (4, 10**6, 3.97), (8, 10**6, 7.80), (10, 10**7, 9.83)],
 )
-def test_known_figures_of_a_tight_release(epsilon, trials, shown):
+def test_known_bounds_of_a_tight_release(epsilon, trials, shown):
     bound = bounds.epsilon_below(*counts(epsilon, trials), delta=0.0, alpha=0.01)
     assert bound == pytest.approx(shown, abs=0.005)
 
 
-def test_delta_is_taken_off_first():
+def test_delta_is_subtracted_first():
     with_delta = bounds.epsilon_below(600, 1000, 10, 1000, delta=0.1, alpha=0.01)
     without = bounds.epsilon_below(600, 1000, 10, 1000, delta=0.0, alpha=0.01)
     low, high = bounds.proportion_below(600, 1000, 0.005), bounds.proportion_above(10, 1000, 0.005)
@@ -86,7 +86,7 @@ def test_delta_is_taken_off_first():
 
 
 @given(hits=st.integers(0, 200), other=st.integers(0, 200), alpha=st.floats(1e-6, 0.3))
-def test_nothing_shows_more_than_the_resolution(hits, other, alpha):
+def test_no_bound_exceeds_the_resolution(hits, other, alpha):
     most = bounds.resolution(200, delta=0.0, alpha=alpha)
     assert bounds.epsilon_below(hits, 200, other, 200, delta=0.0, alpha=alpha) <= most + 1e-12
     assert bounds.epsilon_below(200, 200, 0, 200, delta=0.0, alpha=alpha) == most
@@ -94,13 +94,13 @@ def test_nothing_shows_more_than_the_resolution(hits, other, alpha):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1, 5, 10, 20])
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
-def test_the_reports_needed_are_the_fewest(epsilon, delta):
+def test_the_reports_needed_are_the_smallest_number(epsilon, delta):
     needed = bounds.trials_needed(epsilon, delta=delta, alpha=1e-4)
     assert bounds.resolution(needed, delta=delta, alpha=1e-4) > epsilon
     assert bounds.resolution(needed - 1, delta=delta, alpha=1e-4) <= epsilon
 
 
-def test_some_budgets_are_out_of_reach():
+def test_very_large_budgets_cannot_be_contradicted():
     assert bounds.trials_needed(100, delta=0.0, alpha=1e-4) is None
 
 
@@ -110,7 +110,7 @@ def test_some_budgets_are_out_of_reach():
     threshold=st.floats(-2, 4),
     alpha=st.floats(1e-4, 0.4),
 )
-def test_the_bound_on_the_shift_errs_as_rarely_as_it_says(trials, shift, threshold, alpha):
+def test_the_bound_on_the_shift_keeps_its_error_rate(trials, shift, threshold, alpha):
     p, q = stats.norm.sf(threshold - shift), stats.norm.sf(threshold)
     hits = np.arange(trials + 1)
     here, there = np.meshgrid(hits, hits, indexing="ij")

@@ -1,3 +1,5 @@
+"""Hostile vectors reach the boundary and beyond, and break a front end that rounds to nearest."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,7 +16,7 @@ BALLS = [
 
 @pytest.mark.parametrize("ball", BALLS, ids=str)
 @pytest.mark.parametrize("bound", [1, 3, 1 << 17])
-def test_they_are_finite_opposite_and_on_the_boundary(ball, bound):
+def test_hostile_vectors_are_finite_symmetric_and_near_the_boundary(ball, bound):
     W = hostile(ball, bound, 2000, np.random.default_rng(0))
     assert W.shape[1] == ball.dim
     assert np.isfinite(W).all()
@@ -31,7 +33,7 @@ def test_they_are_finite_opposite_and_on_the_boundary(ball, bound):
 
 @pytest.mark.parametrize("ball", [b for b in BALLS if b.dim > 2], ids=str)
 @pytest.mark.parametrize("bound", [3, 8, 1 << 17])
-def test_rounding_to_nearest_leaves_the_ball_and_the_real_front_end_does_not(ball, bound):
+def test_rounding_to_nearest_leaves_the_ball_but_the_real_front_end_does_not(ball, bound):
     W = hostile(ball, bound, 2000, np.random.default_rng(0))
     with np.errstate(all="ignore"):
         nearest = np.rint(ball.project(W) / ball.radius * bound)

@@ -1,4 +1,4 @@
-"""The engine: events are chosen on some reports and counted on others, and errors stay rare."""
+"""Trials: events are chosen on some reports and counted on others, at the stated error rate."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.checks import ALPHA
 
 
 class Byte:
-    """A statistic that reads the payload as a number."""
+    """A statistic that reads the payload as a number; it does not learn."""
 
     learns = False
     aim = "epsilon"
 
     def learn(self, side, payloads):
-        raise AssertionError("there is nothing to learn")
+        raise AssertionError("this statistic does not learn")
 
     def settle(self):
         pass
@@ -29,8 +29,8 @@ class Byte:
         return np.frombuffer(b"".join(payloads), dtype=np.uint8).astype(float)
 
 
-class Pupil(Byte):
-    """One that learns which byte is frequent where, and remembers what it saw when."""
+class Learner(Byte):
+    """A statistic that records which payloads it learned from and which it scored."""
 
     learns = True
 
@@ -53,7 +53,7 @@ class Pupil(Byte):
 
 
 def response(epsilon: float, rng: np.random.Generator):
-    """Draw from randomized response: the byte is the side's own with odds e^ε."""
+    """Return a source of binary randomized response: the byte indicates the side with odds e^ε."""
     lock = threading.Lock()
     own = math.exp(epsilon) / (1 + math.exp(epsilon))
 
@@ -73,18 +73,18 @@ def test_every_report_is_used_once():
         with lock:
             return [next(numbers).to_bytes(4, "big") for _ in range(count)]
 
-    class Wide(Pupil):
+    class Wide(Learner):
         def scores(self, payloads):
             self.scored += payloads
             return np.zeros(len(payloads))
 
-    pupil, calls = Wide(), []
+    learner, calls = Wide(), []
     (outcome,) = Trial(draw, rows=7).run(
-        [pupil], 100, delta=0.0, alpha=0.1, advance=lambda *call: calls.append(call)
+        [learner], 100, delta=0.0, alpha=0.1, advance=lambda *call: calls.append(call)
     )
-    learned = pupil.seen[0] + pupil.seen[1]
-    assert [len(pupil.seen[side]) for side in SIDES] == [25, 25]
-    assert len(set(learned) | set(pupil.scored)) == len(learned) + len(pupil.scored) == 200
+    learned = learner.seen[0] + learner.seen[1]
+    assert [len(learner.seen[side]) for side in SIDES] == [25, 25]
+    assert len(set(learned) | set(learner.scored)) == len(learned) + len(learner.scored) == 200
     assert [count.trials for count in outcome.counts] == [50, 50]
     assert outcome.reports == 200
     assert calls[-1] == (200, 200)
@@ -104,19 +104,22 @@ def test_scores_that_do_not_apply_are_not_counted():
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_a_tight_release_is_accused_as_rarely_as_stated(epsilon):
-    """False alarms of the engine on randomized response at exactly ε: α = 0.2 a run, 200 runs."""
+    """False alarms on randomized response at exactly ε: α = 0.2 per run, 200 runs.
+
+    The test itself has a false-alarm rate of ALPHA.
+    """
     rng, alpha, runs, alarms = np.random.default_rng(1), 0.2, 200, 0
     for _ in range(runs):
         trial = Trial(response(epsilon, rng), rows=512)
         (outcome,) = trial.run([Byte()], 512, delta=0.0, alpha=alpha)
         alarms += outcome.best(0.0, alpha)[1] > epsilon
     assert stats.binom.sf(alarms - 1, runs, alpha) > ALPHA
-    # The twin: spends three times what it says, and is accused every time.
+    # Broken control: it spends three times its budget, and is accused every time.
     trial = Trial(response(3 * epsilon, rng), rows=512)
-    shown = [
+    bounds = [
         trial.run([Byte()], 2048, delta=0.0, alpha=alpha)[0].best(0.0, alpha)[1] for _ in range(20)
     ]
-    assert min(shown) > epsilon
+    assert min(bounds) > epsilon
 
 
 def test_the_event_of_a_tight_release_is_found():
@@ -128,7 +131,7 @@ def test_the_event_of_a_tight_release_is_found():
     assert count.resolution(0.0, 5e-4) > 8
 
 
-def test_events_speak_for_their_vector():
+def test_events_are_more_frequent_for_the_vector_they_indicate():
     rng = np.random.default_rng(3)
     first, second = rng.normal(1, 1, 5000), rng.normal(0, 1, 5000)
     for aim in ("epsilon", "shift", "difference"):
@@ -141,15 +144,15 @@ def test_events_speak_for_their_vector():
     assert Event(0.5, False).hits(np.array([0.5, 0.4, np.nan, 1.0])) == 2
 
 
-def test_a_faint_difference_is_not_passed_over_for_a_certain_event():
-    """A bound on ε prefers everything against everything; a test of difference must not."""
+def test_a_small_difference_is_preferred_to_a_certain_event():
+    """A bound on ε prefers the event of all reports; a test of difference must not."""
     rng = np.random.default_rng(4)
     first, second = (rng.random(20_000) < 0.52).astype(float), (rng.random(20_000) < 0.48) * 1.0
     above, _ = choose(first, second, "difference", delta=0.0, alpha=1e-9)
     assert above.threshold == 1.0
 
 
-def test_the_time_decides_how_many_reports_are_drawn():
+def test_the_number_of_reports_fits_the_time():
     trial = Trial(response(1.0, np.random.default_rng(5)), rows=64)
     assert trial.affordable([Byte()], 1000, seconds=600.0) == 1000
     assert trial.affordable([Byte()], 10**9, seconds=1e-9) == 16

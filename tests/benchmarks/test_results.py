@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import linregress
 
-from benchmarks.harness import OURS, Growth, Race, amount, figure, line, times
+from benchmarks.harness import (
+    OURS,
+    Growth,
+    Race,
+    cost_text,
+    line_text,
+    number_text,
+    ratio_text,
+)
 
 SIZES = [100, 200, 400, 800, 1600]
 
@@ -16,7 +24,7 @@ def growth(costs: list[float], expected: float = 1) -> Growth:
 
 
 @given(st.floats(-1, 3), st.floats(1e-9, 1e3))
-def test_a_power_law_gives_its_exponent(exponent: float, scale: float) -> None:
+def test_the_exponent_of_a_power_law_is_recovered(exponent: float, scale: float) -> None:
     slope, error = growth([scale * n**exponent for n in SIZES]).exponent()
     assert slope == pytest.approx(exponent, abs=1e-9)
     assert error < 1e-7
@@ -24,26 +32,26 @@ def test_a_power_law_gives_its_exponent(exponent: float, scale: float) -> None:
 
 def test_the_standard_error_is_that_of_regression() -> None:
     costs = np.random.default_rng(0).uniform(1, 9, len(SIZES))
-    known = linregress(np.log(SIZES), np.log(costs))
+    expected = linregress(np.log(SIZES), np.log(costs))
     slope, error = growth(costs.tolist()).exponent()
-    assert slope == pytest.approx(known.slope)
-    assert error == pytest.approx(known.stderr)
+    assert slope == pytest.approx(expected.slope)
+    assert error == pytest.approx(expected.stderr)
 
 
 @given(st.floats(0, 10), st.floats(1e-9, 10))
-def test_a_line_gives_its_fixed_part_and_its_slope(fixed: float, each: float) -> None:
-    grown = growth([fixed + each * n for n in SIZES])
-    found = grown.line()
-    assert found[0] == pytest.approx(fixed, rel=1e-6, abs=1e-6 * each * SIZES[0])
-    assert found[1] == pytest.approx(each, rel=1e-6, abs=1e-6 * fixed / SIZES[-1])
-    assert grown.off_the_line() < 1e-6
+def test_the_fixed_part_and_the_slope_of_a_line_are_recovered(fixed: float, each: float) -> None:
+    measured = growth([fixed + each * n for n in SIZES])
+    line = measured.line()
+    assert line[0] == pytest.approx(fixed, rel=1e-6, abs=1e-6 * each * SIZES[0])
+    assert line[1] == pytest.approx(each, rel=1e-6, abs=1e-6 * fixed / SIZES[-1])
+    assert measured.line_error() < 1e-6
 
 
-def test_a_curve_is_off_the_line() -> None:
-    assert growth([n**2 for n in SIZES]).off_the_line() > 0.3
+def test_a_curve_has_a_large_line_error() -> None:
+    assert growth([n**2 for n in SIZES]).line_error() > 0.3
 
 
-def test_growth_beyond_what_is_expected_lowers_the_ratio() -> None:
+def test_growth_beyond_the_expected_exponent_lowers_the_ratio() -> None:
     name = "growth: work with N"
     assert growth([3.0 * n for n in SIZES]).ratios() == {name: pytest.approx(1)}
     assert growth([n**2 for n in SIZES]).ratios() == {name: pytest.approx(1 / 16)}
@@ -51,7 +59,7 @@ def test_growth_beyond_what_is_expected_lowers_the_ratio() -> None:
     assert growth([80.0] * 5, expected=0).ratios() == {name: pytest.approx(1)}
 
 
-def test_a_ratio_says_how_many_times_faster_we_are() -> None:
+def test_a_ratio_is_how_many_times_faster_ours_is() -> None:
     race = Race("decode", "one", "reports/s", {OURS: 0.5, "slow": 5.0, "quick": 0.1})
     assert race.ratios() == {
         "decode: one, against slow": 10,
@@ -62,9 +70,10 @@ def test_a_ratio_says_how_many_times_faster_we_are() -> None:
     assert Race("x", "one", "ms", {OURS: 0.5}).shown(OURS) == 500
 
 
-def test_words() -> None:
-    assert [figure(x) for x in (17.34e6, 588_123, 0.1712)] == ["17.3 M", "588 k", "0.171"]
-    assert [times(x) for x in (1343.2, 0.25)] == ["1,343× faster", "4× slower"]
-    assert [amount(x, "s") for x in (2.5, 0.0021, 3e-7)] == ["2.5 s", "2.1 ms", "300 ns"]
-    assert amount(83.7, "MiB") == "84 MiB"
-    assert line(growth([0.25 + 1e-6 * n for n in SIZES])) == "250 ms + 1 µs × N, within 0%"
+def test_numbers_are_formatted_with_three_digits() -> None:
+    assert [number_text(x) for x in (17.34e6, 588_123, 0.1712)] == ["17.3 M", "588 k", "0.171"]
+    assert [ratio_text(x) for x in (1343.2, 0.25)] == ["1,343× faster", "4× slower"]
+    assert [cost_text(x, "s") for x in (2.5, 0.0021, 3e-7)] == ["2.5 s", "2.1 ms", "300 ns"]
+    assert cost_text(83.7, "MiB") == "84 MiB"
+    growing = growth([0.25 + 1e-6 * n for n in SIZES])
+    assert line_text(growing) == "250 ms + 1 µs × N, within 0%"

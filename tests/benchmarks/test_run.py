@@ -7,36 +7,35 @@ from typing import Any
 
 import pytest
 
+from benchmarks import run as benchmark
 from benchmarks.harness import QUICK
-from benchmarks.run import Run as Measured
-from benchmarks.run import print_conditions
 from offaxis.release import Release
-from tests.cli.conftest import Run, assert_fails, assert_misused
+from tests.cli.conftest import Run, assert_fails, assert_usage_error
 
 
-def test_the_guard_finds_a_slower_function(
+def test_the_guard_reports_a_slower_function(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Means are averaged ten times over: their ratio to decoding falls, and the guard says so."""
+    """Aggregation runs ten times: its ratio to decoding falls, and the guard reports it."""
     record, low = tmp_path / "record.json", tmp_path / "low.json"
     low.write_text('{"ratios": {"decode: response, m = 64, against one report at a time": 1e-6}}')
-    kept = run("decode", "--quick", "--record", record, "--guard", low)
-    assert kept.exit_code == 0
-    assert "nothing fell" in kept.stdout
+    passed = run("decode", "--quick", "--record", record, "--guard", low)
+    assert passed.exit_code == 0
+    assert "no regressions" in passed.stdout
     aggregate = Release.aggregate
 
-    def slow(self: Release, *given: Any, **named: Any) -> Any:
+    def slow(self: Release, *arguments: Any, **options: Any) -> Any:
         for _ in range(10):
-            found = aggregate(self, *given, **named)
-        return found
+            result = aggregate(self, *arguments, **options)
+        return result
 
     monkeypatch.setattr(Release, "aggregate", slow)
-    fell = run("decode", "--quick", "--guard", record, "--fraction", "0.3")
-    assert fell.exit_code == 1
-    assert "means of ten groups" in fell.stdout.split("GUARD")[1]
+    failed = run("decode", "--quick", "--guard", record, "--fraction", "0.3")
+    assert failed.exit_code == 1
+    assert "means of ten groups" in failed.stdout.split("GUARD")[1]
 
 
-def test_figures_ratios_conditions_and_a_missing_rival(
+def test_json_contains_figures_ratios_conditions_and_missing_rivals(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn", None)
@@ -50,11 +49,11 @@ def test_figures_ratios_conditions_and_a_missing_rival(
     assert facts["fallen"] == []
 
 
-def test_a_missing_rival_is_said_aloud(
+def test_a_missing_rival_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "opendp", None)
-    print_conditions(Measured.start(QUICK))
+    benchmark.print_conditions(benchmark.Run.start(QUICK))
     assert "not installed, and left out: OpenDP" in capsys.readouterr().out
 
 
@@ -67,14 +66,12 @@ def test_a_missing_rival_is_said_aloud(
         (["--guard"], "'--guard' requires an argument"),
     ],
 )
-def test_wrong_usage(run: Run, wrong: list[str], words: str) -> None:
-    assert_misused(run(*wrong), words)
+def test_usage_errors(run: Run, wrong: list[str], words: str) -> None:
+    assert_usage_error(run(*wrong), words)
 
 
-def test_a_guard_without_ratios_is_refused_before_anything_is_measured(
-    tmp_path: Path, run: Run
-) -> None:
+def test_bad_files_are_reported_before_anything_is_measured(tmp_path: Path, run: Run) -> None:
     (tmp_path / "empty.json").write_text("{}")
     assert_fails(run("--guard", tmp_path / "empty.json"), 3, "no recorded ratios")
     assert_fails(run("--record", tmp_path), 3, "folder")
-    assert_fails(run("--guard", tmp_path / "none"), 3, "there is no file")
+    assert_fails(run("--guard", tmp_path / "none"), 3, "file not found")

@@ -1,4 +1,4 @@
-"""Every script of benchmarks/ says how it is called, and its README says what it prints."""
+"""Every script of benchmarks/ documents its command, and the README lists it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 SUITE = ("__init__", "__main__", "run", "harness")
-"""What ``python -m benchmarks`` itself is made of."""
+"""The modules of ``python -m benchmarks`` itself."""
 SCRIPTS = sorted(set(FOLDER.glob("*.py")) - {FOLDER / f"{name}.py" for name in SUITE})
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_a_script_is_listed_and_says_how_it_is_called(script: Path) -> None:
+def test_a_script_is_listed_and_documents_its_command(script: Path) -> None:
     assert f"`{script.stem}`" in (FOLDER / "README.md").read_text(encoding="utf-8")
     text = script.read_text(encoding="utf-8")
     if '"__main__"' in text:

@@ -6,34 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import harness as timing
 from benchmarks.harness import best_seconds, conditions, publish, take_turns
 
 
 class Clock:
-    """A clock that only actions move."""
+    """A clock that only actions advance."""
 
     def __init__(self) -> None:
         self.now = 0.0
 
     def taking(self, *seconds: float) -> Callable[[], None]:
-        """Return an action that takes so long, call by call, the last again and again."""
-        left = list(seconds)
+        """Return an action that takes these seconds, call by call; the last one repeats."""
+        remaining = list(seconds)
 
         def action() -> None:
-            self.now += left.pop(0) if len(left) > 1 else left[0]
+            self.now += remaining.pop(0) if len(remaining) > 1 else remaining[0]
 
         return action
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: made.now)
-    return made
+    clock = Clock()
+    monkeypatch.setattr("time.perf_counter", lambda: clock.now)
+    return clock
 
 
-def test_the_best_run_counts_and_the_first_does_not(clock: Clock) -> None:
+def test_the_shortest_run_counts_except_the_warm_up(clock: Clock) -> None:
     assert best_seconds(clock.taking(0.1, 5, 3, 4), repeats=3) == 3
 
 
@@ -44,15 +43,15 @@ def test_contenders_take_turns() -> None:
     assert calls == ["a", "b"] * 3  # one round warms up
 
 
-def test_turns_go_on_while_there_is_time(clock: Clock) -> None:
+def test_rounds_continue_until_the_time_has_passed(clock: Clock) -> None:
     actions = {"a": clock.taking(1, 1, 1, 1, 0.5), "b": clock.taking(2)}
-    # Rounds of three seconds: only the third finds a's best moment.
+    # Rounds of three seconds: only the third has the shortest run of a.
     assert take_turns(actions, seconds=0, rounds=2) == {"a": 1, "b": 2}
     actions = {"a": clock.taking(1, 1, 1, 0.5), "b": clock.taking(2)}
     assert take_turns(actions, seconds=7, rounds=1) == {"a": 0.5, "b": 2}
 
 
-def test_conditions_name_the_load() -> None:
+def test_conditions_include_the_load() -> None:
     assert {"offaxis", "numpy", "cores", "load_average"} <= conditions().keys()
 
 

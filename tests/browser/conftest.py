@@ -1,4 +1,4 @@
-"""Node, which runs the browser's modules without a browser, and a real browser with pages."""
+"""Node, which runs the JavaScript client without a browser, and a real browser with pages."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ import offaxis
 from tests import once
 from tests.browser.devices import Tab, open_tab
 from tests.collector.running import Running, running
-from tests.programs import install, program
+from tests.programs import find_program, install_package
 
 FOLDER = Path(__file__).parent / "node"
 ROOT = Path(__file__).parents[2]
 PATIENCE = 180_000
-"""Milliseconds that a page may take: machines are shared, and only what fails waits so long."""
+"""Milliseconds that a page may take on a shared machine; only a failing test waits so long."""
 
 
 @pytest.fixture(scope="session")
 def node() -> str:
-    """The path of Node, which playwright brings along."""
+    """The path of Node, which playwright includes."""
     path = str(Path(playwright.__file__).parent / "driver" / "node")
     if subprocess.run([path, "--version"], capture_output=True).returncode != 0:
-        install("libatomic1")  # the one library that a bare Debian lacks for it
+        install_package("libatomic1")  # the only library that a minimal Debian lacks for it
     subprocess.run([path, "--version"], check=True, capture_output=True)
     return path
 
 
 class Bridge:
-    """The client in a process of its own: one question a line, one answer a line."""
+    """The client in a Node process: one request per line, one response per line."""
 
     def __init__(self, node: str) -> None:
         self._process = subprocess.Popen(
@@ -51,16 +51,17 @@ class Bridge:
             encoding="utf-8",
         )
 
-    def ask(self, ask: str, **request: Any) -> Any:
-        """Return the answer; bytes travel as base64."""
+    def run(self, action: str, **arguments: Any) -> Any:
+        """Return the result of an action; bytes are sent as base64."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        line = json.dumps({"ask": ask, **request}, default=lambda b: base64.b64encode(b).decode())
+        request = {"action": action, **arguments}
+        line = json.dumps(request, default=lambda b: base64.b64encode(b).decode())
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
-        assert "failed" not in answer, answer["failed"]
-        return answer["answer"]
+        response = json.loads(self._process.stdout.readline())
+        assert "failed" not in response, response["failed"]
+        return response["result"]
 
     def close(self) -> None:
         """End the process."""
@@ -73,19 +74,19 @@ class Bridge:
 
 @pytest.fixture(scope="session")
 def client(node: str) -> Iterator[Bridge]:
-    """The client, asked by its bridge."""
+    """The client in Node."""
     bridge = Bridge(node)
     yield bridge
     bridge.close()
 
 
-# One for all files of this folder, and closed behind it: while it is open its thread has a running
-# event loop, which tests of other rooms may not want.
+# One for all files of this folder, closed after them: while it is open, its thread has a running
+# event loop, which may disturb tests of other packages.
 @pytest.fixture(scope="package")
 def browser(node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A real headless Chromium."""
-    once.starts("browser", tmp_path_factory)
-    path = program("chromium")
+    once.register_start("browser", tmp_path_factory)
+    path = find_program("chromium")
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as started:
         chromium = started.chromium.launch(
@@ -97,7 +98,7 @@ def browser(node: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
 
 @pytest.fixture
 def context_of(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
-    """Return a function that makes browsers with a memory of their own, closed after the test."""
+    """Return a function that creates isolated browser contexts, closed after the test."""
     opened: list[BrowserContext] = []
 
     def make(**options: Any) -> BrowserContext:
@@ -106,12 +107,12 @@ def context_of(browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
         return opened[-1]
 
     yield make
-    for one in opened:
-        one.close()
+    for context in opened:
+        context.close()
 
 
 class _Files(SimpleHTTPRequestHandler):
-    """Serves files, and an empty page at /, without a word."""
+    """Serves files, and an empty page at /, without logging."""
 
     def do_GET(self) -> None:
         if self.path != "/":
@@ -128,7 +129,7 @@ class _Files(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[str]:
-    """The address of this checkout as files, on an origin that a browser calls secure."""
+    """The address at which this checkout is served, a secure context for browsers."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=str(ROOT)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -140,9 +141,9 @@ def site() -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A collector, which serves the client's modules too."""
-    with running(f"sqlite:///{tmp_path_factory.mktemp('pages')}/c.db", reader_rate=1e6) as one:
-        yield one
+    """A collector, which also serves the client's modules."""
+    with running(f"sqlite:///{tmp_path_factory.mktemp('pages')}/c.db", reader_rate=1e6) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -153,13 +154,13 @@ def plain(public: np.ndarray) -> offaxis.Release:
 
 @pytest.fixture
 def tab(context_of: Callable[..., BrowserContext], collector: Running) -> Tab:
-    """A page with a device that knows the publisher and gives up to ε = 8 in all."""
+    """A page with a device that trusts the publisher and allows ε = 8 in total."""
     return open_tab(context_of(), collector)
 
 
 @pytest.fixture
 def page(context_of: Callable[..., BrowserContext], site: str) -> Page:
-    """An empty page beside the checkout's files."""
-    found = context_of().new_page()
-    found.goto(site + "/")
-    return found
+    """An empty page on the origin of the checkout's files."""
+    empty = context_of().new_page()
+    empty.goto(site + "/")
+    return empty

@@ -1,4 +1,4 @@
-"""Releases whose reports are made by the browser's client, for whoever takes a release."""
+"""Releases whose reports are made by the JavaScript client, usable wherever a release is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.fuzz import seeds
 CLIENT = Path(offaxis.__file__).parent / "collector" / "pages" / "client"
 _MAKER = Path(__file__).parent / "node" / "maker.mjs"
 _PROCESSES = 2
-"""An audit draws reports of two vectors at the same time."""
+"""An audit draws reports of two vectors concurrently."""
 
 
 class Maker:
@@ -47,7 +47,7 @@ class Maker:
             self._idle.put(process)
 
     def reports(self, rows: Vectors) -> bytes:
-        """Return the reports of all rows, or nothing if one was refused."""
+        """Return the reports of all rows, or b"" if one was rejected."""
         process = self._idle.get()
         try:
             assert process.stdin is not None
@@ -68,26 +68,26 @@ class Maker:
 
 @dataclass(frozen=True, eq=False)
 class InJavaScript(Release):
-    """A release that reads and decodes as ever, but whose reports are made in JavaScript."""
+    """A release whose reports are made in JavaScript; it reads and decodes in Python."""
 
     maker: Any = None
 
     def privatize(self, vectors: Any) -> bytes | list[bytes]:
-        """Hand finite and other numbers to the client, which is to tell them apart."""
+        """Pass the vectors to the client unchecked; the client must reject invalid ones."""
         array = as_array(vectors, "vectors")
         rows = np.atleast_2d(array).astype(np.float64)
         made = self.maker.reports(rows) if rows.size else b""
         if not made:
-            raise InvalidInput("the client refuses these vectors")
+            raise InvalidInput("the client rejected these vectors")
         reports = [made[i : i + self.report_size] for i in range(0, len(made), self.report_size)]
         return reports[0] if array.ndim == 1 else reports
 
 
 @contextmanager
 def in_javascript(release: Release, node: str, client: Path = CLIENT) -> Iterator[Release]:
-    """Give a release whose reports come from a folder of the client, ours or a broken twin."""
+    """Yield a release whose reports come from a folder with the client or a broken control."""
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "it.release"
+        file = Path(folder) / "a.release"
         file.write_bytes(to_bytes(release))
         maker = Maker(node, client, file)
         parts = (release.encoder, release.randomizer, release.decoder, release.provenance)
@@ -98,7 +98,7 @@ def in_javascript(release: Release, node: str, client: Path = CLIENT) -> Iterato
 
 
 def release_of(randomizer: Randomizer) -> Release:
-    """Return a release around a randomizer: vectors as they are, or the largest entry's symbol."""
+    """Return a release of a randomizer: vectors unchanged, or the symbol of the largest entry."""
     origin = seeds.releases()[0].provenance
     if isinstance(randomizer, KaryResponse):
         k = randomizer.size
@@ -109,30 +109,30 @@ def release_of(randomizer: Randomizer) -> Release:
     return Release(ShiftEncoder(zeros), randomizer, ShiftDecoder(zeros), origin)
 
 
-TWINS = {
+BROKEN = {
     "laplace": ("laplace.js", "Laplace(this.log2Scale,", "Laplace(this.log2Scale - 1,"),
     "privunit2": ("privunit.js", "near, this.epsilon)", "near, this.epsilon.times(ODDS))"),
     "response": ("response.js", "1, this.epsilon)", "1, this.epsilon.times(ODDS))"),
 }
-"""By kind: a module of the client, and what to break in it. Half the noise, or odds of e^{3ε/2}."""
+"""By kind: a module of the client and a fault in it. Half the noise, or odds of e^{3ε/2}."""
 
 _ODDS = 'import { Fraction } from "./fraction.js";\nconst ODDS = new Fraction(3n, 2n);\n'
 
 
 def broken_client(folder: Path, kind: str) -> Path:
-    """Write a copy of the client into a folder, with one fault."""
+    """Copy the client into a folder, with one fault."""
     shutil.copytree(CLIENT, folder, dirs_exist_ok=True)
     (folder / "package.json").write_text('{"type": "module"}')
-    name, honest, broken = TWINS[kind]
+    name, correct, broken = BROKEN[kind]
     text = (folder / name).read_text(encoding="utf-8")
-    assert text.count(honest) == 1, "the client has changed; break it elsewhere"
+    assert text.count(correct) == 1, "the client has changed; adapt BROKEN"
     head = _ODDS if "ODDS" in broken else ""
-    (folder / name).write_text(head + text.replace(honest, broken), encoding="utf-8")
+    (folder / name).write_text(head + text.replace(correct, broken), encoding="utf-8")
     return folder
 
 
 def audited(epsilon: Fraction) -> dict[str, Release]:
-    """Return small releases to audit, by what they are: their worst pair is the worst there is."""
+    """Return small releases to audit, by kind; their worst pair attains the guarantee."""
     return {
         "response": release_of(KaryResponse(4, epsilon)),
         "laplace": release_of(Laplace(2, 1.0, epsilon)),
@@ -140,7 +140,8 @@ def audited(epsilon: Fraction) -> dict[str, Release]:
     }
 
 
-def shown(result: AuditResult) -> float:
-    """Return the largest ε that reports through the whole release show; two tests draw below it."""
-    below = ("reduced", "coarse-lattice")
-    return max(f.epsilon for f in result.findings if f.epsilon is not None and f.test not in below)
+def largest_epsilon(result: AuditResult) -> float:
+    """Return the largest bound on ε from whole reports; two tests draw from the randomizer."""
+    partial = ("reduced", "coarse-lattice")
+    bounds = [f.epsilon for f in result.findings if f.test not in partial]
+    return max(bound for bound in bounds if bound is not None)

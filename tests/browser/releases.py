@@ -1,4 +1,4 @@
-"""Releases that the browser's client and Python are compared on."""
+"""Releases on which the JavaScript client and Python are compared."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from offaxis.randomizers import KaryResponse
 from tests.fuzz import seeds
 
 KINDS = ("laplace", "privunit2", "privunitg", "response")
-
-
 SEEDS = [i for i, r in enumerate(seeds.releases()) if r.randomizer.kind in KINDS]
 
 
 def answering(activation: str) -> offaxis.Release:
-    """A release whose encoder is a classifier, at a budget that all but tells its answer."""
+    """Return a release of a classifier's answer, with an ε so large that reports are exact."""
     rng = np.random.default_rng(3)
     weights = [rng.standard_normal(shape) for shape in ((9, 4), (7, 9), (5, 7))]
     biases = [rng.standard_normal(9), rng.standard_normal(7), np.zeros(5)]

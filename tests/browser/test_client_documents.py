@@ -1,4 +1,4 @@
-"""Numbers, JSON, rounds and signatures mean the same in the browser's client as in Python."""
+"""JavaScript and Python agree on numbers, JSON, rounds and signatures."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def test_numbers_are_read_the_same(client):
     rng = Random(5)
     floats = [repr(rng.gauss(0, 1) * 10.0 ** rng.randrange(-30, 30)) for _ in range(200)]
     texts = [*mutation.TEXTS, *mutation.FRACTIONS, *floats]
-    for text, found in zip(texts, client.ask("exact", texts=texts), strict=True):
+    for text, outcome in zip(texts, client.run("exact", texts=texts), strict=True):
         try:
-            assert found == {"ok": str(exact(text, "it"))}
+            assert outcome == {"ok": str(exact(text, "it"))}
         except InvalidInput:
-            assert found.get("error") == "InvalidInput", text
+            assert outcome.get("error") == "InvalidInput", text
 
 
 def test_json_is_read_and_written_the_same(client):
@@ -39,12 +39,12 @@ def test_json_is_read_and_written_the_same(client):
     texts += ["", " ", "1", "-0", "01", "1.", ".5", "1e5", "+1", "NaN", "[1,]", '{"a":1,"a":2}']
     texts += ['"\\x"', '"\\u12"', '"\n"', "[1] x", "\ufeff1", "9" * 40, "9" * 41, "[" * 101]
     texts += ["[" * 100 + "]" * 100, "[" + ",".join(["1"] * 1999) + "]", "tru", "nulll"]
-    for text, found in zip(texts, client.ask("json", texts=texts), strict=True):
+    for text, outcome in zip(texts, client.run("json", texts=texts), strict=True):
         try:
-            wanted = canonical_json(parse_json(text))
+            expected = canonical_json(parse_json(text))
         except (ValueError, RecursionError):
-            wanted = None
-        assert found == wanted, text[:200]
+            expected = None
+        assert outcome == expected, text[:200]
 
 
 def test_rounds_are_read_and_their_signatures_verified(client):
@@ -60,27 +60,27 @@ def test_rounds_are_read_and_their_signatures_verified(client):
         for i in range(40)
     ]  # fmt: skip
     documents = [r.to_bytes() for r in rounds]
-    for round_, found in zip(rounds, client.ask("rounds", documents=documents), strict=True):
-        facts = found["ok"]
+    for round_, outcome in zip(rounds, client.run("rounds", documents=documents), strict=True):
+        facts = outcome["ok"]
         assert facts["document"].encode() == round_.to_bytes()
         assert (facts["number"], facts["keepDays"]) == (round_.number, round_.keep_days)
         assert datetime.fromisoformat(facts["opens"]) == round_.opens
         assert tuple(facts["groups"]) == round_.groups
     mutants = [mutation.scribble(rng.choice(documents), rng) for _ in range(600)]
-    for mutant, found in zip(mutants, client.ask("rounds", documents=mutants), strict=True):
+    for mutant, outcome in zip(mutants, client.run("rounds", documents=mutants), strict=True):
         try:
             Round.from_bytes(mutant)
         except InvalidDocument:
-            assert found.get("error") == "InvalidDocument", (mutant, found)
+            assert outcome.get("error") == "InvalidDocument", (mutant, outcome)
         else:
-            assert "ok" in found, (mutant, found)
+            assert "ok" in outcome, (mutant, outcome)
 
     def verdict(signer, signature: bytes, round_: Round = rounds[0]) -> str:
         public = signer.public_key().public_bytes_raw().hex()
-        (found,) = client.ask(
+        (outcome,) = client.run(
             "signedRound", publisher=public, document=round_.to_bytes(), signature=signature.hex()
         )
-        return found.get("error", "ok")
+        return outcome.get("error", "ok")
 
     signature = sign_round(key, rounds[0])
     assert verdict(key, signature) == "ok"
@@ -90,11 +90,11 @@ def test_rounds_are_read_and_their_signatures_verified(client):
     assert verdict(key, sign_release(key, rounds[0].digest.hex())) == "InvalidDocument"
     public = key.public_key().public_bytes_raw().hex()
     release_hash = "0af1" * 16
-    for made, wanted in (
+    for made, expected in (
         (sign_release(key, release_hash), None),
         (sign_release(other, release_hash), "InvalidDocument"),
     ):
-        (found,) = client.ask(
+        (outcome,) = client.run(
             "signedRelease", publisher=public, hash=release_hash, signature=made.hex()
         )
-        assert found.get("error") == wanted
+        assert outcome.get("error") == expected

@@ -1,4 +1,4 @@
-"""The browser's client reads the same release files as Python, and refuses the same."""
+"""The JavaScript client loads and rejects the same release files as Python."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from tests.fuzz import forgery, mutation, seeds
 
 def test_the_same_files_are_loaded(client):
     blobs = seeds.files()
-    for release, found in zip(seeds.releases(), client.ask("load", files=list(blobs)), strict=True):
+    for release, outcome in zip(
+        seeds.releases(), client.run("load", files=list(blobs)), strict=True
+    ):
         if release.randomizer.kind not in KINDS:
-            assert found["error"] == "Unsupported"
+            assert outcome["error"] == "Unsupported"
             continue
-        facts = found["ok"]
+        facts = outcome["ok"]
         assert facts["hash"] == release.hash
         assert facts["guarantee"]["epsilon"] == str(release.guarantee.epsilon)
         assert facts["guarantee"]["unit"] == release.unit
@@ -33,8 +35,8 @@ def test_the_same_files_are_loaded(client):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_same_mutants_are_refused(client, seed):
-    """Whatever either side accepts, the other accepts with the same hash."""
+def test_the_same_mutants_are_rejected(client, seed):
+    """A file that either side accepts, the other accepts with the same hash."""
     rng = Random(1000 + seed)
     blobs = []
     for _ in range(1000):
@@ -43,21 +45,23 @@ def test_the_same_mutants_are_refused(client, seed):
             blob = mutation.mutant(blob, rng)
         blobs.append(blob)
     accepted = 0
-    for blob, found in zip(blobs, client.ask("load", files=blobs), strict=True):
-        assert found.get("error", "ok" in found) in (True, "InvalidRelease", "Unsupported"), found
+    for blob, outcome in zip(blobs, client.run("load", files=blobs), strict=True):
+        assert outcome.get("error", "ok" in outcome) in (True, "InvalidRelease", "Unsupported"), (
+            outcome
+        )
         try:
             release = from_bytes(blob)
         except InvalidRelease:
-            assert "ok" not in found
+            assert "ok" not in outcome
             continue
         if release.randomizer.kind in KINDS:
-            assert found.get("ok", {}).get("hash") == release.hash, found
+            assert outcome.get("ok", {}).get("hash") == release.hash, outcome
             accepted += 1
     assert 50 < accepted < 950
 
 
 def forgeries() -> dict[str, bytes]:
-    """Files with a hash that fits, each wrong in one way that mutants seldom find."""
+    """Return files with a matching hash, each with one fault that mutants seldom have."""
     blob = next(seeds.files()[i] for i in SEEDS if seeds.releases()[i].encoder.kind == "affine")
     draft = forgery.take_apart(blob)
     made = {
@@ -77,35 +81,35 @@ def forgeries() -> dict[str, bytes]:
         made[f"epsilon {text}"] = forgery.put_together(forged)
     gap = forgery.take_apart(blob)
     last = max(gap.tensors.values(), key=lambda entry: entry["data_offsets"])
-    last["data_offsets"] = [place + 8 for place in last["data_offsets"]]
+    last["data_offsets"] = [offset + 8 for offset in last["data_offsets"]]
     gap.data += bytes(8)
     made["gap"] = forgery.put_together(gap)
     shared = forgery.take_apart(blob)
     shared.tensors["encoder.centre"]["data_offsets"] = shared.tensors["decoder.offset"][
         "data_offsets"
     ]
-    made["shared place"] = forgery.put_together(shared)
+    made["shared offsets"] = forgery.put_together(shared)
     return made
 
 
 @pytest.mark.parametrize("name", forgeries())
-def test_forgeries_are_refused(client, name):
+def test_forgeries_are_rejected(client, name):
     blob = forgeries()[name]
     with pytest.raises(InvalidRelease):
         from_bytes(blob)
-    (found,) = client.ask("load", files=[blob])
-    assert found.get("error") == "InvalidRelease", found
+    (outcome,) = client.run("load", files=[blob])
+    assert outcome.get("error") == "InvalidRelease", outcome
 
 
-def test_what_is_no_file_is_refused(client):
+def test_bytes_that_are_not_a_release_are_rejected(client):
     whole = seeds.files()[0]
     blobs = [b"", b"x", bytes(8), b"\xff" * 64, *(whole[:n] for n in range(0, len(whole), 37))]
-    assert all(f.get("error") == "InvalidRelease" for f in client.ask("load", files=blobs))
+    assert all(f.get("error") == "InvalidRelease" for f in client.run("load", files=blobs))
 
 
-def test_a_release_that_gives_symbols_needs_a_randomizer_of_symbols(client):
-    """Python would find out at the first report; a page should at once."""
+def test_an_encoder_of_symbols_needs_a_randomizer_of_symbols(client):
+    """Python raises at the first report; the client rejects the release when it is loaded."""
     affine = next(r for r in seeds.releases() if r.encoder.kind == "affine")
     mixed = replace(answering("relu"), randomizer=affine.randomizer.__class__(5, 1.0, Fraction(1)))
-    (found,) = client.ask("load", files=[to_bytes(mixed)])
-    assert found["error"] == "InvalidRelease"
+    (outcome,) = client.run("load", files=[to_bytes(mixed)])
+    assert outcome["error"] == "InvalidRelease"

@@ -1,4 +1,4 @@
-"""The browser's client as a package: whole, and random in one place only."""
+"""The JavaScript client as a package: complete, and with one source of randomness."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.js"))
 
 
-def test_the_package_is_whole():
+def test_the_package_is_complete():
     package = json.loads((PACKAGE / "package.json").read_text())
     assert (package["name"], package["license"]) == ("offaxis", "Apache-2.0")
     assert package["version"] == offaxis.__version__
     assert not {"dependencies", "devDependencies", "peerDependencies", "scripts"} & set(package)
     for file in modules():
         imported = re.findall(r"from \"([^\"]+)\"|import\(", file.read_text())
-        places = [file.parent / name for name in imported]
-        assert all(place.suffix == ".js" and place.exists() for place in places), file
+        paths = [file.parent / name for name in imported]
+        assert all(path.suffix == ".js" and path.exists() for path in paths), file
     packed = {file for pattern in package["files"] for file in PACKAGE.glob(pattern)}
     assert set(modules()) <= packed
     public = (PACKAGE / "index.js").read_text()
@@ -34,7 +34,7 @@ def test_the_package_is_whole():
     assert names == typed
 
 
-def test_only_one_module_touches_randomness():
+def test_only_one_module_uses_randomness():
     users = [f.name for f in modules() if "getRandomValues" in f.read_text()]
     assert users == ["entropy.js"]
     assert not [f for f in modules() if "Math.random" in f.read_text()]

@@ -1,4 +1,4 @@
-"""The browser's client is the Python one again: same files, same bytes, same refusals."""
+"""The JavaScript client agrees with Python: same files, same bytes, same errors."""
 
 from __future__ import annotations
 
@@ -22,41 +22,42 @@ DECODED = [i for i in SEEDS if seeds.releases()[i].decoder.kind != "posterior"]
 
 
 @pytest.mark.parametrize("file", ["recorded.mjs", "contracts.mjs"])
-def test_checks_that_run_in_a_page_too(node, file):
+def test_checks_pass_in_node(node, file):
     run = subprocess.run([node, str(FOLDER / "run.mjs"), file], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.count("ok ") >= 8
 
 
 @pytest.mark.parametrize("index", DECODED)
-def test_python_reads_its_reports_and_it_reads_pythons(client, index):
+def test_both_read_the_reports_of_each_other(client, index):
     release, blob = seeds.releases()[index], seeds.files()[index]
     vectors = np.random.default_rng(index).standard_normal((8, release.input_dim)) * 2
-    made = client.ask("privatize", file=blob, vectors=vectors.tolist())
+    made = client.run("privatize", file=blob, vectors=vectors.tolist())
     reports = [bytes.fromhex(r) for r in made] + release.privatize(vectors)
-    found = client.ask("decode", file=blob, reports=[r.hex() for r in reports])
-    assert np.allclose([f["ok"] for f in found], release.decode(reports), rtol=1e-12, atol=1e-12)
+    outcomes = client.run("decode", file=blob, reports=[r.hex() for r in reports])
+    decoded = [outcome["ok"] for outcome in outcomes]
+    assert np.allclose(decoded, release.decode(reports), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("index", SEEDS)
-def test_the_same_reports_are_refused(client, index):
+def test_the_same_reports_are_rejected(client, index):
     release, rng = seeds.releases()[index], Random(index)
     reports = [mutation.hostile_report(rng.choice(seeds.reports()[index]), rng) for _ in range(60)]
-    found = client.ask("observe", file=seeds.files()[index], reports=[r.hex() for r in reports])
-    for report, verdict in zip(reports, found, strict=True):
+    outcomes = client.run("observe", file=seeds.files()[index], reports=[r.hex() for r in reports])
+    for report, outcome in zip(reports, outcomes, strict=True):
         try:
             observed = release.observe([report])[0]
         except InvalidReport:
-            assert verdict.get("error") == "InvalidReport", verdict
+            assert outcome.get("error") == "InvalidReport", outcome
         else:
-            assert np.allclose(verdict["ok"], observed, rtol=1e-12, atol=1e-12)
+            assert np.allclose(outcome["ok"], observed, rtol=1e-12, atol=1e-12)
 
 
-def test_a_posterior_decoder_is_left_to_servers(client):
+def test_a_posterior_decoder_is_not_supported(client):
     index = next(i for i in SEEDS if i not in DECODED)
     reports = [r.hex() for r in seeds.reports()[index]]
-    found = client.ask("decode", file=seeds.files()[index], reports=reports)
-    assert {f["error"] for f in found} == {"Unsupported"}
+    outcomes = client.run("decode", file=seeds.files()[index], reports=reports)
+    assert {outcome["error"] for outcome in outcomes} == {"Unsupported"}
 
 
 @pytest.mark.parametrize("activation", ANSWERS)
@@ -65,11 +66,11 @@ def test_networks_give_the_same_answers(client, activation):
     rng = np.random.default_rng(4)
     vectors = rng.standard_normal((300, 4)) * rng.choice([0.1, 1.0, 30.0], (300, 1))
     vectors = np.concatenate([vectors, [[1e308] * 4, [-1e308, 1e308, 0, 5e-324], [0.0] * 4]])
-    made = client.ask("privatize", file=to_bytes(release), vectors=vectors.tolist())
-    told = release.randomizer.told([bytes.fromhex(r)[12:] for r in made])
+    made = client.run("privatize", file=to_bytes(release), vectors=vectors.tolist())
+    reported = release.randomizer.reported_symbols([bytes.fromhex(r)[12:] for r in made])
     symbols = release.encoder.encode(vectors)
     assert len(set(symbols.tolist())) > 2
-    assert (told == symbols).all()
+    assert (reported == symbols).all()
 
 
 @pytest.mark.parametrize(
@@ -81,12 +82,12 @@ def test_encodings_are_the_same(client, index):
     vectors = rng.standard_normal((40, encoder.input_dim)) * 10.0 ** rng.integers(
         -320, 308, (40, 1)
     )
-    found = client.ask(
+    encoded = client.run(
         "encode", file=seeds.files()[index], kind=encoder.kind, vectors=vectors.tolist()
     )
-    wanted = encoder.encode(vectors)
-    scale = np.abs(wanted).max(axis=1, keepdims=True)
-    assert (np.abs(np.array(found) - wanted) <= 1e-12 * scale).all()
+    expected = encoder.encode(vectors)
+    scale = np.abs(expected).max(axis=1, keepdims=True)
+    assert (np.abs(np.array(encoded) - expected) <= 1e-12 * scale).all()
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 32, 500])
@@ -99,10 +100,10 @@ def test_the_mean_component_is_the_same(client, dim, epsilon):
         PrivUnit2(dim, 1.0, epsilon, directions=2, near=1),
         PrivUnitG(dim, 1.0, epsilon, directions=4, near=1, output="sphere"),
     ]
-    for built in randomizers:
-        law = "angle" if built.kind == "privunit2" else built.output
-        pairs = built.directions // 2
-        found = client.ask(
-            "mean", law=law, dim=dim, pairs=pairs, near=built.near, epsilon=float(epsilon)
+    for randomizer in randomizers:
+        law = "angle" if randomizer.kind == "privunit2" else randomizer.output
+        pairs = randomizer.directions // 2
+        mean = client.run(
+            "mean", law=law, dim=dim, pairs=pairs, near=randomizer.near, epsilon=float(epsilon)
         )
-        assert math.isclose(found, built.mean, rel_tol=1e-11), built
+        assert math.isclose(mean, randomizer.mean, rel_tol=1e-11), randomizer

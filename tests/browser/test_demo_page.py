@@ -49,7 +49,7 @@ def demo() -> Iterator[Site]:
 
 @pytest.fixture
 def opened(demo: Site, context_of: Callable[..., BrowserContext]) -> Iterator[Callable[..., Page]]:
-    """Return a function that opens the page; whatever its console complains of fails the test."""
+    """Return a function that opens the page; any console message or error fails the test."""
     complaints: list[str] = []
 
     def open_page(ready: bool = True, prepare: Any = None, **options: Any) -> Page:
@@ -129,7 +129,7 @@ def test_the_slider_changes_the_budget_and_the_releases(opened: Callable[..., Pa
             assert len(reported(page, kind)) == release.report_size
 
 
-def test_the_decoded_vector_and_the_answer_are_those_of_python(
+def test_the_decoded_vector_and_the_answer_agree_with_python(
     opened: Callable[..., Page],
 ) -> None:
     page = opened()
@@ -147,41 +147,41 @@ def test_the_decoded_vector_and_the_answer_are_those_of_python(
             assert right == ("true" if answer == digit else "false")
 
 
-def test_the_encoder_is_that_of_python(opened: Callable[..., Page]) -> None:
+def test_the_encoder_agrees_with_python(opened: Callable[..., Page]) -> None:
     page = opened()
     images = examples().reshape(-1, 28, 28)
-    found = page.evaluate(
+    encoded = page.evaluate(
         """async () => {
-          const { Shelf } = await import("/browser/demo/shelf.js");
-          const shelf = await Shelf.open(() => {});
-          return shelf.examples.map(({ image }) =>
-            Array.from(shelf.encoder.apply(Float64Array.from(image, (ink) => ink / 255))));
+          const { Assets } = await import("/browser/demo/assets.js");
+          const assets = await Assets.open(() => {});
+          return assets.examples.map(({ image }) =>
+            Array.from(assets.encoder.apply(Float64Array.from(image, (ink) => ink / 255))));
         }"""
     )
     vectors = embed_digits(load_model("mnist-encoder"), images)
-    assert np.abs(np.array(found) - vectors).max() < 1e-5 * np.abs(vectors).max()
+    assert np.abs(np.array(encoded) - vectors).max() < 1e-5 * np.abs(vectors).max()
 
 
-def test_a_drawing_is_prepared_as_mnist_was(opened: Callable[..., Page]) -> None:
+def test_a_drawing_is_prepared_like_mnist(opened: Callable[..., Page]) -> None:
     page = opened()
-    prepared = """async ([inks, width]) => {
+    prepare = """async ([inks, width]) => {
       const { asDigit } = await import("/browser/demo/drawing.js");
       return inks.map((ink) => asDigit(Uint8Array.from(ink), width)).map((i) => i && Array.from(i));
     }"""
     ink = np.zeros((3, 140, 140), np.uint8)
     ink[0, 3:103, 90:130] = 200
     ink[1, 60:70, 20:120] = 255
-    wide, flat, nothing = page.evaluate(prepared, [ink.reshape(3, -1).tolist(), 140])
+    wide, flat, empty = page.evaluate(prepare, [ink.reshape(3, -1).tolist(), 140])
     expected = np.zeros((2, 28, 28))
     expected[0, 4:24, 10:18] = 200
     expected[1, 13:15, 4:24] = 255
     np.testing.assert_array_equal([wide, flat], expected.reshape(2, -1))
-    assert nothing is None
-    for image in page.evaluate(prepared, [examples().tolist(), 28]):
-        seen = np.reshape(image, (28, 28))
-        rows, columns = np.flatnonzero(seen.any(1)), np.flatnonzero(seen.any(0))
+    assert empty is None
+    for image in page.evaluate(prepare, [examples().tolist(), 28]):
+        digit = np.reshape(image, (28, 28))
+        rows, columns = np.flatnonzero(digit.any(1)), np.flatnonzero(digit.any(0))
         assert max(np.ptp(rows), np.ptp(columns)) + 1 <= 20
-        centre = np.average(np.arange(28) + 0.5, weights=seen.sum(0))
+        centre = np.average(np.arange(28) + 0.5, weights=digit.sum(0))
         assert abs(centre - 14) <= 0.51
 
 
@@ -201,12 +201,12 @@ def test_reports_are_fresh_and_counted(opened: Callable[..., Page]) -> None:
         page.get_by_role("button", name="Simulate 100").click()
         expect(cells.first).to_have_text("101")
         rights.append(int(cells.nth(1).inner_text()))
-    # Right with chance 0.9996 and 0.155: each fails by chance less than once in 10^9 runs.
+    # Correct with probability 0.9996 and 0.155: each false-alarm rate is below 1e-9.
     assert rights[0] >= 95
     assert rights[1] <= 45
 
 
-def test_offline_after_loading_all_works(opened: Callable[..., Page]) -> None:
+def test_the_page_works_offline_after_loading(opened: Callable[..., Page]) -> None:
     page = opened()
     page.wait_for_load_state("networkidle")
     page.context.set_offline(True)
@@ -217,7 +217,7 @@ def test_offline_after_loading_all_works(opened: Callable[..., Page]) -> None:
     expect(page.locator("#tally td").first).to_have_text("101")
 
 
-def test_a_slow_network_is_told(opened: Callable[..., Page]) -> None:
+def test_loading_progress_is_shown(opened: Callable[..., Page]) -> None:
     held: list[Route] = []
     page = opened(
         ready=False,
@@ -233,10 +233,10 @@ def test_a_slow_network_is_told(opened: Callable[..., Page]) -> None:
 
 @pytest.mark.parametrize(
     ("relisted", "reason"),
-    [(True, "a report would promise ε = 4"), (False, "expected")],
-    ids=["promises more than the page gives", "is another than listed"],
+    [(True, "a report would have ε = 4"), (False, "expected")],
+    ids=["epsilon above the limit", "another release than listed"],
 )
-def test_a_release_that_is_not_as_promised_is_refused(
+def test_a_release_that_is_not_as_listed_is_refused(
     opened: Callable[..., Page], relisted: bool, reason: str
 ) -> None:
     other = data_folder() / release_file("recommended", 4)
@@ -265,14 +265,14 @@ def test_a_release_that_is_not_as_promised_is_refused(
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
-def test_nobody_is_kept_out(opened: Callable[..., Page], size: Any) -> None:
+def test_the_page_is_accessible(opened: Callable[..., Page], size: Any) -> None:
     page = opened(viewport=size)
     example(page, 3)
     page.get_by_text("As numbers").first.click()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        found = Axe().run(page).response["violations"]
-        assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
+        violations = Axe().run(page).response["violations"]
+        assert [v["id"] for v in violations if v["impact"] in ("serious", "critical")] == []
         assert page.evaluate("document.scrollingElement.scrollWidth") <= size["width"]
 
 
@@ -281,10 +281,11 @@ def test_a_report_is_sent_once(demo: Site, opened: Callable[..., Page]) -> None:
     example(page, 7)
     button = page.get_by_role("button", name="Send a report of this drawing")
     button.click()
-    expect(page.locator("#sent")).to_contain_text("The collector took it")
+    expect(page.locator("#sent")).to_contain_text("The collector accepted it")
     expect(button).to_be_disabled()
     page.reload()
-    expect(page.locator("#sent")).to_contain_text("The collector took it")
+    expect(page.locator("#sent")).to_contain_text("The collector accepted it")
     expect(button).to_be_disabled()
-    answer = Transport(demo.url, token=demo.analyst).ask("GET", "/v1/rounds/digits-recommended")
-    assert json.loads(answer.body)["reports"] == 1
+    analyst = Transport(demo.url, token=demo.analyst)
+    response = analyst.request("GET", "/v1/rounds/digits-recommended")
+    assert json.loads(response.body)["reports"] == 1

@@ -1,4 +1,4 @@
-"""What stands around the live demo: its collector, its crowd, its data, and the command."""
+"""The live demo's collector, simulated crowd, data and command."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def demo() -> Iterator[Site]:
         yield site
 
 
-def asked(site: Site, path: str) -> Any:
-    answer = Transport(site.url, token=site.analyst).ask("GET", path)
-    assert answer.status == 200, answer.words
-    return json.loads(answer.body)
+def get_json(site: Site, path: str) -> Any:
+    response = Transport(site.url, token=site.analyst).request("GET", path)
+    assert response.status == 200, response.message
+    return json.loads(response.body)
 
 
 def reports_at(site: Site, name: str) -> int:
-    count: int = asked(site, f"/v1/rounds/{name}")["reports"]
+    count: int = get_json(site, f"/v1/rounds/{name}")["reports"]
     return count
 
 
-def test_the_collector_has_what_is_known_of_its_releases(demo: Site) -> None:
+def test_the_collector_has_the_facts_of_its_releases(demo: Site) -> None:
     for kind in KINDS:
         release = Release.load(data_folder() / release_file(kind, EPSILON))
-        card = asked(demo, f"/v1/releases/{release.hash}/card")
+        card = get_json(demo, f"/v1/releases/{release.hash}/card")
         assert set(card["facts"]) == {"curve", "audit"}
-        assert not asked(demo, f"/v1/releases/{release.hash}/facts/audit")["violation"]
-        curve = asked(demo, f"/v1/releases/{release.hash}/facts/curve")["budgets"]
-        assert [one["epsilon"] for one in curve] == list(EPSILONS)
-        drift = asked(demo, f"/v1/rounds/digits-{kind}/drift")
-        assert drift["summary"].startswith("There are too few reports to tell: 0 of ")
+        assert not get_json(demo, f"/v1/releases/{release.hash}/facts/audit")["violation"]
+        curve = get_json(demo, f"/v1/releases/{release.hash}/facts/curve")["budgets"]
+        assert [budget["epsilon"] for budget in curve] == list(EPSILONS)
+        drift = get_json(demo, f"/v1/rounds/digits-{kind}/drift")
+        assert drift["summary"].startswith("There are too few reports for a test: 0 of ")
 
 
 def test_the_crowd_reports_to_every_round(demo: Site) -> None:
@@ -67,12 +67,12 @@ def test_the_crowd_reports_to_every_round(demo: Site) -> None:
     assert [reports_at(demo, f"digits-{kind}") for kind in KINDS] == [3, 3]
 
 
-def test_a_taken_port_is_told(demo: Site) -> None:
+def test_a_port_in_use_is_an_error(demo: Site) -> None:
     with pytest.raises(InvalidInput, match="is taken"), demo_site(int(demo.url.split(":")[-1])):
         pass
 
 
-def test_one_command_brings_all_up_and_leaves_nothing(tmp_path: Any) -> None:
+def test_one_command_starts_the_demo_and_leaves_no_files(tmp_path: Any) -> None:
     port = free_port()
     command = [sys.executable, "-m", "experiments", "serve-demo", "--port", str(port)]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
@@ -88,10 +88,10 @@ def test_one_command_brings_all_up_and_leaves_nothing(tmp_path: Any) -> None:
         site = Site("", "", lines[2].split()[-1], "", "", url)
         end = time.monotonic() + 180
         while reports_at(site, "digits-recommended") == 0:
-            assert time.monotonic() < end, "nobody of the crowd has reported"
+            assert time.monotonic() < end, "the crowd has not reported"
             time.sleep(0.1)
     finally:
-        # Not Ctrl-C: a test run in the background of a shell inherits that it is ignored.
+        # Not SIGINT: a test run in the background of a shell inherits that it is ignored.
         process.terminate()
         out, err = process.communicate(timeout=180)
     assert (process.returncode, err) == (0, "")
@@ -101,7 +101,7 @@ def test_one_command_brings_all_up_and_leaves_nothing(tmp_path: Any) -> None:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_what_is_listed_is_what_lies_there() -> None:
+def test_the_listed_files_exist_and_match() -> None:
     rows = json.loads((data_folder() / "releases.json").read_text())
     assert [row["epsilon"] for row in rows] == list(EPSILONS)
     for row in rows:

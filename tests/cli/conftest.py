@@ -1,4 +1,4 @@
-"""A working folder with real files, and the command line to run in it."""
+"""A working folder with real files, and a function that runs the command line in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def small_head() -> Layers:
 
 @pytest.fixture(scope="session")
 def releases(small_head: Layers, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a release of each kind of report: laplace, gaussian, privunit2."""
+    """Return a folder with three releases: laplace, gaussian and privunit2."""
     folder = tmp_path_factory.mktemp("releases")
     vectors = np.random.default_rng(4).standard_normal((60, DIM))
     offaxis.fit(small_head, vectors, epsilon=5, statement="made up for a test").save(
@@ -45,10 +45,10 @@ def releases(small_head: Layers, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture
-def desk(
+def workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_head: Layers, releases: Path
 ) -> Path:
-    """Return the current folder, with a model, vectors, labels and three releases in it."""
+    """Return the current folder, which holds a model, vectors, labels and three releases."""
     rng = np.random.default_rng(5)
     small_head.save(tmp_path / "head.safetensors")
     np.save(tmp_path / "public.npy", rng.standard_normal((60, DIM)))
@@ -66,19 +66,19 @@ def run() -> Run:
     return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 
-def assert_misused(result: Result, *words: str) -> None:
-    """Check that it was wrong usage: exit code 2, how the command is called, and the message."""
+def assert_usage_error(result: Result, *words: str) -> None:
+    """Check for a usage error: exit code 2, the usage of the command, and the message."""
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert result.stderr.startswith("Usage: ")
-    # The message stands in a box, which breaks its lines.
-    told = " ".join(result.stderr.translate(str.maketrans("", "", "│╭╮╰╯─")).split())
+    # The message is printed in a box, which breaks its lines.
+    message = " ".join(result.stderr.translate(str.maketrans("", "", "│╭╮╰╯─")).split())
     for word in words:
-        assert word in told, told
+        assert word in message, message
 
 
 def assert_fails(result: Result, code: int, *words: str) -> None:
-    """Check the exit code, and that the message is one clear line on standard error."""
+    """Check the exit code, and that the message is one line on standard error."""
     assert result.exit_code == code, result.output
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")

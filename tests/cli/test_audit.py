@@ -1,3 +1,5 @@
+"""``offaxis audit``: the table, the JSON, the page and the exit code."""
+
 from __future__ import annotations
 
 import json
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import offaxis
-from tests.audit import twins
+from tests.audit.broken_controls import LengthLeaks, with_broken_control
 from tests.checks import ALPHA
 from tests.cli.conftest import Run, assert_fails
 
@@ -18,7 +20,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_the_table_for_people(desk: Path, run: Run) -> None:
+def test_the_table_shows_all_tests_and_claims_no_proof(workspace: Path, run: Run) -> None:
     result = run(*COMMAND)
     assert result.exit_code == 0
     text = words(result.stdout)
@@ -35,7 +37,7 @@ def test_the_table_for_people(desk: Path, run: Run) -> None:
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_json_and_page_tell_the_same(desk: Path, run: Run) -> None:
+def test_the_json_and_the_page_agree(workspace: Path, run: Run) -> None:
     release = offaxis.load("laplace.release")
     arguments = ("--json", "--html", "audit.html", "--expect", release.hash)
     result = run(*COMMAND, *arguments)
@@ -53,9 +55,11 @@ def test_json_and_page_tell_the_same(desk: Path, run: Run) -> None:
     assert facts["summary"] in page
 
 
-def test_a_violation_is_exit_code_1(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    twin = twins.with_twin(offaxis.load("laplace.release"), twins.LengthTells)
-    monkeypatch.setattr("offaxis.cli.audit.load_release", lambda *_: twin)
+def test_a_violation_exits_with_1(
+    workspace: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = with_broken_control(offaxis.load("laplace.release"), LengthLeaks)
+    monkeypatch.setattr("offaxis.cli.audit.Release.load", lambda *_, **__: broken)
     result = run(*COMMAND)
     assert result.exit_code == 1
     text = words(result.stdout)
@@ -65,7 +69,7 @@ def test_a_violation_is_exit_code_1(desk: Path, run: Run, monkeypatch: pytest.Mo
     assert "VIOLATION: lengths of" in text
 
 
-def test_help_says_what_it_does(run: Run) -> None:
+def test_the_help_explains_the_exit_code(run: Run) -> None:
     assert "audit" in run("--help").stdout
     text = words(run("audit", "--help").stdout)
     assert "Exit code 1 means a violation" in text
@@ -76,28 +80,28 @@ def test_help_says_what_it_does(run: Run) -> None:
     [
         (("--reports", "399"), 3, "reports must be at least 400"),
         (("--reports", "400", "--expect", "00"), 3, "00"),
-        (("--reports", "400", "--html", "no/audit.html"), 3, "there is no folder no"),
+        (("--reports", "400", "--html", "no/audit.html"), 3, "folder no not found"),
         (("--reports", "400", "--html", "laplace.release"), 3, "is an input"),
     ],
 )
-def test_bad_input(
-    desk: Path, run: Run, arguments: tuple[str, ...], code: int, message: str
+def test_invalid_input_exits_with_3(
+    workspace: Path, run: Run, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     before = Path("laplace.release").read_bytes()
     assert_fails(run("audit", "laplace.release", *arguments), code, message)
     assert Path("laplace.release").read_bytes() == before
 
 
-def test_full_and_reports_exclude_each_other(desk: Path, run: Run) -> None:
+def test_full_and_reports_exclude_each_other(workspace: Path, run: Run) -> None:
     result = run(*COMMAND, "--full")
     assert result.exit_code == 2
     assert result.stdout == ""
 
 
-def test_a_missing_extra_is_named_before_anything_is_drawn(
-    desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_extra_is_reported_before_any_report_is_made(
+    workspace: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.setattr("offaxis.cli.audit.attack", lambda *_, **__: pytest.fail("drew reports"))
+    monkeypatch.setattr("offaxis.cli.audit.attack", lambda *_, **__: pytest.fail("made reports"))
     assert_fails(run(*COMMAND, "--html", "audit.html"), 4, "pip install '.[report]'")
     assert not Path("audit.html").exists()

@@ -1,3 +1,5 @@
+"""``offaxis fit``: options reach the release, and invalid ones are rejected early."""
+
 from __future__ import annotations
 
 import json
@@ -13,12 +15,14 @@ import offaxis
 from offaxis import mechanisms
 from offaxis.cli.fit import fit
 from offaxis.geometry import Layers
-from tests.cli.conftest import DIM, Run, assert_fails, assert_misused
+from tests.cli.conftest import DIM, Run, assert_fails, assert_usage_error
 
 BASICS = ("--model", "head.safetensors", "--public", "public.npy", "--out", "my.release")
 
 
-def test_fit_writes_the_release_the_library_would(desk: Path, run: Run, small_head: Layers) -> None:
+def test_fit_writes_the_release_of_the_library(
+    workspace: Path, run: Run, small_head: Layers
+) -> None:
     result = run("fit", *BASICS, "--epsilon", "1/3", "--statement", "from a test")
     assert result.exit_code == 0, result.output
     expected = offaxis.fit(
@@ -29,7 +33,7 @@ def test_fit_writes_the_release_the_library_would(desk: Path, run: Run, small_he
     assert "ε = 1/3, pure, per item" in result.stdout
 
 
-def test_every_option_reaches_the_release(desk: Path, run: Run) -> None:
+def test_every_option_reaches_the_release(workspace: Path, run: Run) -> None:
     result = run(
         *("fit", *BASICS, "--epsilon", "0.1", "--mechanism", "gaussian", "--delta", "1e-6"),
         *("--unit", "user", "--percentile", "50", "--lambda-max", "20", "--order", "1.5"),
@@ -53,7 +57,7 @@ def test_every_option_reaches_the_release(desk: Path, run: Run) -> None:
     }
 
 
-def test_the_optimal_reshaping_and_its_rank_reach_the_release(desk: Path, run: Run) -> None:
+def test_the_optimal_reshaping_and_its_rank_reach_the_release(workspace: Path, run: Run) -> None:
     options = ("--epsilon", "2", "--mechanism", "privunit2", "--reshaping", "optimal")
     result = run("fit", *BASICS, *options, "--rank", "1")
     assert result.exit_code == 0, result.output
@@ -63,22 +67,22 @@ def test_the_optimal_reshaping_and_its_rank_reach_the_release(desk: Path, run: R
     assert run("fit", *BASICS[2:], *options).exit_code == 2  # it needs the model
 
 
-def test_a_plain_release_needs_no_model(desk: Path, run: Run) -> None:
+def test_a_plain_release_needs_no_model(workspace: Path, run: Run) -> None:
     result = run("fit", *BASICS[2:], "--epsilon", "2", "--reshaping", "none")
     assert result.exit_code == 0, result.output
     assert offaxis.load("my.release").provenance.model is None
 
 
 def test_the_help_names_every_mechanism() -> None:
-    told = get_type_hints(fit, include_extras=True)["mechanism"].__metadata__[0].help
-    assert set(mechanisms.NAMES) <= set(re.split(r"[ ,:;.]+", told))
+    text = get_type_hints(fit, include_extras=True)["mechanism"].__metadata__[0].help
+    assert set(mechanisms.NAMES) <= set(re.split(r"[ ,:;.]+", text))
 
 
-def test_a_release_that_is_there_is_not_replaced_unless_forced(desk: Path, run: Run) -> None:
+def test_an_existing_release_is_replaced_only_with_force(workspace: Path, run: Run) -> None:
     assert run("fit", *BASICS, "--epsilon", "2").exit_code == 0
     old = Path("my.release").read_bytes()
-    refused = run("fit", *BASICS, "--epsilon", "3")
-    assert_fails(refused, 3, "my.release is already there", "no longer be read", "--force")
+    result = run("fit", *BASICS, "--epsilon", "3")
+    assert_fails(result, 3, "my.release already exists", "no longer be read", "--force")
     assert Path("my.release").read_bytes() == old
     assert run("fit", *BASICS, "--epsilon", "3", "--force").exit_code == 0
     assert offaxis.load("my.release").guarantee.epsilon == 3
@@ -92,13 +96,13 @@ def test_a_release_that_is_there_is_not_replaced_unless_forced(desk: Path, run: 
         (("--epsilon", "two"), "must be a finite number such as 0.1 or '1/3', got epsilon='two'"),
         (("--epsilon", "1", "--delta", "1e-5"), "it takes no delta"),
         (("--epsilon", "1", "--mechanism", "gaussian"), "needs delta"),
-        (("--epsilon", "1", "--mechanism", "gaussian", "--delta", "2"), "delta must lie"),
+        (("--epsilon", "1", "--mechanism", "gaussian", "--delta", "2"), "delta must be strictly"),
         (("--epsilon", "1", "--mechanism", "laplas"), "'laplas'; did you mean 'laplace'?"),
         (("--epsilon", "1", "--mechanism", "noise"), "'noise'; choose one of laplace, gaussian"),
-        (("--epsilon", "1", "--rank", "2"), "--rank goes with --reshaping optimal"),
+        (("--epsilon", "1", "--rank", "2"), "--rank requires --reshaping optimal"),
         (
             ("--epsilon", "1", "--reshaping", "none", "--lambda-max", "9"),
-            "--lambda-max goes with --reshaping jacobian, got --reshaping none",
+            "--lambda-max requires --reshaping jacobian, got --reshaping none",
         ),
         (
             ("--epsilon", "1", "--mechanism", "class-response", "--percentile", "50"),
@@ -109,56 +113,58 @@ def test_a_release_that_is_there_is_not_replaced_unless_forced(desk: Path, run: 
         (("--epsilon", "1", "--percentile", "0.9"), "--percentile"),
     ],
 )
-def test_what_the_command_line_alone_shows_to_be_wrong_is_wrong_usage(
-    desk: Path, run: Run, options: tuple[str, ...], message: str
+def test_invalid_options_are_usage_errors(
+    workspace: Path, run: Run, options: tuple[str, ...], message: str
 ) -> None:
-    assert_misused(run("fit", *BASICS, *options), message)
-    # Told before a file is looked for.
-    assert_misused(run("fit", *BASICS, *options, "--public", "missing.npy"), message)
+    assert_usage_error(run("fit", *BASICS, *options), message)
+    # Usage errors are reported before files are opened.
+    assert_usage_error(run("fit", *BASICS, *options, "--public", "missing.npy"), message)
     assert not Path("my.release").exists()
 
 
-def test_a_model_that_is_missing_is_named_as_an_option_that_is(desk: Path, run: Run) -> None:
-    told = run("fit", *BASICS[2:], "--epsilon", "1")
-    assert_misused(told, "Missing option '--model': the noise is shaped to it")
+def test_a_missing_model_is_reported_as_a_missing_option(workspace: Path, run: Run) -> None:
+    result = run("fit", *BASICS[2:], "--epsilon", "1")
+    assert_usage_error(result, "Missing option '--model': the noise is shaped to it")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--epsilon", "1", "--public", "missing.npy"), "there is no file missing.npy"),
+        (("--epsilon", "1", "--public", "missing.npy"), "file not found: missing.npy"),
         (("--epsilon", "1", "--public", "labels.npy"), "must be an array (n, m)"),
         (("--epsilon", "1", "--public", "few.npy"), "at least 10 public vectors"),
         (("--epsilon", "1", "--public", "hole.npy"), "must be finite"),
         (("--epsilon", "1", "--public", "wide.npy"), "dimension"),
-        (("--epsilon", "1", "--model", "missing.safetensors"), "there is no file"),
-        (("--epsilon", "1", "--out", "nowhere/my.release"), "there is no folder nowhere"),
+        (("--epsilon", "1", "--model", "missing.safetensors"), "file not found"),
+        (("--epsilon", "1", "--out", "nowhere/my.release"), "folder nowhere not found"),
         (("--epsilon", "1", "--out", "public.npy"), "is an input of this command"),
         (("--epsilon", "1", "--out", "head.safetensors"), "is an input of this command"),
     ],
 )
-def test_bad_input_exits_with_3_and_writes_nothing(
-    desk: Path, run: Run, options: tuple[str, ...], message: str
+def test_invalid_input_exits_with_3_and_writes_nothing(
+    workspace: Path, run: Run, options: tuple[str, ...], message: str
 ) -> None:
     vectors = np.load("public.npy")
     np.save("few.npy", vectors[:9])
     np.save("wide.npy", np.ones((20, DIM + 1)))
     vectors[17, 2] = np.nan
     np.save("hole.npy", vectors)
-    before = {path: path.read_bytes() for path in desk.iterdir()}
+    before = {path: path.read_bytes() for path in workspace.iterdir()}
     assert_fails(run("fit", *BASICS, *options), 3, message)
-    assert {path: path.read_bytes() for path in desk.iterdir()} == before
+    assert {path: path.read_bytes() for path in workspace.iterdir()} == before
 
 
-def test_units_that_no_public_vector_turns_on_are_told(desk: Path, run: Run) -> None:
+def test_units_that_are_silent_on_all_public_vectors_are_reported(
+    workspace: Path, run: Run
+) -> None:
     rng = np.random.default_rng(0)
     weights, biases = [rng.standard_normal((4, 5)), rng.standard_normal((2, 4))], [np.zeros(4)] * 2
     np.save("some.npy", rng.standard_normal((50, 5)))
-    for name, level in (("heard", 0.0), ("deaf", -100.0)):
+    for name, level in (("active", 0.0), ("silent", -100.0)):
         bias = np.array([level, 0.0, 0.0, 0.0])
         Layers(weights, [bias, biases[1][:2]]).save(f"{name}.safetensors")
-        told = run(
+        result = run(
             *("fit", "--model", f"{name}.safetensors", "--public", "some.npy"),
             *("--epsilon", "1", "--out", f"{name}.release"),
         )
-        assert ("1 of the model's 4 first-layer units" in told.stderr) == (name == "deaf")
+        assert ("1 of the model's 4 first-layer units" in result.stderr) == (name == "silent")

@@ -1,4 +1,4 @@
-"""Help texts cannot rot: every command has an example, and examples run as they stand there."""
+"""Help texts stay correct: every command has examples, and the examples run as printed."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from offaxis.geometry import Layers
 from tests.checks import ALPHA
 from tests.cli.conftest import CLASSES, DIM, Run
 
-WALK = ("fit", "inspect", "privatize", "decode", "evaluate", "audit", "recommend")
-"""What one does with a release, in the order in which files come to be."""
+WORKFLOW = ("fit", "inspect", "privatize", "decode", "evaluate", "audit", "recommend")
+"""Commands that use files written by the commands before them."""
 
-ANYWHERE = ("ledger create", "ledger show", "keys new", "keys show")
-"""What needs nothing but a folder."""
+STANDALONE = ("ledger create", "ledger show", "keys new", "keys show")
+"""Commands that need no existing file or server."""
 
 
 def commands(group: object = None, names: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
-    """Yield every command by its words, groups opened."""
-    found = typer.main.get_command(app) if group is None else group
-    if not hasattr(found, "list_commands"):
-        yield " ".join(names), found
+    """Yield every command with its full name, including the commands of groups."""
+    command = typer.main.get_command(app) if group is None else group
+    if not hasattr(command, "list_commands"):
+        yield " ".join(names), command
         return
-    for name in found.list_commands(None):
-        yield from commands(found.get_command(None, name), (*names, name))
+    for name in command.list_commands(None):
+        yield from commands(command.get_command(None, name), (*names, name))
 
 
 COMMANDS = dict(commands())
 
 
 def examples(name: str) -> list[list[str]]:
-    """Return the calls at the end of a command's help, as words."""
+    """Return the examples at the end of a command's help, split into words."""
     heading, *lines = str(COMMANDS[name].epilog).split("\n\n")
     assert heading in ("Example:", "Examples:")
     return [shlex.split(line) for line in lines]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_help_ends_with_a_call_that_its_command_understands(
+def test_every_help_ends_with_examples_that_parse(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,13 +61,13 @@ def test_every_help_ends_with_a_call_that_its_command_understands(
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
-    """The list is written without importing any command, so its lines are stated twice."""
+def test_the_list_of_commands_matches_the_commands(name: str) -> None:
+    """The list is printed without importing any command, so its lines are stated twice."""
     command = typer.main.get_command(app).get_command(None, name)
     assert ENTRIES[name].help == command.help.split("\n\n")[0]
 
 
-def test_listing_the_commands_imports_none_of_them() -> None:
+def test_listing_the_commands_imports_no_command() -> None:
     code = "import sys; from offaxis.cli.app import app; app(['--help'], standalone_mode=False); "
     code += "print([m for m in ('numpy', 'scipy', 'offaxis.fitting') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -75,26 +75,26 @@ def test_listing_the_commands_imports_none_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_says_what_it_is(name: str) -> None:
-    silent = [p.name for p in COMMANDS[name].params if not getattr(p, "help", None)]
-    assert silent == []
+def test_every_option_has_a_help_text(name: str) -> None:
+    undocumented = [p.name for p in COMMANDS[name].params if not getattr(p, "help", None)]
+    assert undocumented == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_paragraphs_are_whole_and_flags_have_no_type(
+def test_paragraphs_are_reflowed_and_flags_have_no_type(
     name: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    told = run(*name.split(), "--help").stdout
-    assert "<bool>" not in told
-    prose = told[told.index("Usage:") : told.index("╭")].split("\n")[1:]
+    text = run(*name.split(), "--help").stdout
+    assert "<bool>" not in text
+    prose = text[text.index("Usage:") : text.index("╭")].split("\n")[1:]
     for line, after in pairwise(line.strip() for line in prose):
         # A line ends only where the next word would not fit.
         assert not (line and after) or len(f"{line} {after.split()[0]}") > 78, (line, after)
 
 
 @pytest.mark.parametrize("name", ["", "device", "ledger", "collector", "keys"])
-def test_groups_have_no_types_of_flags_either(name: str, run: Run) -> None:
+def test_flags_of_groups_have_no_type(name: str, run: Run) -> None:
     assert "<bool>" not in run(*name.split(), "--help").stdout
 
 
@@ -110,20 +110,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_head: Layers) 
     return tmp_path
 
 
-def test_the_examples_lead_from_a_model_to_what_was_asked(folder: Path, run: Run) -> None:
-    for name in WALK:
+def test_the_examples_of_the_workflow_run(folder: Path, run: Run) -> None:
+    for name in WORKFLOW:
         for words in examples(name):
-            # By chance an audit may accuse a sound release; here that would be too often.
-            rarely = ["--false-alarm", str(ALPHA)] if name == "audit" else []
-            told = run(*words[1:], *rarely)
-            assert told.exit_code == 0, (words, told.output)
-    made = {"my.release", "mine.reports", "decoded.npy", "mean.csv", "audit.html"}
-    made |= {"best.release", "advice.html"}
-    assert made <= {file.name for file in folder.iterdir()}
+            # The usual false-alarm rate of an audit is too high for a test.
+            options = ["--false-alarm", str(ALPHA)] if name == "audit" else []
+            result = run(*words[1:], *options)
+            assert result.exit_code == 0, (words, result.output)
+    written = {"my.release", "mine.reports", "decoded.npy", "mean.csv", "audit.html"}
+    written |= {"best.release", "advice.html"}
+    assert written <= {file.name for file in folder.iterdir()}
 
 
-def test_the_examples_that_need_nothing_run(folder: Path, run: Run) -> None:
-    for name in ANYWHERE:
+def test_the_examples_of_standalone_commands_run(folder: Path, run: Run) -> None:
+    for name in STANDALONE:
         for words in examples(name):
-            told = run(*words[1:])
-            assert told.exit_code == 0, (words, told.output)
+            result = run(*words[1:])
+            assert result.exit_code == 0, (words, result.output)

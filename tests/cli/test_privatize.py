@@ -1,3 +1,5 @@
+"""``offaxis privatize``: real reports, written completely or not at all."""
+
 from __future__ import annotations
 
 import json
@@ -11,13 +13,13 @@ from offaxis.cli import privatize as command
 from offaxis.cli.inputs import write_array
 from offaxis.formats.reports import read_reports
 from offaxis.release import Release
-from tests.cli.conftest import DIM, Run, assert_fails, assert_misused
+from tests.cli.conftest import DIM, Run, assert_fails, assert_usage_error
 
 COMMAND = ("privatize", "laplace.release", "--out", "my.reports", "--vectors")
 
 
-def test_reports_decode_to_the_vectors_they_came_from(desk: Path, run: Run) -> None:
-    write_array(desk / "same.npy", np.tile(np.load("private.npy")[:1], (20_000, 1)))
+def test_reports_decode_to_the_vectors_they_came_from(workspace: Path, run: Run) -> None:
+    write_array(workspace / "same.npy", np.tile(np.load("private.npy")[:1], (20_000, 1)))
     result = run(*COMMAND, "same.npy")
     assert result.exit_code == 0, result.output
     release = offaxis.load("laplace.release")
@@ -33,8 +35,8 @@ def test_reports_decode_to_the_vectors_they_came_from(desk: Path, run: Run) -> N
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet"])
-def test_vectors_of_every_format(desk: Path, run: Run, suffix: str) -> None:
-    write_array(desk / f"mine{suffix}", np.load("private.npy"))
+def test_vectors_are_read_from_every_format(workspace: Path, run: Run, suffix: str) -> None:
+    write_array(workspace / f"mine{suffix}", np.load("private.npy"))
     facts = json.loads(run(*COMMAND, f"mine{suffix}", "--json").stdout)
     size = offaxis.load("laplace.release").report_size
     assert facts["reports"] == 7
@@ -43,12 +45,14 @@ def test_vectors_of_every_format(desk: Path, run: Run, suffix: str) -> None:
     assert Path("my.reports").stat().st_size == 7 * size
 
 
-def test_one_vector_makes_one_report(desk: Path, run: Run) -> None:
+def test_one_vector_makes_one_report(workspace: Path, run: Run) -> None:
     np.save("one.npy", np.load("private.npy")[0])
     assert "wrote 1 report of" in run(*COMMAND, "one.npy").stdout
 
 
-def test_parts_make_one_file(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_made_in_parts_are_written_to_one_file(
+    workspace: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(command, "_ROWS", 3)
     assert "wrote 7 reports" in run(*COMMAND, "private.npy").stdout
     release = offaxis.load("laplace.release")
@@ -69,8 +73,8 @@ def test_parts_make_one_file(desk: Path, run: Run, monkeypatch: pytest.MonkeyPat
         (np.ones((7, DIM), dtype=complex), "must hold real numbers"),
     ],
 )
-def test_bad_vectors_exit_with_3_and_write_nothing(
-    desk: Path,
+def test_invalid_vectors_exit_with_3_and_write_nothing(
+    workspace: Path,
     run: Run,
     monkeypatch: pytest.MonkeyPatch,
     vectors: np.ndarray,
@@ -81,21 +85,21 @@ def test_bad_vectors_exit_with_3_and_write_nothing(
     np.save("bad.npy", vectors)
     if old is not None:
         Path("my.reports").write_bytes(old)
-    before = sorted(desk.iterdir())
+    before = sorted(workspace.iterdir())
     assert_fails(run(*COMMAND, "bad.npy", "--force"), 3, message)
-    assert sorted(desk.iterdir()) == before
+    assert sorted(workspace.iterdir()) == before
     assert old is None or Path("my.reports").read_bytes() == old
 
 
-def test_a_bad_entry_is_named_by_its_place_in_the_file(
-    desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_an_invalid_entry_is_named_by_its_position_in_the_file(
+    workspace: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "_ROWS", 2)
     np.save("bad.npy", np.where(np.arange(35).reshape(7, 5) == 33, np.nan, 1.0))
     assert_fails(run(*COMMAND, "bad.npy"), 3, "(6, 3)")
 
 
-def test_reports_that_are_there_are_not_made_again_unless_forced(desk: Path, run: Run) -> None:
+def test_existing_reports_are_replaced_only_with_force(workspace: Path, run: Run) -> None:
     assert run(*COMMAND, "private.npy").exit_code == 0
     first = Path("my.reports").read_bytes()
     assert_fails(run(*COMMAND, "private.npy"), 3, "spend the budget again", "--force")
@@ -104,14 +108,14 @@ def test_reports_that_are_there_are_not_made_again_unless_forced(desk: Path, run
     assert Path("my.reports").read_bytes() != first
 
 
-def test_a_pinned_hash_is_enforced(desk: Path, run: Run) -> None:
-    wanted = Release.load("laplace.release").hash
-    assert run(*COMMAND, "private.npy", "--expect", wanted).exit_code == 0
+def test_a_pinned_hash_is_enforced(workspace: Path, run: Run) -> None:
+    expected = Release.load("laplace.release").hash
+    assert run(*COMMAND, "private.npy", "--expect", expected).exit_code == 0
     assert_fails(run(*COMMAND, "private.npy", "--force", "--expect", "0" * 64), 3, "expected")
 
 
 @pytest.mark.parametrize("name", ["gaussian", "privunit2"])
-def test_every_randomizer_makes_reports(desk: Path, run: Run, name: str) -> None:
+def test_every_randomizer_makes_reports(workspace: Path, run: Run, name: str) -> None:
     file = f"{name}.release"
     result = run("privatize", file, "--vectors", "private.npy", "--out", "my.reports", "--json")
     release = offaxis.load(file)
@@ -120,14 +124,16 @@ def test_every_randomizer_makes_reports(desk: Path, run: Run, name: str) -> None
     assert release.decode(reports).shape == (7, DIM)
 
 
-def test_who_asks_for_a_seed_is_told_why_there_is_none(desk: Path, run: Run) -> None:
-    told = run(*COMMAND, "private.npy", "--seed", "3")
-    assert_misused(told, "takes no --seed", "fresh randomness", "offaxis evaluate --seed")
+def test_a_seed_is_rejected_with_the_reason(workspace: Path, run: Run) -> None:
+    result = run(*COMMAND, "private.npy", "--seed", "3")
+    assert_usage_error(result, "takes no --seed", "fresh randomness", "offaxis evaluate --seed")
     assert not Path("my.reports").exists()
     assert "--seed" not in run("privatize", "--help").stdout
 
 
-def test_an_interrupt_leaves_nothing(desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_leaves_no_file(
+    workspace: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = Release.privatize
     calls = []
 
@@ -140,9 +146,9 @@ def test_an_interrupt_leaves_nothing(desk: Path, run: Run, monkeypatch: pytest.M
 
     monkeypatch.setattr(command, "_ROWS", 2)
     monkeypatch.setattr(Release, "privatize", interrupted)
-    before = sorted(desk.iterdir())
+    before = sorted(workspace.iterdir())
     assert run(*COMMAND, "private.npy").exit_code == 130
-    assert sorted(desk.iterdir()) == before
+    assert sorted(workspace.iterdir()) == before
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_an_interrupt_leaves_nothing(desk: Path, run: Run, monkeypatch: pytest.M
     [
         (("missing.release", "--vectors", "private.npy", "--out", "x"), "no release file"),
         (("private.npy", "--vectors", "private.npy", "--out", "x"), "release"),
-        (("laplace.release", "--vectors", "missing.npy", "--out", "x"), "there is no file"),
+        (("laplace.release", "--vectors", "missing.npy", "--out", "x"), "file not found"),
         (("laplace.release", "--vectors", "private.npy", "--out", "."), "it is a folder"),
         (("laplace.release", "--vectors", "private.npy", "--out", "private.npy"), "is an input"),
         (
@@ -159,7 +165,9 @@ def test_an_interrupt_leaves_nothing(desk: Path, run: Run, monkeypatch: pytest.M
         ),
     ],
 )
-def test_bad_files(desk: Path, run: Run, arguments: tuple[str, ...], message: str) -> None:
-    before = {path: path.read_bytes() for path in desk.iterdir()}
+def test_invalid_paths_are_rejected(
+    workspace: Path, run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    before = {path: path.read_bytes() for path in workspace.iterdir()}
     assert_fails(run("privatize", *arguments), 3, message)
-    assert {path: path.read_bytes() for path in desk.iterdir()} == before
+    assert {path: path.read_bytes() for path in workspace.iterdir()} == before

@@ -1,4 +1,4 @@
-"""A collector of a few lines, on a real socket, which does what a test tells it to."""
+"""A minimal collector on a real socket whose responses a test can script."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY = new_key()
 PUBLISHER = KEY.public_key().public_bytes_raw().hex()
 
 
-def a_round(release: Release | str, name: str = "energy-1", **changes: Any) -> Round:
+def make_round(release: Release | str, name: str = "energy-1", **changes: Any) -> Round:
     fields: dict[str, Any] = {
         "name": name,
         "study": "energy",
@@ -35,7 +35,7 @@ def a_round(release: Release | str, name: str = "energy-1", **changes: Any) -> R
     return Round(**fields | changes)
 
 
-def offered(round_: Round, key: Any = KEY, state: str = "open") -> dict[str, Any]:
+def signed_entry(round_: Round, key: Any = KEY, state: str = "open") -> dict[str, Any]:
     signature = base64.b64encode(sign_round(key, round_)).decode()
     return {"document": round_.model_dump(mode="json"), "signature": signature, "state": state}
 
@@ -51,14 +51,14 @@ Script = Callable[["Handler"], None]
 
 
 class Collector:
-    """Serves rounds and releases as an honest one does; a script takes over single paths.
+    """Serves rounds and releases honestly, except for scripted paths.
 
     Attributes
     ----------
     seen : list of Request
-        Everything that ever arrived.
+        Every request received.
     scripts : dict
-        What to do instead, by ``(method, beginning of a path)``.
+        Handlers that replace the honest one, by ``(method, path prefix)``.
     """
 
     def __init__(self) -> None:
@@ -80,15 +80,19 @@ class Collector:
         self._server.server_close()
 
     def offer(self, release: Release, **changes: Any) -> Round:
-        """Publish a release and open a round of it."""
-        round_ = a_round(release, **changes)
+        """Publish a release and open a round for it."""
+        round_ = make_round(release, **changes)
         self.releases[release.hash] = to_bytes(release)
-        self.rounds[round_.name] = offered(round_)
+        self.rounds[round_.name] = signed_entry(round_)
         return round_
 
     def uploads(self) -> list[Request]:
-        """Everything that carried anything of a report."""
-        return [one for one in self.seen if one.body or one.method not in ("GET", "DELETE")]
+        """Return every request that carried any part of a report."""
+        return [
+            request
+            for request in self.seen
+            if request.body or request.method not in ("GET", "DELETE")
+        ]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -117,15 +121,15 @@ class Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         collector.seen.append(Request(self.command, self.path, headers, body))
         if len(body) < announced:
-            return  # who sent it is gone
+            return  # the sender is gone
         with suppress(OSError):
-            for (method, start), script in list(collector.scripts.items()):
-                if method == self.command and self.path.startswith(start):
+            for (method, prefix), script in list(collector.scripts.items()):
+                if method == self.command and self.path.startswith(prefix):
                     script(self)
                     return
-            self._honest(collector, body)
+            self._answer_honestly(collector, body)
 
-    def _honest(self, collector: Collector, body: bytes) -> None:
+    def _answer_honestly(self, collector: Collector, body: bytes) -> None:
         parts = self.path.removeprefix("/v1/").split("/")
         match self.command, parts:
             case "GET", ["rounds"]:
@@ -151,8 +155,8 @@ for _method in ("GET", "PUT", "POST", "DELETE"):
     setattr(Handler, f"do_{_method}", Handler.serve)
 
 
-def refused(collector: Collector, device: Device, vector: object, *words: str) -> None:
-    """Check that a round cannot be answered, that nothing was paid, and that nothing leaves."""
+def assert_refused(collector: Collector, device: Device, vector: object, *words: str) -> None:
+    """Check that a round is refused, nothing is paid and nothing is sent."""
     spent = device.ledger.spent()
     with pytest.raises(OffaxisError) as caught:
         device.report("energy-1", vector)

@@ -1,4 +1,4 @@
-"""A collector and a device that knows its publisher."""
+"""A collector, and a device that trusts its publisher."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def device_of(tmp_path: Path, collector: Collector) -> Iterator[Callable[..., Device]]:
-    """Return a function that opens the device, or another one by its file's name."""
+    """Return a function that opens the device, or another one by its file name."""
     opened = []
 
     def open_device(name: str = "my.device", **changes: Any) -> Device:
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "publisher": PUBLISHER,
             "limits": [Limit(8)],
             "spread": 0.0,
             "patience": 5.0,
         }
-        device = Device(tmp_path / name, collector.url, **given | changes)
+        device = Device(tmp_path / name, collector.url, **options | changes)
         opened.append(device)
         return device
 

@@ -1,7 +1,7 @@
-"""Devices that die: a process that is told to run one and to end it at a given step.
+"""Devices that crash: a process that runs a device and ends it at a given step.
 
-Every SQL statement that begins, writes or ends anything and both sides of every exchange are steps.
-The process that forks has no threads, so that its children are whole.
+Steps are every SQL statement that begins, writes or commits, and both sides of every exchange.
+The forking process has no threads, so its children are complete copies.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from offaxis.client.transport import Transport
 from offaxis.privacy.ledger import Limit
 from offaxis.release import Release
 
-DIED = 9
+CRASHED = 9
 _WRITES = ("BEGIN", "INSERT", "UPDATE", "COMMIT")
 
 
 class Quick(sqlite3.Connection):
-    """Waits for no disk: what a killed process wrote is the system's, and not lost."""
+    """Does not wait for the disk: the system keeps what a killed process wrote."""
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         return super().execute(sql.replace("synchronous = FULL", "synchronous = OFF"), *parameters)
 
 
 class Steps:
-    """Counts steps and ends the process, as a power cut does, at one of them."""
+    """Counts steps and ends the process abruptly at one of them."""
 
     def __init__(self, last: int) -> None:
         self.last, self.seen = last, 0
@@ -45,53 +45,53 @@ class Steps:
     def __call__(self) -> None:
         self.seen += 1
         if self.seen == self.last:
-            os._exit(DIED)
+            os._exit(CRASHED)
 
 
-def watched(steps: Steps, twin: str | None) -> None:
-    """Let statements and exchanges of this process count as steps."""
-    connect, ask = sqlite3.connect, Transport.ask
+def count_steps(steps: Steps, broken: str | None) -> None:
+    """Count statements and exchanges of this process as steps."""
+    connect, request = sqlite3.connect, Transport.request
 
-    def connect_watched(*args: Any, **options: Any) -> sqlite3.Connection:
+    def counting_connect(*args: Any, **options: Any) -> sqlite3.Connection:
         database = connect(*args, **options, factory=Quick)
-        if twin is None:
+        if broken is None:
             database.set_trace_callback(steps.statement)
         return database
 
-    def ask_watched(self: Transport, method: str, path: str, **options: Any) -> Any:
+    def counting_request(self: Transport, method: str, path: str, **options: Any) -> Any:
         steps()
-        if twin is not None and method == "PUT":
-            # The broken twin: every try is a new report.
-            options["body"] = Release.load(twin).privatize(np.zeros(6))
-        answer = ask(self, method, path, **options)
+        if broken is not None and method == "PUT":
+            # The broken control: every attempt sends a new report.
+            options["body"] = Release.load(broken).privatize(np.zeros(6))
+        response = request(self, method, path, **options)
         steps()
-        return answer
+        return response
 
-    sqlite3.connect = connect_watched  # type: ignore[assignment]
-    Transport.ask = ask_watched  # type: ignore[method-assign]
+    sqlite3.connect = counting_connect  # type: ignore[assignment]
+    Transport.request = counting_request  # type: ignore[method-assign]
 
 
-def live(order: dict[str, Any]) -> None:
-    """Answer a round and send it, with another vector in every life."""
+def live(job: dict[str, Any]) -> None:
+    """Answer a round and send the report, with another vector in every run."""
     vector = np.frombuffer(os.urandom(6), dtype=np.uint8).astype(float)
     with Device(
-        order["state"], order["url"], publisher=order["publisher"], limits=[Limit(8)], spread=0.0
+        job["state"], job["url"], publisher=job["publisher"], limits=[Limit(8)], spread=0.0
     ) as device:
         device.report("energy-1", lambda: vector)
         device.send(at_once=True)
 
 
 def main() -> None:
-    """Carry out orders, one JSON line each, and say how each life ended."""
+    """Run jobs, one JSON line each, and print how each process ended."""
     for line in sys.stdin:
-        order = json.loads(line)
+        job = json.loads(line)
         child = os.fork()
         if child == 0:
-            watched(Steps(order.get("step", 0)), order.get("twin"))
-            live(order)
+            count_steps(Steps(job.get("step", 0)), job.get("broken"))
+            live(job)
             os._exit(0)
-        if "seconds" in order:
-            time.sleep(order["seconds"])
+        if "seconds" in job:
+            time.sleep(job["seconds"])
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         sys.stdout.write(f"{status}\n")

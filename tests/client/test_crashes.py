@@ -1,4 +1,4 @@
-"""A device that dies at any step: one report a round, and nothing sent that was not paid for."""
+"""A device that crashes at any step sends one report per round, and only after paying for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tests.client.collectors import PUBLISHER, Collector
-from tests.client.crashing import DIED
+from tests.client.crashing import CRASHED
 
 
 class Lives:
-    """Devices in processes of their own, one life after the other."""
+    """Devices in separate processes, run one after the other."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -30,11 +30,11 @@ class Lives:
             text=True,
         )
 
-    def live(self, collector: Collector, state: Path, **order: Any) -> int:
+    def live(self, collector: Collector, state: Path, **job: Any) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         common = {"url": collector.url, "publisher": PUBLISHER, "state": str(state)}
-        self._process.stdin.write(json.dumps(common | order) + "\n")
+        self._process.stdin.write(json.dumps(common | job) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
@@ -52,16 +52,16 @@ def lives() -> Iterator[Lives]:
 def paid(state: Path) -> int:
     """Return how many reports were paid for."""
     with closing(sqlite3.connect(state)) as database:
-        made = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'payment'").fetchone()
-        if not made:
+        table = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'payment'").fetchone()
+        if not table:
             return 0
         return int(database.execute("SELECT COALESCE(SUM(reports), 0) FROM payment").fetchone()[0])
 
 
 def check(collector: Collector, state: Path) -> int:
-    """Check what has left so far against what was paid so far; return how much left."""
+    """Check the uploads so far against the payments so far; return the number of uploads."""
     bodies = [upload.body for upload in collector.uploads()]
-    # Who is killed amid an exchange may have sent the beginning of a report, or headers alone.
+    # A device killed during an exchange may have sent part of a report, or only headers.
     longest = max(bodies, key=len, default=b"")
     assert all(longest.startswith(body) for body in bodies), "two different reports for one round"
     assert len({upload.path for upload in collector.uploads()}) <= 1, "two ids for one round"
@@ -69,45 +69,43 @@ def check(collector: Collector, state: Path) -> int:
     return len(bodies)
 
 
-def die_everywhere(collector, lives, folder: Path, **order: Any) -> list[int]:
-    """Let a device die at every step in turn, then live again; return what it sent, each time."""
+def crash_everywhere(collector, lives, folder: Path, **job: Any) -> list[int]:
+    """Crash a device at every step in turn, then restart it; return each number of uploads."""
     sent = []
     step = 1
     while True:
         state = folder / f"{step}.device"
         collector.seen.clear()
         collector.stored.clear()
-        status = lives.live(collector, state, step=step, **order)
+        status = lives.live(collector, state, step=step, **job)
         check(collector, state)
         if os.waitstatus_to_exitcode(status) == 0:
             return sent
-        assert os.waitstatus_to_exitcode(status) == DIED
-        assert lives.live(collector, state, **order) == 0
+        assert os.waitstatus_to_exitcode(status) == CRASHED
+        assert lives.live(collector, state, **job) == 0
         sent.append(check(collector, state))
         assert sent[-1] >= 1
         assert paid(state) == 1
         step += 1
 
 
-def test_a_device_that_dies_at_any_step_sends_one_report(collector, lives, release, tmp_path):
+def test_a_device_that_crashes_at_any_step_sends_one_report(collector, lives, release, tmp_path):
     collector.offer(release)
-    sent = die_everywhere(collector, lives, tmp_path)
-    assert len(sent) > 30, "so many steps were tried"
-    assert sent.count(2) > 3, "some died between sending and knowing that it was taken"
+    sent = crash_everywhere(collector, lives, tmp_path)
+    assert len(sent) > 30, "enough steps were tried"
+    assert sent.count(2) > 3, "some crashed between sending and the response"
 
 
 def test_a_device_that_randomizes_again_is_caught(collector, lives, release, tmp_path):
-    """The broken twin makes a new report at every try; it dies around exchanges only."""
+    """The broken control makes a new report per attempt; it crashes around exchanges only."""
     collector.offer(release)
     release.save(tmp_path / "r.release")
     with pytest.raises(AssertionError, match="two different reports"):
-        die_everywhere(collector, lives, tmp_path, twin=str(tmp_path / "r.release"))
+        crash_everywhere(collector, lives, tmp_path, broken=str(tmp_path / "r.release"))
 
 
-def test_a_device_that_is_killed_again_and_again_sends_one_report(
-    collector, lives, release, tmp_path
-):
-    """SIGKILL at random times, on one state, until a life ends by itself."""
+def test_a_device_that_is_killed_repeatedly_sends_one_report(collector, lives, release, tmp_path):
+    """SIGKILL at random times, on one state, until a run ends by itself."""
     collector.offer(release)
     rng = random.Random(20_261_115)
     for person in range(3):

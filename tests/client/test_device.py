@@ -1,4 +1,4 @@
-"""A device answers a round once, pays once, and sends the same bytes."""
+"""A device answers a round once, pays once, and always sends the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import offaxis
 from offaxis.client.outbox import report_id
 from offaxis.errors import BudgetExceeded, InvalidInput, RoundRefused
-from tests.client.collectors import PUBLISHER, a_round
+from tests.client.collectors import PUBLISHER, make_round
 
 
 def test_a_round_is_answered_and_its_report_arrives(collector, device, release, public):
@@ -38,10 +38,10 @@ def test_a_round_is_paid_for_once_and_never_randomized_again(collector, device_o
     first = device_of().report("energy-1", public[0])
     again = device_of()
 
-    def never():
-        raise AssertionError("the vector is not looked at again")
+    def fail():
+        raise AssertionError("the vector was evaluated again")
 
-    for vector in (public[1], never, None):
+    for vector in (public[1], fail, None):
         assert again.report("energy-1", vector).report == first.report
     assert again.ledger.spent() == (3, 0)
 
@@ -88,18 +88,18 @@ def test_a_release_for_users_is_answered_once(collector, device_of, head, public
         device_of("items").report("energy-1", public[0])
     device = device_of(unit="user")
     device.report("energy-1", public[0])
-    with pytest.raises(RoundRefused, match="one report a person"):
+    with pytest.raises(RoundRefused, match="one report per person"):
         device.report("energy-2", public[0])
     assert device.ledger.spent() == (2, 0)
 
 
-def test_groups_are_the_rounds(collector, device, release, public):
+def test_the_group_must_be_one_of_the_round(collector, device, release, public):
     collector.offer(release, groups=("north", "south"))
     for group in ("elsewhere", None):
-        with pytest.raises(InvalidInput, match="is one of north, south"):
+        with pytest.raises(InvalidInput, match="must be one of north, south"):
             device.report("energy-1", public[0], group)
     collector.offer(release)
-    with pytest.raises(InvalidInput, match="is not wanted"):
+    with pytest.raises(InvalidInput, match="must be None"):
         device.report("energy-1", public[0], "north")
     assert device.status() == []
 
@@ -115,7 +115,7 @@ def test_a_report_that_never_left_is_withdrawn_at_once(collector, device, releas
         device.withdraw("energy-2")
 
 
-def test_a_sent_report_is_withdrawn_by_the_collector(collector, device, release, public):
+def test_a_sent_report_is_withdrawn_at_the_collector(collector, device, release, public):
     collector.offer(release)
     device.report("energy-1", public[0])
     device.send()
@@ -125,7 +125,7 @@ def test_a_sent_report_is_withdrawn_by_the_collector(collector, device, release,
     assert device.ledger.spent() == (3, 0)
 
 
-def test_first_sends_are_spread_and_the_clock_decides_nothing(
+def test_first_sends_are_spread_and_a_wrong_clock_does_not_prevent_them(
     collector, device_of, release, public, monkeypatch
 ):
     collector.offer(release)
@@ -135,15 +135,15 @@ def test_first_sends_are_spread_and_the_clock_decides_nothing(
     now = time.time()
     assert before <= entry.next_try <= now + 1000
     monkeypatch.setattr(time, "time", lambda: now - 10.0**8)
-    waited = device_of("slow clock", spread=1000.0)
-    assert waited.report("energy-1", public[0]).state == "queued"
+    slow = device_of("slow clock", spread=1000.0)
+    assert slow.report("energy-1", public[0]).state == "queued"
     monkeypatch.setattr(time, "time", lambda: now + 10.0**10)
-    assert waited.send()[0].state == "sent", "however wrong the clock, the round is answered"
+    assert slow.send()[0].state == "sent", "however wrong the clock, the round is answered"
     assert device_of("fast clock").report("energy-1", public[0]).state == "queued"
 
 
-def test_a_round_that_closes_soon_is_not_waited_out(device_of, release, monkeypatch):
-    round_ = a_round(release)
+def test_the_first_wait_ends_before_the_round_closes(device_of, release, monkeypatch):
+    round_ = make_round(release)
     monkeypatch.setattr(time, "time", lambda: round_.closes.timestamp() - 10)
     waits = [device_of(spread=1000.0)._first_wait(round_) for _ in range(20)]
     assert max(waits) <= 5
@@ -155,19 +155,21 @@ def test_a_round_that_closes_soon_is_not_waited_out(device_of, release, monkeypa
         st.sampled_from(["report", "mean", "send", "reopen", "lost", "down", "listed"]), max_size=12
     )
 )
-def test_whatever_is_done_a_round_has_one_report(steps, collector, device_of, release, public):
-    """Any sequence of reports, sends, restarts and failures: one body, one id, one payment."""
+def test_any_sequence_of_actions_gives_one_report_per_round(
+    steps, collector, device_of, release, public
+):
+    """Reports, sends, restarts and failures in any order: one body, one id, one payment."""
     name = f"d{time.monotonic_ns()}.device"
     collector.seen.clear()
     collector.stored.clear()
     collector.scripts.clear()
     collector.offer(release)
     device, answered = device_of(name), False
-    for at, step in enumerate(steps):
+    for i, step in enumerate(steps):
         collector.scripts.pop(("PUT", "/"), None)
         match step:
             case "report" | "mean":
-                device.report("energy-1", None if step == "mean" else public[at])
+                device.report("energy-1", None if step == "mean" else public[i])
                 answered = True
             case "send":
                 device.send(at_once=True)
@@ -200,8 +202,8 @@ def test_the_guide_runs(collector, release, public, tmp_path, monkeypatch):
         assert device.send(at_once=True)[0].state == "sent"
 
 
-def test_another_process_that_answers_meanwhile_was_first(collector, device_of, release, public):
-    """Both have found the round unanswered; the vector of the slower one is thrown away."""
+def test_the_first_of_two_processes_answers_the_round(collector, device_of, release, public):
+    """Both find the round unanswered; the vector of the slower one is discarded."""
     collector.offer(release)
     slow, quick = device_of(), device_of()
 

@@ -1,4 +1,4 @@
-"""Answers that are none: the device gives up in time, sends nothing and pays nothing."""
+"""Malformed responses: the device gives up in time, sends nothing and pays nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from offaxis.errors import OffaxisError
-from tests.client.collectors import Handler, refused
+from tests.client.collectors import Handler, assert_refused
 
 
 def _redirect(handler: Handler) -> None:
@@ -38,7 +38,7 @@ def _huge_claim(handler: Handler) -> None:
     handler.close_connection = True
 
 
-def _slowly(handler: Handler) -> None:
+def _slow_body(handler: Handler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
     while True:
         handler.wfile.write(b" ")
@@ -52,11 +52,11 @@ def _slow_header(handler: Handler) -> None:
         time.sleep(0.02)
 
 
-def _hangs_up(handler: Handler) -> None:
+def _hang_up(handler: Handler) -> None:
     handler.close_connection = True
 
 
-def _no_http(handler: Handler) -> None:
+def _not_http(handler: Handler) -> None:
     handler.wfile.write(b"\x00\x01 hello\r\n\r\n")
     handler.close_connection = True
 
@@ -65,7 +65,7 @@ def _garbage_problem(handler: Handler) -> None:
     handler.answer(500, b"\xff{[\x1b]0;title\x07" * 10, Content_Type="application/problem+json")
 
 
-def _problem_of_lists(handler: Handler) -> None:
+def _mistyped_problem(handler: Handler) -> None:
     handler.answer(500, '{"type": [1], "detail": {}}', Content_Type="application/problem+json")
 
 
@@ -86,12 +86,12 @@ ATTACKS: list[Callable[[Handler], None]] = [
     _endless,
     _endless_header,
     _huge_claim,
-    _slowly,
+    _slow_body,
     _slow_header,
-    _hangs_up,
-    _no_http,
+    _hang_up,
+    _not_http,
     _garbage_problem,
-    _problem_of_lists,
+    _mistyped_problem,
     _deep_json,
     _number_json,
     _list_json,
@@ -99,37 +99,39 @@ ATTACKS: list[Callable[[Handler], None]] = [
 
 
 def patience(attack: Callable[[Handler], None]) -> float:
-    """Short where an attack lasts until it is cut off."""
-    return 1.0 if attack in (_slowly, _slow_header) else 10.0
+    """Return a short time limit for attacks that last until they are cut off."""
+    return 1.0 if attack in (_slow_body, _slow_header) else 10.0
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_answers_that_are_none(collector, device_of, release, public, attack):
+def test_malformed_rounds_are_refused(collector, device_of, release, public, attack):
     collector.offer(release)
     device = device_of(patience=patience(attack))
     collector.scripts["GET", "/v1/rounds"] = attack
-    refused(collector, device, public[0])
+    assert_refused(collector, device, public[0])
     with pytest.raises(OffaxisError):
         device.rounds()
 
 
-@pytest.mark.parametrize("attack", [_redirect, _huge_claim, _hangs_up, _garbage_problem])
-def test_releases_that_are_none(collector, device_of, release, public, attack):
+@pytest.mark.parametrize("attack", [_redirect, _huge_claim, _hang_up, _garbage_problem])
+def test_malformed_releases_are_refused(collector, device_of, release, public, attack):
     collector.offer(release)
     device = device_of(patience=patience(attack))
     collector.scripts["GET", "/v1/releases"] = attack
-    refused(collector, device, public[0])
+    assert_refused(collector, device, public[0])
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_uploads_meet_the_same_and_nothing_changes(collector, device_of, release, public, attack):
-    """The report stays queued with its bytes; a redirected upload goes nowhere else."""
+def test_a_malformed_response_to_an_upload_changes_nothing(
+    collector, device_of, release, public, attack
+):
+    """The report stays queued with its bytes; a redirected upload is not sent elsewhere."""
     collector.offer(release)
     entry = device_of().report("energy-1", public[0])
     collector.scripts["PUT", "/"] = attack
-    (tried,) = device_of(patience=patience(attack)).send()
-    known_answers = (_deep_json, _number_json, _list_json)
-    assert tried.state == ("sent" if attack in known_answers else "queued")
-    assert tried.report == entry.report
-    assert tried.problem.isprintable()
+    (attempted,) = device_of(patience=patience(attack)).send()
+    status_200 = (_deep_json, _number_json, _list_json)
+    assert attempted.state == ("sent" if attack in status_200 else "queued")
+    assert attempted.report == entry.report
+    assert attempted.problem.isprintable()
     assert len(collector.uploads()) == 1

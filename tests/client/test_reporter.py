@@ -1,6 +1,8 @@
-"""Reports within a budget: paid first, kept when asked, and never more than one a call."""
+"""Reports within a budget: paid first, kept on request, and one per call."""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 import pytest
@@ -34,7 +36,7 @@ def test_a_kept_report_is_paid_for_once(reporter, public):
     assert reporter.ledger.spent()[0] == 2 * reporter.release.guarantee.epsilon
 
 
-def test_a_kept_report_is_there_after_a_restart(release, public, tmp_path):
+def test_a_kept_report_survives_a_restart(release, public, tmp_path):
     path = tmp_path / "my.ledger"
     with Ledger(path, Limit(10)) as ledger:
         first = Reporter(release, ledger).same_report(public[0])
@@ -42,7 +44,7 @@ def test_a_kept_report_is_there_after_a_restart(release, public, tmp_path):
         assert Reporter(release, ledger).same_report(public[0]) == first
 
 
-def test_another_release_is_another_report(head, release, public, tmp_path):
+def test_another_release_gives_another_report(head, release, public, tmp_path):
     other = offaxis.fit(head, public, epsilon=2)
     with Ledger(tmp_path / "my.ledger", Limit(10)) as ledger:
         Reporter(release, ledger).same_report(public[0])
@@ -60,21 +62,19 @@ def test_the_ledger_holds_no_vector(reporter, public, tmp_path):
     reporter.ledger.close()
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert public[0].astype("<f8").tobytes()[:16] not in stored
-    import hashlib
-
     assert hashlib.sha256(public[0].astype("<f8").tobytes()).digest() not in stored
 
 
 @pytest.mark.parametrize("vector", [np.full(6, np.nan), np.zeros(5), np.zeros((2, 6)), "text"])
-def test_what_cannot_be_reported_is_not_paid_for(reporter, vector):
-    for ask in (reporter.report, reporter.same_report):
+def test_an_invalid_vector_is_not_paid_for(reporter, vector):
+    for report in (reporter.report, reporter.same_report):
         with pytest.raises(InvalidInput):
-            ask(vector)
+            report(vector)
     assert reporter.ledger.spent() == (0, 0)
 
 
-def test_paying_comes_before_reporting(reporter, public, monkeypatch):
-    """A crash while the report is made costs budget; it never gives a report for nothing."""
+def test_payment_precedes_the_report(reporter, public, monkeypatch):
+    """A crash while the report is made costs budget; there is never a report without payment."""
     monkeypatch.setattr(type(reporter.release), "privatize", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         reporter.report(public[0])

@@ -1,4 +1,4 @@
-"""Tries, answers and waiting: final answers are final, everything else comes again, spread out."""
+"""Retries: a final response ends them, any other leads to a later attempt with the same bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from offaxis.client.device import backoff
 from offaxis.client.outbox import LONGEST_WAIT
-from offaxis.client.transport import Answer
+from offaxis.client.transport import Response
 
 
 def answering(collector, status: int, kind: str = "conflict", **headers: str) -> None:
@@ -30,7 +30,7 @@ def queued(collector, device, release, public):
 @pytest.mark.parametrize(
     ("status", "kind"), [(409, "conflict"), (410, "closed"), (422, "invalid-report")]
 )
-def test_what_is_final_is_not_tried_again(collector, queued, status, kind):
+def test_a_final_response_is_not_retried(collector, queued, status, kind):
     answering(collector, status, kind)
     (entry,) = queued.send()
     assert entry.state == "refused"
@@ -44,7 +44,7 @@ def test_what_is_final_is_not_tried_again(collector, queued, status, kind):
     [(s, "unavailable") for s in (400, 401, 403, 404, 408, 413, 429, 500, 502, 503)]
     + [(409, "not-open"), (409, "https://offaxis.example/problems/not-open")],
 )
-def test_what_is_not_final_is_tried_again_with_the_same_bytes(collector, queued, status, kind):
+def test_any_other_response_is_retried_with_the_same_bytes(collector, queued, status, kind):
     answering(collector, status, kind)
     (entry,) = queued.send()
     assert entry.state == "queued"
@@ -56,7 +56,7 @@ def test_what_is_not_final_is_tried_again_with_the_same_bytes(collector, queued,
     assert (first.path, first.body) == (second.path, second.body)
 
 
-def test_a_failed_report_waits_its_time(collector, queued, monkeypatch):
+def test_a_failed_report_waits_for_its_next_attempt(collector, queued, monkeypatch):
     answering(collector, 503, Retry_After="1000")
     before = time.time()
     (entry,) = queued.send()
@@ -67,7 +67,7 @@ def test_a_failed_report_waits_its_time(collector, queued, monkeypatch):
     assert len(queued.send()) == 1
 
 
-def test_a_time_from_a_wrong_clock_is_not_waited_for(collector, queued, monkeypatch):
+def test_a_next_attempt_set_by_a_wrong_clock_is_due(collector, queued, monkeypatch):
     answering(collector, 503)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 10**9)
@@ -76,15 +76,15 @@ def test_a_time_from_a_wrong_clock_is_not_waited_for(collector, queued, monkeypa
     assert len(queued.send()) == 1
 
 
-def test_a_withdrawal_is_tried_until_it_is_heard(collector, queued):
+def test_a_withdrawal_is_retried(collector, queued):
     queued.send()
     queued.withdraw("energy-1")
     answering(collector, 503)
     assert queued.send()[0].state == "withdrawing"
-    assert queued.send(at_once=True) == [], "withdrawing keeps its own time"
+    assert queued.send(at_once=True) == [], "at_once does not apply to withdrawals"
 
 
-def test_a_withdrawal_that_is_refused_is_said(collector, queued):
+def test_a_refused_withdrawal_is_recorded(collector, queued):
     queued.send()
     queued.withdraw("energy-1")
     answering(collector, 410, "closed")
@@ -93,7 +93,7 @@ def test_a_withdrawal_that_is_refused_is_said(collector, queued):
     assert "closed" in entry.problem
 
 
-def test_a_report_whose_answer_was_lost_is_withdrawn_at_the_collector(collector, queued):
+def test_a_report_whose_response_was_lost_is_withdrawn_at_the_collector(collector, queued):
     collector.scripts["PUT", "/"] = lambda handler: handler.connection.close()
     queued.send()
     assert queued.withdraw("energy-1").state == "withdrawing"
@@ -108,7 +108,7 @@ def test_a_withdrawal_during_an_upload_is_not_overwritten(collector, queued):
     assert queued.send() == [], "the upload may still be under way"
 
 
-def test_one_process_sends_an_entry(collector, queued, device_of):
+def test_only_one_process_sends_an_entry(collector, queued, device_of):
     entry = queued.status()[0]
     assert queued._outbox.claim(entry, 10.0)
     assert not device_of()._outbox.claim(entry, 10.0)
@@ -116,13 +116,13 @@ def test_one_process_sends_an_entry(collector, queued, device_of):
 
 
 @given(st.integers(0, 200), st.none() | st.floats(0, 1e12))
-def test_waiting_is_bounded_and_no_shorter_than_asked(attempts, asked):
-    wait = backoff(attempts, asked)
-    assert min(asked or 0.0, LONGEST_WAIT / 2) <= wait <= LONGEST_WAIT
+def test_the_wait_is_bounded_and_at_least_retry_after(attempts, retry_after):
+    wait = backoff(attempts, retry_after)
+    assert min(retry_after or 0.0, LONGEST_WAIT / 2) <= wait <= LONGEST_WAIT
 
 
-def test_waiting_doubles_and_is_spread_over_all_of_it():
-    """Uniform up to 30 s · 2^n: of 200 draws some lie in each quarter, save with chance 1e-24."""
+def test_the_wait_doubles_and_is_spread_over_its_whole_range():
+    """Uniform up to 30 s · 2^n: a quarter without any of 200 draws has probability 1e-24."""
     for attempts, ceiling in ((0, 30), (3, 240), (20, LONGEST_WAIT)):
         draws = [backoff(attempts) for _ in range(200)]
         assert max(draws) <= ceiling
@@ -131,20 +131,20 @@ def test_waiting_doubles_and_is_spread_over_all_of_it():
 
 @given(st.text(max_size=30))
 def test_any_retry_after_is_understood_or_ignored(text):
-    found = Answer(503, {"retry-after": text}).retry_after
-    assert found is None or found >= 0
+    seconds = Response(503, {"retry-after": text}).retry_after
+    assert seconds is None or seconds >= 0
 
 
 def test_retry_after_has_two_forms():
     soon = datetime.fromtimestamp(time.time() + 100, UTC)
-    dated = Answer(503, {"retry-after": format_datetime(soon, usegmt=True)}).retry_after
+    dated = Response(503, {"retry-after": format_datetime(soon, usegmt=True)}).retry_after
     assert 90 <= dated <= 100
-    assert Answer(503, {"retry-after": " 120 "}).retry_after == 120
-    assert Answer(503).retry_after is None
+    assert Response(503, {"retry-after": " 120 "}).retry_after == 120
+    assert Response(503).retry_after is None
 
 
 @given(st.binary(max_size=60))
-def test_any_problem_can_be_shown(body):
-    answer = Answer(500, {"content-type": "application/problem+json"}, body)
-    assert answer.words.isprintable()
-    assert isinstance(answer.problem_type, str)
+def test_any_problem_has_a_printable_message(body):
+    response = Response(500, {"content-type": "application/problem+json"}, body)
+    assert response.message.isprintable()
+    assert isinstance(response.problem_type, str)

@@ -1,4 +1,4 @@
-"""How a device is set up, and what no device is set up with."""
+"""Setting up a device, and configurations that are rejected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offaxis.privacy.ledger import Ledger, Limit
 from tests.client.collectors import PUBLISHER
 
 
-def test_a_device_that_was_set_up_is_opened_by_its_file(tmp_path, collector, release, public):
+def test_a_created_device_is_opened_by_its_file(tmp_path, collector, release, public):
     collector.offer(release)
     terms = Terms(collector.url, "7/2", publisher=PUBLISHER, token="secret-token")
     assert "secret-token" not in repr(terms)
@@ -26,12 +26,12 @@ def test_a_device_that_was_set_up_is_opened_by_its_file(tmp_path, collector, rel
     assert collector.seen[-1].headers["authorization"] == "Bearer secret-token"
 
 
-def test_a_ledger_becomes_a_device_with_what_it_has_paid(tmp_path, collector, release, public):
-    """So does one whose setting up ended half way."""
+def test_a_ledger_becomes_a_device_and_keeps_its_payments(tmp_path, collector, release, public):
+    """So does the ledger of a setup that ended halfway."""
     path = tmp_path / "my.ledger"
     with Ledger.create(path, Limit(4)) as ledger:
         ledger.spend(release.guarantee, release.hash)
-    with pytest.raises(InvalidInput, match="no device"):
+    with pytest.raises(InvalidInput, match="not a device"):
         Device.open(path)
     terms = Terms(collector.url, "4", publisher=PUBLISHER)
     with pytest.raises(InvalidInput, match="already"):
@@ -54,6 +54,6 @@ def test_a_ledger_becomes_a_device_with_what_it_has_paid(tmp_path, collector, re
         {"token": "line\r\nbreak: 1"},
     ],
 )
-def test_a_device_that_would_trust_anybody_is_refused(device_of, changes):
+def test_an_invalid_configuration_is_rejected(device_of, changes):
     with pytest.raises((InvalidInput, offaxis.errors.InvalidDocument)):
         device_of(**changes)

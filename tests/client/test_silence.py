@@ -1,4 +1,4 @@
-"""Whether there is a usable vector changes nothing that can be seen from outside."""
+"""Whether there is a usable vector changes nothing that an outsider can observe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from offaxis.errors import BudgetExceeded
 from offaxis.privacy.ledger import Limit
 
 
-def _fails():
+def _raise():
     raise RuntimeError("the encoder broke")
 
 
@@ -20,24 +20,24 @@ UNUSABLE = {
     "short": np.zeros(5),
     "two": np.zeros((2, 6)),
     "text": "text",
-    "fails": _fails,
-    "gives nothing": lambda: None,
+    "raises": _raise,
+    "returns None": lambda: None,
     "masked": np.ma.masked_array(np.zeros(6), mask=True),
 }
 
 
 @pytest.mark.parametrize("vector", UNUSABLE.values(), ids=UNUSABLE)
-def test_what_cannot_be_used_becomes_a_report_of_the_public_mean(
+def test_an_unusable_vector_becomes_a_report_of_the_public_mean(
     collector, device, release, vector, monkeypatch
 ):
-    seen = []
+    reported = []
     privatize = type(release).privatize
     monkeypatch.setattr(
-        type(release), "privatize", lambda self, v: (seen.append(v), privatize(self, v))[1]
+        type(release), "privatize", lambda self, v: (reported.append(v), privatize(self, v))[1]
     )
     collector.offer(release)
     entry = device.report("energy-1", vector)
-    assert np.array_equal(seen, [release.public_mean])
+    assert np.array_equal(reported, [release.public_mean])
     assert device.send()[0].state == "sent"
     (upload,) = collector.uploads()
     assert len(upload.body) == release.report_size
@@ -45,13 +45,13 @@ def test_what_cannot_be_used_becomes_a_report_of_the_public_mean(
     assert device.ledger.spent() == (3, 0)
 
 
-def test_nothing_on_the_wire_or_on_the_disk_says_that_a_vector_failed(
+def test_nothing_on_the_wire_or_on_disk_reveals_that_a_vector_failed(
     collector, device_of, release, public
 ):
     """Two devices, one with a vector: requests and stored fields differ in random bytes only."""
     collector.offer(release)
     traces, entries = [], []
-    for name, vector in (("with", public[0]), ("without", _fails)):
+    for name, vector in (("with", public[0]), ("without", _raise)):
         device = device_of(name, token="same")
         before = len(collector.seen)
         entries.append(device.report("energy-1", vector))
@@ -67,27 +67,27 @@ def test_nothing_on_the_wire_or_on_the_disk_says_that_a_vector_failed(
     assert fields[0] == fields[1]
 
 
-def test_a_vector_that_ends_the_process_is_given_up(collector, device, release, public):
-    """Begun three times and never ended: then the public mean is reported."""
+def test_a_vector_that_ends_the_process_three_times_is_given_up(collector, device, release, public):
+    """Begun three times and never finished: then the public mean is reported."""
     round_ = collector.offer(release)
     for _ in range(3):
         device._outbox.begin(round_, None)
     assert device.report("energy-1", _never_called).state == "queued"
 
 
-@pytest.mark.parametrize("order", [SystemExit, KeyboardInterrupt])
-def test_an_order_to_end_the_process_counts_as_one_that_ended(
-    collector, device_of, release, public, order
+@pytest.mark.parametrize("request_to_exit", [SystemExit, KeyboardInterrupt])
+def test_a_request_to_end_the_process_counts_as_a_crash(
+    collector, device_of, release, public, request_to_exit
 ):
-    """Otherwise a vector that leads to one would be met with silence, for ever."""
+    """Otherwise a vector that causes one would stay unreported indefinitely, which reveals it."""
     collector.offer(release)
 
-    def ends():
-        raise order
+    def end():
+        raise request_to_exit
 
     for _ in range(3):
-        with pytest.raises(order):
-            device_of().report("energy-1", ends)
+        with pytest.raises(request_to_exit):
+            device_of().report("energy-1", end)
     device = device_of()
     assert device.ledger.spent() == (0, 0)
     assert device.report("energy-1", _never_called).state == "queued"
@@ -95,10 +95,10 @@ def test_an_order_to_end_the_process_counts_as_one_that_ended(
 
 
 def _never_called():
-    pytest.fail("the vector was to be given up")
+    pytest.fail("the vector should have been given up")
 
 
-def test_an_error_is_no_crash_and_gives_nothing_up(collector, device_of, release, public):
+def test_an_error_does_not_count_as_a_crash(collector, device_of, release, public):
     round_ = collector.offer(release)
     device = device_of(limits=[Limit(1)], epsilon=5)
     for _ in range(5):

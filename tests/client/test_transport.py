@@ -1,4 +1,4 @@
-"""The way to a collector: TLS is verified, addresses are what they say, nothing goes elsewhere."""
+"""Requests to a collector: TLS and addresses are verified, and nothing is sent elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.client.collectors import Collector
 
 
 def certificate(folder, host: str):
-    """Write a key and a certificate of its own for a host, and return both files."""
+    """Write a key and a self-signed certificate for a host, and return both files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
@@ -55,37 +55,37 @@ def certificate(folder, host: str):
 
 @pytest.fixture
 def secure(collector, tmp_path):
-    """A collector that speaks TLS for a host; returns its address and the certificate."""
+    """Return a function that starts TLS for a host and returns the address and certificate."""
 
     def start(host: str = "127.0.0.1"):
         crt, key = certificate(tmp_path, host)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(crt, key)
         collector._server.socket = context.wrap_socket(collector._server.socket, server_side=True)
-        # A refused handshake is what these tests are about, and no news.
+        # These tests refuse handshakes on purpose; do not print the errors.
         collector._server.handle_error = lambda *_: None
         return collector.url.replace("http:", "https:"), crt
 
     return start
 
 
-def test_a_certificate_that_is_trusted(collector, secure):
+def test_a_trusted_certificate_is_accepted(collector, secure):
     url, crt = secure()
-    assert Transport(url, ca_file=crt, token="t").ask("GET", "/v1/rounds").status == 200
+    assert Transport(url, ca_file=crt, token="t").request("GET", "/v1/rounds").status == 200
     assert collector.seen[0].headers["authorization"] == "Bearer t"
 
 
-def test_a_certificate_that_is_not_trusted_gets_nothing(collector, secure):
+def test_an_untrusted_certificate_receives_nothing(collector, secure):
     url, _ = secure()
     with pytest.raises(Unreachable, match=r"(?i)certificate"):
-        Transport(url, token="t").ask("GET", "/v1/rounds")
+        Transport(url, token="t").request("GET", "/v1/rounds")
     assert collector.seen == []
 
 
-def test_a_certificate_of_another_host_gets_nothing(collector, secure):
+def test_a_certificate_of_another_host_receives_nothing(collector, secure):
     url, crt = secure("collect.example")
     with pytest.raises(Unreachable, match=r"(?i)certificate"):
-        Transport(url, ca_file=crt).ask("GET", "/v1/rounds")
+        Transport(url, ca_file=crt).request("GET", "/v1/rounds")
     assert collector.seen == []
 
 
@@ -105,41 +105,41 @@ def test_a_certificate_of_another_host_gets_nothing(collector, secure):
         "https://collect.example/\r\nX: y",
     ],
 )
-def test_addresses_that_are_refused(url):
+def test_invalid_addresses_are_rejected(url):
     with pytest.raises(InvalidInput):
         Transport(url)
 
 
-def test_certificates_that_cannot_be_read(tmp_path):
+def test_unreadable_certificates_are_rejected(tmp_path):
     (tmp_path / "empty.crt").write_text("nothing")
     for name in ("empty.crt", "missing.crt"):
         with pytest.raises(InvalidInput, match="cannot read certificates"):
             Transport("https://collect.example", ca_file=tmp_path / name)
 
 
-def test_a_path_before_the_collectors_own(collector):
-    Transport(collector.url + "/behind/a/proxy/").ask("GET", "/v1/rounds")
+def test_the_address_may_have_a_path(collector):
+    Transport(collector.url + "/behind/a/proxy/").request("GET", "/v1/rounds")
     assert collector.seen[0].path == "/behind/a/proxy/v1/rounds"
 
 
-def test_nobody_is_there():
+def test_a_closed_port_is_unreachable():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(Unreachable):
-        Transport(f"http://127.0.0.1:{port}").ask("GET", "/")
+        Transport(f"http://127.0.0.1:{port}").request("GET", "/")
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_somebody_who_never_says_a_word_is_left(scheme):
-    """Also during the handshake, and without trusting a time a read: the whole is bounded."""
+def test_a_silent_server_times_out(scheme):
+    """Also during the handshake: the limit is on the whole exchange, not on each read."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(Unreachable, match="took over"):
-            Transport(url, patience=0.2).ask("GET", "/")
+            Transport(url, patience=0.2).request("GET", "/")
 
 
-def test_a_handshake_that_drips_is_cut_off():
+def test_a_slow_handshake_is_cut_off():
     """Bytes keep coming, so no single read is ever too slow."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -157,28 +157,30 @@ def test_a_handshake_that_drips_is_cut_off():
         thread = threading.Thread(target=drip)
         thread.start()
         with pytest.raises(Unreachable):
-            Transport(f"https://127.0.0.1:{server.getsockname()[1]}", patience=0.3).ask("GET", "/")
+            Transport(f"https://127.0.0.1:{server.getsockname()[1]}", patience=0.3).request(
+                "GET", "/"
+            )
         thread.join()
 
 
-def test_the_size_of_an_answer_is_bounded(collector: Collector):
+def test_the_size_of_a_response_is_bounded(collector: Collector):
     collector.scripts["GET", "/"] = lambda handler: handler.answer(200, b"x" * 1000)
     transport = Transport(collector.url)
-    assert len(transport.ask("GET", "/", largest=1000).body) == 1000
+    assert len(transport.request("GET", "/", largest=1000).body) == 1000
     with pytest.raises(Unreachable, match="larger than 999"):
-        transport.ask("GET", "/", largest=999)
+        transport.request("GET", "/", largest=999)
 
 
-def test_settings_of_the_environment_lead_nowhere(collector, monkeypatch):
-    """A proxy that some program was told of does not get the device's reports."""
+def test_proxies_of_the_environment_are_ignored(collector, monkeypatch):
+    """A proxy configured for other programs does not receive the device's reports."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    assert Transport(collector.url).ask("GET", "/v1/rounds").status == 200
+    assert Transport(collector.url).request("GET", "/v1/rounds").status == 200
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_nobody_is_followed_elsewhere(collector, status):
+def test_redirects_are_not_followed(collector, status):
     collector.scripts["PUT", "/a"] = lambda handler: handler.answer(status, Location="/b")
-    with pytest.raises(Unreachable, match="sends elsewhere"):
-        Transport(collector.url).ask("PUT", "/a", body=b"x")
+    with pytest.raises(Unreachable, match="the collector redirects"):
+        Transport(collector.url).request("PUT", "/a", body=b"x")
     assert [request.path for request in collector.seen] == ["/a"]

@@ -1,4 +1,4 @@
-"""Devices and the real collector, over a real socket: what one side says the other understands."""
+"""Devices and the real collector understand each other over a real socket."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pytest
 import uvicorn
 
 from offaxis.client import Device
-from offaxis.client.transport import Answer, Transport
+from offaxis.client.transport import Response, Transport
 from offaxis.collector.app import create_app
 from offaxis.collector.service import Settings
 from offaxis.errors import RoundRefused
 from offaxis.formats.documents import sign_release, sign_round
 from offaxis.formats.release_file import to_bytes
 from offaxis.privacy.ledger import Limit
-from tests.client.collectors import KEY, PUBLISHER, a_round
+from tests.client.collectors import KEY, PUBLISHER, make_round
 
 
 class Running:
-    """A collector with its admin; its clock can be set."""
+    """A running collector with an admin's access and a clock that tests can set."""
 
     def __init__(self, folder) -> None:
         self.now = datetime(2026, 11, 15, tzinfo=UTC)
@@ -49,25 +49,27 @@ class Running:
 
     def new_token(self, role: str) -> str:
         body = json.dumps({"name": role, "role": role}).encode()
-        return str(json.loads(self.ask("POST", "/v1/tokens", body).body)["token"])
+        return str(json.loads(self.request("POST", "/v1/tokens", body).body)["token"])
 
-    def ask(self, method: str, path: str, body: bytes = b"", signature: bytes = b"") -> Answer:
+    def request(
+        self, method: str, path: str, body: bytes = b"", signature: bytes = b""
+    ) -> Response:
         headers = {
             "Offaxis-Signature": base64.b64encode(signature).decode(),
             "Content-Type": "application/json",
         }
         if path.startswith("/v1/releases"):
             headers["Content-Type"] = "application/octet-stream"
-        answer = self.admin.ask(method, path, body=body, headers=headers)
-        assert answer.status in (200, 201), answer.words
-        return answer
+        response = self.admin.request(method, path, body=body, headers=headers)
+        assert response.status in (200, 201), response.message
+        return response
 
     def offer(self, release, **changes):
         path = f"/v1/releases/{release.hash}"
-        self.ask("PUT", path, to_bytes(release), sign_release(KEY, release.hash))
-        round_ = a_round(release, **changes)
+        self.request("PUT", path, to_bytes(release), sign_release(KEY, release.hash))
+        round_ = make_round(release, **changes)
         path = f"/v1/rounds/{round_.name}"
-        self.ask("PUT", path, round_.to_bytes(), sign_round(KEY, round_))
+        self.request("PUT", path, round_.to_bytes(), sign_round(KEY, round_))
         return round_
 
 
@@ -80,7 +82,7 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def people(running, tmp_path):
-    """Return a function that opens the device of a person."""
+    """Return a function that opens a person's device."""
     opened = []
 
     def person(name) -> Device:
@@ -102,19 +104,21 @@ def people(running, tmp_path):
 def test_from_devices_to_means(running, people, release, public):
     """Twenty people in two groups, one of whom has no vector and one who withdraws."""
     running.offer(release, name="means-1", study="means", groups=("a", "b"))
-    for at in range(20):
-        device = people(at)
+    for i in range(20):
+        device = people(i)
         assert "means-1" in [offer.round.name for offer in device.rounds()]
-        device.report("means-1", None if at == 7 else public[at], "ab"[at % 2])
+        device.report("means-1", None if i == 7 else public[i], "ab"[i % 2])
         assert device.send(at_once=True)[0].state == "sent"
     device.withdraw("means-1")
     assert device.send()[0].state == "withdrawn"
-    answer = running.analyst.ask("GET", "/v1/rounds/means-1/means")
-    assert answer.status == 200, answer.words
-    assert json.loads(answer.body)["reports"] == 19
+    response = running.analyst.request("GET", "/v1/rounds/means-1/means")
+    assert response.status == 200, response.message
+    assert json.loads(response.body)["reports"] == 19
 
 
-def test_the_same_bytes_are_repeated_and_others_are_a_conflict(running, people, release, public):
+def test_repeating_the_same_bytes_is_fine_and_other_bytes_are_a_conflict(
+    running, people, release, public
+):
     running.offer(release, name="twice-1", study="twice")
     device = people("one")
     entry = device.report("twice-1", public[0])
@@ -122,12 +126,12 @@ def test_the_same_bytes_are_repeated_and_others_are_a_conflict(running, people, 
     path = f"/v1/rounds/twice-1/reports/{entry.id.hex()}"
     sender = Transport(running.url, token=running.token)
     headers = {"Content-Type": "application/octet-stream"}
-    assert sender.ask("PUT", path, body=entry.report, headers=headers).status == 200
-    other = sender.ask("PUT", path, body=release.privatize(public[0]), headers=headers)
+    assert sender.request("PUT", path, body=entry.report, headers=headers).status == 200
+    other = sender.request("PUT", path, body=release.privatize(public[0]), headers=headers)
     assert (other.status, other.problem_type) == (409, "conflict")
 
 
-def test_a_round_that_opens_later_is_tried_again_and_a_closed_one_is_not(
+def test_a_report_to_a_future_round_is_retried_and_to_a_closed_one_is_not(
     running, people, release, public
 ):
     opens = running.now + timedelta(hours=1)
@@ -147,7 +151,7 @@ def test_a_round_that_opens_later_is_tried_again_and_a_closed_one_is_not(
         people("too late").report("later-1", np.zeros(6))
 
 
-def test_a_token_that_is_not_known_is_tried_again(running, people, release, public):
+def test_a_report_with_an_unknown_token_is_retried(running, people, release, public):
     running.offer(release, name="token-1", study="token")
     device = people("one")
     device.report("token-1", public[0])

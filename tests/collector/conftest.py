@@ -1,4 +1,4 @@
-"""Databases and servers, started once."""
+"""Databases and collectors, started once per session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import offaxis
-from tests.collector.printed import printed_facts
+from tests.collector.cli_facts import cli_facts
 from tests.collector.running import running
 
 _numbers = itertools.count()
@@ -16,13 +16,13 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def new_database(request, tmp_path_factory):
-    """Make fresh databases: new_database("sqlite") or ("postgresql") returns a URL."""
+    """Return a function that creates a database, "sqlite" or "postgresql", and returns its URL."""
 
     def make(kind: str) -> str:
         name = f"collector{next(_numbers)}"
         if kind == "sqlite":
             return f"sqlite:///{tmp_path_factory.mktemp(name)}/collector.db"
-        # Started when it is first wanted.
+        # Started on first use.
         postgres = request.getfixturevalue("postgres")
         with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
@@ -33,9 +33,9 @@ def new_database(request, tmp_path_factory):
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
 def server(request, new_database):
-    """A collector on each database, for tests that keep to their own rounds."""
-    with running(new_database(request.param), reader_rate=1e6) as one:
-        yield one
+    """A collector on each database, shared by tests that use separate rounds."""
+    with running(new_database(request.param), reader_rate=1e6) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -51,4 +51,4 @@ def some_reports(for_means, public) -> list[bytes]:
 @pytest.fixture(scope="session")
 def printed(tmp_path_factory, for_means, head, public) -> dict[str, bytes]:
     """A curve and an audit as the command line prints them."""
-    return printed_facts(tmp_path_factory.mktemp("printed"), for_means, head, public)
+    return cli_facts(tmp_path_factory.mktemp("printed"), for_means, head, public)

@@ -1,4 +1,4 @@
-"""Real servers for tests: one in a thread with a clock that can be set, and what to ask it."""
+"""Collectors for tests that run in a thread, with a settable clock, and requests to them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Clock:
 
 
 @dataclass
-class Answer:
+class Response:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -50,7 +50,7 @@ class Answer:
         return self.json["type"]
 
 
-def ask(port, method, path, body=None, token=None, **headers) -> Answer:
+def http_request(port, method, path, body=None, token=None, **headers) -> Response:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=180)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     if token is not None:
@@ -58,7 +58,7 @@ def ask(port, method, path, body=None, token=None, **headers) -> Answer:
     try:
         connection.request(method, path, body, sent)
         got = connection.getresponse()
-        return Answer(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+        return Response(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
     finally:
         connection.close()
 
@@ -78,7 +78,7 @@ def new_id() -> bytes:
 
 @dataclass
 class Running:
-    """A collector that runs, with a token of every role."""
+    """A running collector, with a token for every role."""
 
     port: int
     clock: Clock
@@ -89,13 +89,13 @@ class Running:
     def collector(self):
         return self.app.state.collector
 
-    def ask(self, role, method, path, body=None, **headers) -> Answer:
-        return ask(self.port, method, path, body, self.tokens.get(role), **headers)
+    def request(self, role, method, path, body=None, **headers) -> Response:
+        return http_request(self.port, method, path, body, self.tokens.get(role), **headers)
 
     def publish(self, release) -> None:
         signature = encoded(sign_release(KEY, release.hash))
         path = f"/v1/releases/{release.hash}"
-        got = self.ask("admin", "PUT", path, to_bytes(release), Offaxis_Signature=signature)
+        got = self.request("admin", "PUT", path, to_bytes(release), Offaxis_Signature=signature)
         assert got.status in (200, 201), got
 
     def open(self, release, name, **more) -> Round:
@@ -103,22 +103,22 @@ class Running:
         round_ = make_round(release, name, **more)
         signature = encoded(sign_round(KEY, round_))
         path = f"/v1/rounds/{name}"
-        got = self.ask("admin", "PUT", path, round_.to_bytes(), Offaxis_Signature=signature)
+        got = self.request("admin", "PUT", path, round_.to_bytes(), Offaxis_Signature=signature)
         assert got.status == 201, got
         return round_
 
-    def upload(self, name, id_, report, **headers) -> Answer:
-        return self.ask(
+    def upload(self, name, id_, report, **headers) -> Response:
+        return self.request(
             "device", "PUT", f"/v1/rounds/{name}/reports/{id_.hex()}", report, **headers
         )
 
     def withdraw(self, name, id_) -> None:
-        got = self.ask("device", "DELETE", f"/v1/rounds/{name}/reports/{id_.hex()}")
+        got = self.request("device", "DELETE", f"/v1/rounds/{name}/reports/{id_.hex()}")
         assert got.status == 204, got
 
-    def batch(self, name, pairs, **headers) -> Answer:
+    def batch(self, name, pairs, **headers) -> Response:
         body = b"".join(id_ + report for id_, report in pairs)
-        return self.ask("device", "POST", f"/v1/rounds/{name}/reports", body, **headers)
+        return self.request("device", "POST", f"/v1/rounds/{name}/reports", body, **headers)
 
 
 @contextmanager
@@ -137,13 +137,13 @@ def running(database: str, **settings):
         assert thread.is_alive()
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    one = Running(port, clock, app)
+    started = Running(port, clock, app)
     for role in get_args(Role):
-        one.tokens[role] = new_token()
-        one.collector.store.add_token(one.tokens[role], f"the {role}", role, START)
-    one.collector.catalogue.refresh()
+        started.tokens[role] = new_token()
+        started.collector.store.add_token(started.tokens[role], f"the {role}", role, START)
+    started.collector.catalogue.refresh()
     try:
-        yield one
+        yield started
     finally:
         server.should_exit = True
         thread.join(180)

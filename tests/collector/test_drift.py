@@ -1,20 +1,21 @@
-"""Drift: rounds like the public vectors are left alone at the stated rate, others are caught.
+"""Drift: rounds like the public vectors raise warnings at the stated rate; others are detected.
 
-Without drift p-values below x must come in a share of at most about x. Each check below allows what
-a binomial count with that share exceeds once in 10⁶ (`_most`), so all of them together alarm
-falsely about once in 10⁵ runs; they are seeded, so they do not.
+Without drift, the share of p-values below x must be at most about x. Each check below allows counts
+that a binomial count with that share exceeds with probability 1e-6 (`_most`). All of them together
+have a false-alarm rate of about 1e-5; they are seeded, so they do not alarm by chance.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 import offaxis
-from offaxis.collector.drift import FALSE_ALARM, Profile, drift_facts
+from offaxis.collector.drift import FALSE_ALARM, Profile, Traces, drift_facts
 from offaxis.decoding.aggregate import Moments
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.profiles import profile_of
@@ -33,7 +34,7 @@ KINDS = {
 
 
 def _most(share: float) -> int:
-    """Allow a tenth more than the share, for the tests are only right for many reports."""
+    """Return the largest allowed count; 1.1 times the share, because the tests are asymptotic."""
     return int(binom.isf(1e-6, ROUNDS, 1.1 * share))
 
 
@@ -62,64 +63,60 @@ def fitted(request, releases):
 
 
 def _observed(release, vectors, rng) -> Moments:
-    observed = Moments()
-    seen = draw_observations(release.randomizer, release.encoder.encode(vectors), rng)
-    observed.add(seen, np.ones(len(seen)))
-    return observed
+    moments = Moments()
+    observations = draw_observations(release.randomizer, release.encoder.encode(vectors), rng)
+    moments.add(observations, np.ones(len(observations)))
+    return moments
 
 
-def _p_values(release, population, drifted=lambda vectors: vectors, rounds=ROUNDS):
-    """Give p-values of rounds, each ten with a profile of their own public sample."""
+def _p_values(release, population, drift=lambda vectors: vectors, rounds=ROUNDS):
+    """Return p-values of rounds, with a new public sample and profile for every ten."""
     rng = np.random.default_rng(3)
-    values = []
-    for at in range(rounds):
-        if at % 10 == 0:
+    p_values = []
+    for i in range(rounds):
+        if i % 10 == 0:
             public = population(rng, 400)
-            profile = profile_of(release, public, seed=at)
-        seen = _observed(release, drifted(population(rng, 1500)), rng)
-        values.append(drift_facts(release, profile, seen)["p_value"])
-    return np.array(values)
+            profile = profile_of(release, public, seed=i)
+        moments = _observed(release, drift(population(rng, 1500)), rng)
+        p_values.append(drift_facts(release, profile, moments)["p_value"])
+    return np.array(p_values)
 
 
-def test_without_drift_warnings_come_at_the_stated_rate(fitted, population):
-    values = _p_values(fitted, population)
+def test_without_drift_warnings_occur_at_the_stated_rate(fitted, population):
+    p_values = _p_values(fitted, population)
     for share in (FALSE_ALARM, 0.01, 0.1, 0.5):
-        assert (values < share).sum() <= _most(share), share
-    # Nor is the test asleep: small values do come.
-    assert (values < 0.5).sum() > ROUNDS / 10
+        assert (p_values < share).sum() <= _most(share), share
+    # The test has power: small values do occur.
+    assert (p_values < 0.5).sum() > ROUNDS / 10
 
 
-def test_a_profile_taken_for_the_truth_would_alarm_too_often(population, head):
-    """The broken twin: a small public sample whose own error is not counted."""
-    from dataclasses import replace
-
-    from offaxis.collector.drift import Traces
-
+def test_ignoring_the_error_of_the_profile_alarms_too_often(population, head):
+    """The broken control ignores the sampling error of a small public sample."""
     rng = np.random.default_rng(4)
     public = population(rng, 2000)
     release = offaxis.fit(head, public, epsilon=8, mechanism="response", size=12)
     alarms = 0
-    for at in range(60):
-        profile = profile_of(release, population(rng, 60), seed=at)
-        sure = tuple(
-            replace(one, profile=Traces(0.0, 0.0), crossed=0.0) for one in profile.expectations
+    for i in range(60):
+        profile = profile_of(release, population(rng, 60), seed=i)
+        broken = tuple(
+            replace(part, profile=Traces(0.0, 0.0), crossed=0.0) for part in profile.expectations
         )
-        seen = _observed(release, population(rng, 4000), rng)
-        alarms += drift_facts(release, replace(profile, expectations=sure), seen)["warning"]
+        moments = _observed(release, population(rng, 4000), rng)
+        alarms += drift_facts(release, replace(profile, expectations=broken), moments)["warning"]
     assert alarms > _most(FALSE_ALARM)
 
 
-def test_drifted_rounds_are_caught(fitted, population):
-    shifted = _p_values(fitted, population, lambda vectors: vectors + 3.0, rounds=20)
-    assert (shifted < FALSE_ALARM).all()
+def test_drift_is_detected(fitted, population):
+    p_values = _p_values(fitted, population, lambda vectors: vectors + 3.0, rounds=20)
+    assert (p_values < FALSE_ALARM).all()
 
 
-def test_a_change_of_spread_alone_is_caught(population):
+def test_a_change_of_spread_alone_is_detected(population):
     public = population(np.random.default_rng(5), 2000)
     release = offaxis.fit(None, public, epsilon=20, reshaping="none", percentile=100)
     centre = public.mean(axis=0)
-    values = _p_values(release, population, lambda z: centre + 0.5 * (z - centre), rounds=20)
-    assert (values < FALSE_ALARM).all()
+    p_values = _p_values(release, population, lambda z: centre + 0.5 * (z - centre), rounds=20)
+    assert (p_values < FALSE_ALARM).all()
 
 
 @pytest.mark.parametrize("kind", ["response", "subset"])
@@ -138,12 +135,12 @@ def test_symbol_shares_are_those_of_the_exact_law(releases, kind, population):
     assert np.sum(covariance**2) == pytest.approx(shares.report.squared, rel=0.05)
 
 
-def test_too_few_reports_or_no_profile_and_nothing_is_said(fitted, population):
+def test_too_few_reports_or_a_missing_profile_give_no_result(fitted, population):
     rng = np.random.default_rng(8)
-    seen = _observed(fitted, population(rng, 100), rng)
+    moments = _observed(fitted, population(rng, 100), rng)
     profile = profile_of(fitted, population(rng, 400))
-    for one in (None, profile):
-        facts = drift_facts(fitted, one, seen)
+    for available in (None, profile):
+        facts = drift_facts(fitted, available, moments)
         assert (facts["warning"], facts["p_value"]) == (False, None)
     with pytest.raises(InvalidInput, match="50"):
         profile_of(fitted, population(rng, 49))
@@ -166,20 +163,20 @@ def test_profiles_are_read_strictly(fitted, for_means, population):
             Profile.from_json(json.dumps(broken), fitted)
 
 
-def test_the_collector_warns(server, for_means, public):
+def test_the_collector_warns_of_drift(server, for_means, public):
     profile = profile_of(for_means, public).to_json().encode()
     server.publish(for_means)
     path = f"/v1/releases/{for_means.hash}/profile"
-    assert server.ask("admin", "PUT", path, b"{}").kind == "invalid-release"
-    assert server.ask("admin", "PUT", path, profile).status == 204
+    assert server.request("admin", "PUT", path, b"{}").kind == "invalid-release"
+    assert server.request("admin", "PUT", path, profile).status == 204
     rng = np.random.default_rng(10)
     people = public[rng.integers(0, len(public), 2000)]
     for name, vectors, moved in (("same", people, False), ("moved", people + 5.0, True)):
         server.open(for_means, name)
         server.batch(name, [(new_id(), report) for report in for_means.privatize(vectors)])
-        facts = server.ask("analyst", "GET", f"/v1/rounds/{name}/drift").json
-        # Reports have no seed: at the rate of the warning itself this would alarm too often.
+        facts = server.request("analyst", "GET", f"/v1/rounds/{name}/drift").json
+        # Reports are not seeded, and the rate of the warning is too high for a test: use ALPHA.
         assert (facts["p_value"] < ALPHA) is moved, facts
         assert facts["warning"] is (facts["p_value"] < FALSE_ALARM)
-    shown = server.ask("admin", "GET", "/metrics").body.decode()
-    assert 'offaxis_drift_warning{round="moved"} 1.0' in shown
+    metrics = server.request("admin", "GET", "/metrics").body.decode()
+    assert 'offaxis_drift_warning{round="moved"} 1.0' in metrics

@@ -1,4 +1,4 @@
-"""Cards say what inspect says; curves and audits come back as printed, and nothing else gets in."""
+"""Privacy cards, and curves and audits attached to a release."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def answers(head, public) -> offaxis.Release:
     return offaxis.fit(head, public, epsilon=2, mechanism="class-response")
 
 
-def test_a_card_says_what_the_parameters_promise(server, for_means):
+def test_a_card_states_the_guarantee_of_the_parameters(server, for_means):
     server.publish(for_means)
-    card = server.ask("device", "GET", f"/v1/releases/{for_means.hash}/card").json
+    card = server.request("device", "GET", f"/v1/releases/{for_means.hash}/card").json
     assert card["guarantee"]["epsilon"] == "3"
     assert card["guarantee"]["pure"] is True
     assert card["promise"] == wording.promise(for_means.guarantee)
@@ -36,50 +36,51 @@ def test_a_card_says_what_the_parameters_promise(server, for_means):
     assert card["report"]["symbols"] is None
     # One of two equally likely vectors, at ε = 3: at most e³ / (1 + e³) = 95.26 %.
     assert card["allowed"][0] == {"answers": "2", "guessing": "50 %", "at_most": "95.3 %"}
-    assert server.ask("device", "GET", f"/v1/releases/{'0' * 64}/card").kind == "not-found"
-    assert server.ask("device", "GET", "/v1/releases/0/card").kind == "invalid-request"
+    assert server.request("device", "GET", f"/v1/releases/{'0' * 64}/card").kind == "not-found"
+    assert server.request("device", "GET", "/v1/releases/0/card").kind == "invalid-request"
 
 
-def test_facts_come_back_as_they_were_printed(server, for_means, printed, tmp_path):
+def test_facts_are_returned_as_they_were_printed(server, for_means, printed, tmp_path):
     server.publish(for_means)
     path = f"/v1/releases/{for_means.hash}"
     for kind, body in printed.items():
-        more = {"html": "/home/me/audit.html"} if kind == "audit" else {}
-        (tmp_path / kind).write_text(json.dumps(json.loads(body) | more))
-        assert server.ask("device", "GET", f"{path}/facts/{kind}").kind == "not-found"
-    files = [word for kind in printed for word in (f"--{kind}", str(tmp_path / kind))]
-    where = {"OFFAXIS_COLLECTOR": f"http://127.0.0.1:{server.port}"}
-    where["OFFAXIS_TOKEN"] = server.tokens["admin"]
-    got = CliRunner().invoke(app, ["collector", "attach", for_means.hash, *files], env=where)
+        local = {"html": "/home/me/audit.html"} if kind == "audit" else {}
+        (tmp_path / kind).write_text(json.dumps(json.loads(body) | local))
+        assert server.request("device", "GET", f"{path}/facts/{kind}").kind == "not-found"
+    files = [option for kind in printed for option in (f"--{kind}", str(tmp_path / kind))]
+    environment = {"OFFAXIS_COLLECTOR": f"http://127.0.0.1:{server.port}"}
+    environment["OFFAXIS_TOKEN"] = server.tokens["admin"]
+    command = ["collector", "attach", for_means.hash, *files]
+    got = CliRunner().invoke(app, command, env=environment)
     assert got.output == "attached curve and audit\n"
-    assert server.ask("device", "GET", f"{path}/card").json["facts"] == ["curve", "audit"]
+    assert server.request("device", "GET", f"{path}/card").json["facts"] == ["curve", "audit"]
     for kind, body in printed.items():
-        found = server.ask("device", "GET", f"{path}/facts/{kind}").json
+        stored = server.request("device", "GET", f"{path}/facts/{kind}").json
         expected = json.loads(body)
-        # Where a page lies on somebody's machine is nobody else's.
+        # The path of a local file is not stored.
         expected.pop("html", None)
-        assert found == expected
+        assert stored == expected
 
 
-def test_an_audit_of_another_release_is_refused(server, answers, printed):
+def test_an_audit_of_another_release_is_rejected(server, answers, printed):
     server.publish(answers)
     path = f"/v1/releases/{answers.hash}/facts"
-    got = server.ask("admin", "PUT", f"{path}/audit", printed["audit"])
+    got = server.request("admin", "PUT", f"{path}/audit", printed["audit"])
     assert (got.status, got.kind) == (422, "invalid-release")
-    assert server.ask("admin", "PUT", f"{path}/curve", printed["curve"]).status == 204
-    # Announced is enough: who sends it all may find the connection closed meanwhile.
+    assert server.request("admin", "PUT", f"{path}/curve", printed["curve"]).status == 204
+    # The announced length is enough; while sending it all, the connection may be closed.
     long = {"Content_Length": str(LARGEST_FACTS + 1)}
-    assert server.ask("admin", "PUT", f"{path}/curve", b" ", **long).status == 413
-    assert server.ask("admin", "PUT", f"{path}/other", b"{}").kind == "not-found"
+    assert server.request("admin", "PUT", f"{path}/curve", b" ", **long).status == 413
+    assert server.request("admin", "PUT", f"{path}/other", b"{}").kind == "not-found"
     missing = f"/v1/releases/{'0' * 64}/facts/curve"
-    assert server.ask("admin", "PUT", missing, printed["curve"]).kind == "not-found"
+    assert server.request("admin", "PUT", missing, printed["curve"]).kind == "not-found"
 
 
-def _changed(kind, **more):
-    def change(found):
-        place = found["budgets"][0] if kind == "curve" else found
-        place |= more
-        return found
+def _changed(kind, **fields):
+    def change(document):
+        part = document["budgets"][0] if kind == "curve" else document
+        part |= fields
+        return document
 
     return kind, change
 
@@ -97,59 +98,59 @@ CHANGES = [
     _changed("audit", reports=-1),
     _changed("audit", curve=[[0.1, 0.2, 0.3]]),
     _changed("audit", false_alarm="0.1"),
-    ("curve", lambda found: found["budgets"][0]),
-    ("curve", lambda found: {"budgets": found["budgets"][:1]}),
+    ("curve", lambda document: document["budgets"][0]),
+    ("curve", lambda document: {"budgets": document["budgets"][:1]}),
 ]
 
 
 @pytest.mark.parametrize(("kind", "change"), CHANGES)
-def test_what_was_not_printed_so_is_refused(for_means, printed, kind, change):
+def test_changed_facts_are_rejected(for_means, printed, kind, change):
     body = json.dumps(change(json.loads(printed[kind]))).encode()
     with pytest.raises(InvalidInput):
         read_facts(kind, body, for_means)
 
 
 @given(st.sampled_from(["curve", "audit"]), st.integers(0, 5000), st.binary(max_size=3))
-def test_damaged_facts_are_refused_or_read_but_never_fail(for_means, printed, kind, cut, junk):
+def test_damaged_facts_are_rejected_or_read_but_never_crash(for_means, printed, kind, cut, junk):
     body = printed[kind][:cut] + junk + printed[kind][cut + 1 :]
     with suppress(InvalidInput):
         json.loads(read_facts(kind, body, for_means))
 
 
-def test_shares_of_symbols_come_with_the_means(server, answers, public):
+def test_means_include_shares_of_symbols(server, answers, public):
     server.open(answers, "symbols", groups=("a", "b"))
-    chosen = {"a": public[:200], "b": public[200:]}
-    kept = {}
-    for label, vectors in chosen.items():
-        kept[label] = answers.privatize(vectors)
-        pairs = [(new_id(), report) for report in kept[label]]
+    vectors_of = {"a": public[:200], "b": public[200:]}
+    reports_of = {}
+    for label, vectors in vectors_of.items():
+        reports_of[label] = answers.privatize(vectors)
+        pairs = [(new_id(), report) for report in reports_of[label]]
         assert server.batch("symbols", pairs, Offaxis_Group=label).json["accepted"] == len(pairs)
-    found = server.ask("analyst", "GET", "/v1/rounds/symbols/means").json["means"]
-    assert [one["group"] for one in found] == [None, "a", "b"]
-    kept[None] = kept["a"] + kept["b"]
-    for one in found:
-        reports = kept[one["group"]]
-        seen = answers.observe(reports)
-        assert one["reports"] == len(reports)
-        np.testing.assert_allclose(one["shares"], seen.mean(axis=0), rtol=1e-9)
-        error = seen.std(axis=0, ddof=1) / np.sqrt(len(seen))
-        np.testing.assert_allclose(one["shares_error"], error, rtol=1e-9)
-        assert sum(one["shares"]) == pytest.approx(1)
-    # Unbiased: within five standard errors of what the model really answers.
+    means = server.request("analyst", "GET", "/v1/rounds/symbols/means").json["means"]
+    assert [entry["group"] for entry in means] == [None, "a", "b"]
+    reports_of[None] = reports_of["a"] + reports_of["b"]
+    for entry in means:
+        reports = reports_of[entry["group"]]
+        observations = answers.observe(reports)
+        assert entry["reports"] == len(reports)
+        np.testing.assert_allclose(entry["shares"], observations.mean(axis=0), rtol=1e-9)
+        error = observations.std(axis=0, ddof=1) / np.sqrt(len(observations))
+        np.testing.assert_allclose(entry["shares_error"], error, rtol=1e-9)
+        assert sum(entry["shares"]) == pytest.approx(1)
+    # Unbiased: within five standard errors of the true shares (false alarm about 1e-6 per share).
     true = np.bincount(answers.encoder.encode(public), minlength=answers.randomizer.size) / 500
-    assert np.all(np.abs(true - found[0]["shares"]) < 5 * np.array(found[0]["shares_error"]))
+    assert np.all(np.abs(true - means[0]["shares"]) < 5 * np.array(means[0]["shares_error"]))
 
 
 def test_a_vector_has_no_shares(server, for_means, some_reports):
     server.open(for_means, "no-symbols")
     server.batch("no-symbols", [(new_id(), some_reports[0])])
-    (one,) = server.ask("analyst", "GET", "/v1/rounds/no-symbols/means").json["means"]
-    assert one["shares"] is one["shares_error"] is one["standard_error"] is None
-    assert len(one["mean"]) == for_means.input_dim
+    (entry,) = server.request("analyst", "GET", "/v1/rounds/no-symbols/means").json["means"]
+    assert entry["shares"] is entry["shares_error"] is entry["standard_error"] is None
+    assert len(entry["mean"]) == for_means.input_dim
 
 
-def test_a_token_learns_its_role(server):
-    assert server.ask("analyst", "GET", "/v1/token").json == {
+def test_a_client_can_read_the_role_of_its_token(server):
+    assert server.request("analyst", "GET", "/v1/token").json == {
         "name": "the analyst",
         "role": "analyst",
     }

@@ -1,4 +1,4 @@
-"""Log lines say where something went wrong, and never what somebody sent."""
+"""Logs state where an error occurred, and never contain what a client sent."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import logging
 
 import pytest
 
-from offaxis.collector import monitoring as logs
-from offaxis.collector import service
+from offaxis.collector import monitoring, service
 from tests.collector.running import running
 
 SECRET = "1234567890abcdef"
@@ -19,7 +18,7 @@ SECRET = "1234567890abcdef"
 
 @pytest.fixture
 def logged():
-    """Return the lines of a log that all loggers of a collector write to, and undo it."""
+    """Return a function that returns the log lines of a collector; restore the loggers after."""
     names = ("offaxis.collector", "uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")
     before = {
         name: (log.handlers, log.propagate, log.level, log.disabled)
@@ -27,10 +26,10 @@ def logged():
         if (log := logging.getLogger(name))
     }
     stream = io.StringIO()
-    logs.configure(stream)
+    monitoring.configure(stream)
 
     def lines() -> list[dict]:
-        logs.flush()
+        monitoring.flush()
         return [json.loads(line) for line in stream.getvalue().splitlines()]
 
     yield lines
@@ -40,8 +39,8 @@ def logged():
         log.setLevel(level)
 
 
-def test_an_error_that_nobody_waited_for_is_not_quoted(logged):
-    """The loop itself tells of it, with the error's message in a further line."""
+def test_an_unretrieved_exception_is_not_quoted(logged):
+    """The event loop reports it, with the error's message on a further line."""
 
     async def forget() -> None:
         async def fail() -> None:
@@ -59,24 +58,24 @@ def test_an_error_that_nobody_waited_for_is_not_quoted(logged):
     assert SECRET not in json.dumps(line)
 
 
-def test_a_chore_goes_on_after_any_error(new_database, monkeypatch, logged):
-    monkeypatch.setattr(service, "EVERY", 0.02)
+def test_maintenance_continues_after_any_error(new_database, monkeypatch, logged):
+    monkeypatch.setattr(service, "REFRESH_SECONDS", 0.02)
     with running(new_database("sqlite")) as server:
         valid, errors = server.collector.store.valid_tokens, [KeyError, ValueError]
 
-        def unlucky():
+        def fail_first():
             if errors:
                 raise errors.pop()(SECRET)
             return valid()
 
-        monkeypatch.setattr(server.collector.store, "valid_tokens", unlucky)
+        monkeypatch.setattr(server.collector.store, "valid_tokens", fail_first)
         last = server.collector.catalogue._read
         for _ in range(500):
             if not errors and server.collector.catalogue._read > last:
                 break
-            server.ask("nobody", "GET", "/healthz")
+            server.request("nobody", "GET", "/healthz")
         else:
-            pytest.fail("tokens and rounds are not read any more")
-    told = [line for line in logged() if line["event"] == "refresh failed"]
-    assert [line["error"] for line in told] == ["ValueError", "KeyError"]
+            pytest.fail("tokens and rounds are no longer read")
+    failures = [line for line in logged() if line["event"] == "refresh failed"]
+    assert [line["error"] for line in failures] == ["ValueError", "KeyError"]
     assert SECRET not in json.dumps(logged())

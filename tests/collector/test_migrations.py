@@ -1,4 +1,4 @@
-"""Migrations make the tables that the code knows, on both databases."""
+"""Migrations create the tables that the code defines, on both databases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import DateTime, bindparam, inspect, text
 
 from offaxis.collector.database import (
-    _config,
+    _alembic,
     connect,
     is_current,
     metadata,
@@ -26,7 +26,7 @@ from tests.collector.running import START, make_round, new_id
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_migrations_make_the_tables(new_database, kind):
+def test_migrations_create_the_tables(new_database, kind):
     url = new_database(kind)
     empty = connect(url)
     assert not is_current(empty)
@@ -42,7 +42,7 @@ def test_migrations_make_the_tables(new_database, kind):
 
 
 @pytest.mark.parametrize("url", ["", "mysql://x/y", "sqlite://", "no url at all"])
-def test_other_databases_are_refused(url):
+def test_other_databases_are_rejected(url):
     with pytest.raises(InvalidInput):
         connect(url)
 
@@ -57,30 +57,30 @@ _OLD = {
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_what_0001_held_is_there_after_0002(new_database, kind, for_means, some_reports):
-    """Reports stay, means are computed again where they can be, and kept where they cannot."""
+def test_content_of_0001_survives_0002(new_database, kind, for_means, some_reports):
+    """Reports stay; means are recomputed from existing reports, and kept if they are deleted."""
     engine = connect(new_database(kind))
     old = Totals()
     old.add(for_means, [(report, "a") for report in some_reports[:7]])
     document = make_round(for_means, "old", groups=("a",)).to_bytes()
-    other = make_round(for_means, "gone", groups=("a",)).to_bytes()
+    deleted = make_round(for_means, "gone", groups=("a",)).to_bytes()
     facts = {"hash": for_means.hash, "sign": bytes(64), "content": to_bytes(for_means), "at": START}
     rows = [
         ("release", facts),
         ("round", facts | {"id": 1, "name": "old", "document": document, "gone": None}),
-        ("round", facts | {"id": 2, "name": "gone", "document": other, "gone": START}),
-        *(("report", {"round": 1, "id": new_id(), "content": one}) for one in some_reports[:9]),
+        ("round", facts | {"id": 2, "name": "gone", "document": deleted, "gone": START}),
+        *(("report", {"round": 1, "id": new_id(), "content": each}) for each in some_reports[:9]),
         ("moments", {"round": 1, "upto": 7, "state": old.to_bytes()}),
         ("moments", {"round": 2, "upto": 0, "state": old.to_bytes()}),
     ]
     with writing(engine) as connection:
-        command.upgrade(_config(connection), "0001")
+        command.upgrade(_alembic(connection), "0001")
         for table, values in rows:
             insert = text(f"INSERT INTO {table} {_OLD[table]}")
-            # Said to be times: Python 3.12 leaves how SQLite keeps them to who knows.
+            # Typed as times: Python 3.12 deprecates sqlite3's default adapter for them.
             times = [bindparam(name, type_=DateTime(timezone=True)) for name in ("at", "gone")]
-            known = [one for one in times if f":{one.key}" in _OLD[table]]
-            connection.execute(insert.bindparams(*known), values)
+            used = [time for time in times if f":{time.key}" in _OLD[table]]
+            connection.execute(insert.bindparams(*used), values)
     assert not is_current(engine)
     migrate(engine)
     assert is_current(engine)
@@ -90,13 +90,13 @@ def test_what_0001_held_is_there_after_0002(new_database, kind, for_means, some_
     assert store.kinds_attached(for_means.hash, ("curve", "audit")) == []
     assert store.count(1) == 9
     for key, count in ((1, 9), (2, 7)):
-        found = means_facts("r", for_means, Follower(engine).follow(key, for_means))
-        assert found["reports"] == count
+        facts = means_facts("r", for_means, Follower(engine).follow(key, for_means))
+        assert facts["reports"] == count
         expected = for_means.decode_mean(some_reports[:count])
-        np.testing.assert_allclose(found["means"][1]["mean"], expected, rtol=1e-9)
+        np.testing.assert_allclose(facts["means"][1]["mean"], expected, rtol=1e-9)
     assert (store.count(1), store.count(2)) == (9, 0)
     with writing(engine) as connection:
-        command.downgrade(_config(connection), "0001")
-    columns = {one["name"] for one in inspect(engine).get_columns("release")}
+        command.downgrade(_alembic(connection), "0001")
+    columns = {column["name"] for column in inspect(engine).get_columns("release")}
     assert columns == {"hash", "content", "signature", "profile", "published_at"}
     engine.dispose()

@@ -1,4 +1,4 @@
-"""Who may ask what: every role at every route, and what publishers sign."""
+"""Access: every role at every endpoint, and signatures of the publisher."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ def with_rounds(server, for_means):
     return server
 
 
-def test_the_matrix_names_every_route(with_rounds):
-    known = {
+def test_the_matrix_lists_every_endpoint(with_rounds):
+    endpoints = {
         (method.upper(), path)
         for path, methods in with_rounds.app.openapi()["paths"].items()
         for method in methods
     }
-    written = {
+    listed = {
         (method, path.replace("roles", "{name}").replace("other", "{name}")
          .replace("HASH", "{hash}").replace("ID", "{id}").replace("999", "{number}")
          .replace("curve", "{kind}"))
         for method, path, _ in MATRIX
     }  # fmt: skip
-    assert written == known
+    assert listed == endpoints
 
 
 @pytest.mark.parametrize(("method", "path", "allowed"), MATRIX)
-def test_every_role_at_every_route(with_rounds, for_means, method, path, allowed):
+def test_every_endpoint_admits_exactly_its_roles(with_rounds, for_means, method, path, allowed):
     path = path.replace("HASH", for_means.hash).replace("ID", new_id().hex())
     for role in (*ANY, "nobody", "made-up"):
         with_rounds.tokens["made-up"] = "oxt_" + "A" * 43
-        got = with_rounds.ask(role, method, path, b"")
+        got = with_rounds.request(role, method, path, b"")
         if role in allowed or (role == "made-up" and "nobody" in allowed):
             assert got.status not in (401, 403), (role, got)
         elif role in ANY:
@@ -80,69 +80,75 @@ def test_every_role_at_every_route(with_rounds, for_means, method, path, allowed
 
 def test_a_revoked_token_is_unknown_at_once(server):
     body = json.dumps({"name": "short-lived", "role": "analyst"}).encode()
-    made = server.ask("admin", "POST", "/v1/tokens", body).json
+    made = server.request("admin", "POST", "/v1/tokens", body).json
     server.tokens["short"] = made["token"]
-    assert server.ask("short", "GET", "/v1/rounds").status == 200
-    assert server.ask("admin", "DELETE", f"/v1/tokens/{made['id']}").status == 204
-    assert server.ask("short", "GET", "/v1/rounds").status == 401
-    listed = server.ask("admin", "GET", "/v1/tokens")
+    assert server.request("short", "GET", "/v1/rounds").status == 200
+    assert server.request("admin", "DELETE", f"/v1/tokens/{made['id']}").status == 204
+    assert server.request("short", "GET", "/v1/rounds").status == 401
+    listed = server.request("admin", "GET", "/v1/tokens")
     assert made["token"].encode() not in listed.body
-    (found,) = [one for one in listed.json["tokens"] if one["id"] == made["id"]]
-    assert found["name"] == "short-lived"
-    assert found["revoked_at"].startswith("2026-11-01T00:00:00")
+    (revoked,) = [token for token in listed.json["tokens"] if token["id"] == made["id"]]
+    assert revoked["name"] == "short-lived"
+    assert revoked["revoked_at"].startswith("2026-11-01T00:00:00")
 
 
-def test_the_database_holds_no_token(server):
+def test_the_database_contains_no_token(server):
     with server.collector.engine.connect() as connection:
         rows = connection.exec_driver_sql("SELECT * FROM token").all()
     for token in server.tokens.values():
         assert not any(token.encode() in repr(row).encode() for row in rows)
 
 
-def test_a_release_comes_back_as_it_was_published(server, for_means):
+def test_a_release_is_returned_as_it_was_published(server, for_means):
     server.publish(for_means)
     path = f"/v1/releases/{for_means.hash}"
-    got = server.ask("device", "GET", path)
+    got = server.request("device", "GET", path)
     assert got.body == to_bytes(for_means)
     signature = sign_release(KEY, for_means.hash)
     assert base64.b64decode(got.headers["offaxis-signature"]) == signature
-    again = server.ask("admin", "PUT", path, got.body, Offaxis_Signature=encoded(signature))
+    again = server.request("admin", "PUT", path, got.body, Offaxis_Signature=encoded(signature))
     assert again.status == 200
     other = encoded(sign_release(new_key(), for_means.hash))
-    assert server.ask("admin", "PUT", path, got.body, Offaxis_Signature=other).kind == "conflict"
+    assert (
+        server.request("admin", "PUT", path, got.body, Offaxis_Signature=other).kind == "conflict"
+    )
     damaged = bytearray(got.body)
     damaged[-1] ^= 1
-    for body, sent in ((bytes(damaged), path), (got.body, f"/v1/releases/{'0' * 64}")):
-        refused = server.ask("admin", "PUT", sent, body, Offaxis_Signature=encoded(signature))
-        assert (refused.status, refused.kind) == (422, "invalid-release")
-    assert server.ask("device", "GET", f"/v1/releases/{'0' * 64}").kind == "not-found"
+    for body, target in ((bytes(damaged), path), (got.body, f"/v1/releases/{'0' * 64}")):
+        rejected = server.request(
+            "admin", "PUT", target, body, Offaxis_Signature=encoded(signature)
+        )
+        assert (rejected.status, rejected.kind) == (422, "invalid-release")
+    assert server.request("device", "GET", f"/v1/releases/{'0' * 64}").kind == "not-found"
 
 
-def test_a_round_comes_back_with_a_signature_that_verifies(server, for_means):
+def test_a_round_is_returned_with_a_valid_signature(server, for_means):
     round_ = server.open(for_means, "signed", groups=("a", "b"))
-    got = server.ask("device", "GET", "/v1/rounds/signed").json
+    got = server.request("device", "GET", "/v1/rounds/signed").json
     assert "reports" not in got
     document = Round.model_validate(got["document"])
     assert document == round_
     verify_round(KEY.public_key(), document, base64.b64decode(got["signature"]))
     changed = make_round(for_means, "signed", keep_days=31)
-    sent = {"Offaxis_Signature": encoded(sign_round(KEY, changed))}
+    header = {"Offaxis_Signature": encoded(sign_round(KEY, changed))}
     path = "/v1/rounds/signed"
-    assert server.ask("admin", "PUT", path, changed.to_bytes(), **sent).kind == "conflict"
-    assert server.ask("admin", "PUT", "/v1/rounds/x", changed.to_bytes(), **sent).status == 422
+    assert server.request("admin", "PUT", path, changed.to_bytes(), **header).kind == "conflict"
+    assert (
+        server.request("admin", "PUT", "/v1/rounds/x", changed.to_bytes(), **header).status == 422
+    )
 
 
-def test_a_collector_that_knows_the_publisher_takes_no_other(new_database, for_means):
+def test_a_collector_with_a_publisher_rejects_other_signatures(new_database, for_means):
     publisher = KEY.public_key().public_bytes_raw().hex()
     with running(new_database("sqlite"), publisher=publisher) as server:
         other = new_key()
         path, body = f"/v1/releases/{for_means.hash}", to_bytes(for_means)
         wrong = encoded(sign_release(other, for_means.hash))
-        assert server.ask("admin", "PUT", path, body, Offaxis_Signature=wrong).status == 422
+        assert server.request("admin", "PUT", path, body, Offaxis_Signature=wrong).status == 422
         server.open(for_means, "good")
         round_ = make_round(for_means, "bad")
         wrong = encoded(sign_round(other, round_))
-        got = server.ask(
+        got = server.request(
             "admin", "PUT", "/v1/rounds/bad", round_.to_bytes(), Offaxis_Signature=wrong
         )
         assert (got.status, got.kind) == (422, "invalid-round")

@@ -1,4 +1,4 @@
-"""One report a person and round: idempotent, first one stays, open and closed by the clock."""
+"""One report per id and round: uploads are idempotent, the first stays, and the clock decides."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from datetime import timedelta
 import pytest
 
 from offaxis.collector.access import MOST_REPORTS
-from offaxis.collector.database import take_turns, writing
+from offaxis.collector.database import lock_rounds, writing
 from tests.collector.running import START, new_id
 
 
-def test_the_same_report_again_changes_nothing(server, for_means, some_reports):
+def test_repeating_a_report_changes_nothing(server, for_means, some_reports):
     server.open(for_means, "again")
-    one, (first, second) = new_id(), some_reports[:2]
-    assert server.upload("again", one, first).status == 201
+    id_, (first, second) = new_id(), some_reports[:2]
+    assert server.upload("again", id_, first).status == 201
     for _ in range(2):
-        got = server.upload("again", one, first)
+        got = server.upload("again", id_, first)
         assert (got.status, got.json) == (200, {"outcome": "repeated"})
-    got = server.upload("again", one, second)
+    got = server.upload("again", id_, second)
     assert (got.status, got.kind) == (409, "conflict")
-    assert server.upload("again", one, first).status == 200
-    assert server.ask("analyst", "GET", "/v1/rounds/again").json["reports"] == 1
+    assert server.upload("again", id_, first).status == 200
+    assert server.request("analyst", "GET", "/v1/rounds/again").json["reports"] == 1
 
 
 def test_the_same_id_in_another_round_is_another_report(server, for_means, some_reports):
     server.open(for_means, "this")
     server.open(for_means, "that")
-    one = new_id()
-    assert server.upload("this", one, some_reports[0]).status == 201
-    assert server.upload("that", one, some_reports[1]).status == 201
+    id_ = new_id()
+    assert server.upload("this", id_, some_reports[0]).status == 201
+    assert server.upload("that", id_, some_reports[1]).status == 201
 
 
-def test_many_at_once_are_each_stored_once(server, for_means, some_reports):
+def test_concurrent_uploads_are_stored_once(server, for_means, some_reports):
     server.open(for_means, "at-once")
     ids = [new_id() for _ in range(40)]
-    sent = [(one, some_reports[at]) for at, one in enumerate(ids)] * 3
+    sent = list(zip(ids, some_reports, strict=False)) * 3
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
-        found = list(threads.map(lambda pair: server.upload("at-once", *pair).status, sent))
-    assert sorted(found) == [200] * 80 + [201] * 40
-    assert server.ask("admin", "GET", "/v1/rounds/at-once").json["reports"] == 40
+        statuses = list(threads.map(lambda pair: server.upload("at-once", *pair).status, sent))
+    assert sorted(statuses) == [200] * 80 + [201] * 40
+    assert server.request("admin", "GET", "/v1/rounds/at-once").json["reports"] == 40
 
 
-def test_a_batch_counts_and_names_conflicts(server, for_means, some_reports):
+def test_a_batch_counts_outcomes_and_lists_conflicts(server, for_means, some_reports):
     server.open(for_means, "batch")
     ids = [new_id() for _ in range(6)]
     pairs = list(zip(ids, some_reports, strict=False))
@@ -63,9 +63,9 @@ def test_a_batch_counts_and_names_conflicts(server, for_means, some_reports):
     }
 
 
-def test_one_malformed_report_and_nothing_of_the_batch_is_stored(server, for_means, some_reports):
+def test_a_batch_with_a_malformed_report_is_not_stored(server, for_means, some_reports):
     server.open(for_means, "malformed")
-    good = [(new_id(), one) for one in some_reports[:5]]
+    good = [(new_id(), report) for report in some_reports[:5]]
     broken = bytearray(some_reports[5])
     broken[4] ^= 1
     got = server.batch("malformed", [*good, (new_id(), bytes(broken))])
@@ -74,11 +74,11 @@ def test_one_malformed_report_and_nothing_of_the_batch_is_stored(server, for_mea
     assert server.batch("malformed", []).status == 422
     got = server.upload("malformed", new_id(), bytes(broken))
     assert (got.status, got.kind) == (422, "invalid-report")
-    assert server.ask("admin", "GET", "/v1/rounds/malformed").json["reports"] == 0
+    assert server.request("admin", "GET", "/v1/rounds/malformed").json["reports"] == 0
     assert server.batch("malformed", good).json["accepted"] == 5
 
 
-def test_what_is_too_large_is_refused_before_it_is_read(server, for_means, some_reports):
+def test_a_body_that_is_too_large_is_not_read(server, for_means, some_reports):
     server.open(for_means, "large")
     got = server.upload("large", new_id(), some_reports[0] + b"x")
     assert (got.status, got.kind) == (413, "too-large")
@@ -91,72 +91,72 @@ def test_what_is_too_large_is_refused_before_it_is_read(server, for_means, some_
         with socket.create_connection(("127.0.0.1", server.port), timeout=180) as link:
             link.sendall(f"{head}{announced}\r\n\r\n".encode())
             if "chunked" in announced:
-                piece = b"%x\r\n" % size + bytes(size) + b"\r\n"
-                # Far more than is allowed; the answer comes before all of it is sent.
+                chunk = b"%x\r\n" % size + bytes(size) + b"\r\n"
+                # Far more than is allowed; the response arrives before all of it is sent.
                 try:
                     for _ in range(4 * MOST_REPORTS):
-                        link.sendall(piece)
+                        link.sendall(chunk)
                 except OSError:
                     pass
             try:
-                said = link.recv(4096)
+                response = link.recv(4096)
             except ConnectionResetError:
                 continue
-            assert b" 413 " in said.split(b"\r\n")[0]
+            assert b" 413 " in response.split(b"\r\n")[0]
 
 
 @pytest.mark.parametrize("id_", ["0" * 63, "0" * 62 + "xy", "A" * 64, " " * 64])
-def test_an_id_has_one_form(server, for_means, some_reports, id_):
+def test_ids_are_64_lower_case_hexadecimal_digits(server, for_means, some_reports, id_):
     if "form" not in server.collector.catalogue.rounds:
         server.open(for_means, "form")
     path = f"/v1/rounds/form/reports/{id_.replace(' ', '%20')}"
-    assert server.ask("device", "PUT", path, some_reports[0]).status == 422
+    assert server.request("device", "PUT", path, some_reports[0]).status == 422
 
 
-def test_groups_are_those_of_the_round(server, for_means, some_reports):
+def test_the_group_must_be_one_of_the_round(server, for_means, some_reports):
     server.open(for_means, "grouped", groups=("north", "south"))
     server.open(for_means, "ungrouped")
-    one = new_id()
+    id_ = new_id()
     for group in ({}, {"Offaxis_Group": "west"}):
-        got = server.upload("grouped", one, some_reports[0], **group)
+        got = server.upload("grouped", id_, some_reports[0], **group)
         assert (got.status, got.kind) == (422, "invalid-report")
-    assert server.upload("ungrouped", one, some_reports[0], Offaxis_Group="north").status == 422
-    assert server.upload("grouped", one, some_reports[0], Offaxis_Group="north").status == 201
+    assert server.upload("ungrouped", id_, some_reports[0], Offaxis_Group="north").status == 422
+    assert server.upload("grouped", id_, some_reports[0], Offaxis_Group="north").status == 201
 
 
 def test_a_round_opens_and_closes_by_the_clock(server, for_means, some_reports):
     later = START + timedelta(days=10)
     server.open(for_means, "timed", opens=later, closes=later + timedelta(hours=1))
-    one, late = new_id(), new_id()
+    early, late = new_id(), new_id()
     try:
         server.clock.now = later - timedelta(seconds=1)
-        got = server.upload("timed", one, some_reports[0])
+        got = server.upload("timed", early, some_reports[0])
         assert (got.status, got.kind, got.headers["retry-after"]) == (409, "not-open", "2")
-        assert server.ask("device", "GET", "/v1/rounds/timed").json["state"] == "waiting"
+        assert server.request("device", "GET", "/v1/rounds/timed").json["state"] == "waiting"
         server.clock.now = later
-        assert server.upload("timed", one, some_reports[0]).status == 201
+        assert server.upload("timed", early, some_reports[0]).status == 201
         server.clock.now = later + timedelta(hours=1)
-        assert server.ask("device", "GET", "/v1/rounds/timed").json["state"] == "closed"
+        assert server.request("device", "GET", "/v1/rounds/timed").json["state"] == "closed"
         got = server.upload("timed", late, some_reports[1])
         assert (got.status, got.kind) == (410, "closed")
-        # Who lost the answer asks again, and is told that it was counted.
-        assert server.upload("timed", one, some_reports[0]).status == 200
-        assert server.upload("timed", one, some_reports[1]).status == 409
-        assert server.batch("timed", [(one, some_reports[0])]).json["repeated"] == 1
-        pair = [(one, some_reports[0]), (late, some_reports[1])]
-        assert server.batch("timed", pair).kind == "closed"
+        # A device that lost the response sends again, and learns that the report was stored.
+        assert server.upload("timed", early, some_reports[0]).status == 200
+        assert server.upload("timed", early, some_reports[1]).status == 409
+        assert server.batch("timed", [(early, some_reports[0])]).json["repeated"] == 1
+        both = [(early, some_reports[0]), (late, some_reports[1])]
+        assert server.batch("timed", both).kind == "closed"
     finally:
         server.clock.now = START
 
 
-def test_what_came_in_time_counts_however_long_it_waits(server, for_means, some_reports):
+def test_a_report_received_in_time_counts_however_long_it_waits(server, for_means, some_reports):
     end = START + timedelta(days=1)
     server.open(for_means, "waits", closes=end)
     key = server.collector.catalogue.round("waits").key
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         try:
             with writing(server.collector.engine) as connection:
-                take_turns(connection, [key])
+                lock_rounds(connection, [key])
                 early = threads.submit(server.upload, "waits", new_id(), some_reports[0])
                 while not server.collector.writer.waiting:
                     assert not early.done(), early.result()
@@ -168,33 +168,33 @@ def test_what_came_in_time_counts_however_long_it_waits(server, for_means, some_
             server.clock.now = START
 
 
-def test_closing_early_is_for_good(server, for_means, some_reports):
+def test_closing_early_is_permanent(server, for_means, some_reports):
     round_ = server.open(for_means, "early")
-    one = new_id()
-    assert server.upload("early", one, some_reports[0]).status == 201
+    id_ = new_id()
+    assert server.upload("early", id_, some_reports[0]).status == 201
     for _ in range(2):
-        got = server.ask("admin", "POST", "/v1/rounds/early/close")
+        got = server.request("admin", "POST", "/v1/rounds/early/close")
         assert got.json["state"] == "closed"
         assert got.json["closed_at"] == "2026-11-01T00:00:00Z"
     assert server.upload("early", new_id(), some_reports[0]).status == 410
-    assert server.upload("early", one, some_reports[0]).status == 200
-    document = server.ask("device", "GET", "/v1/rounds/early").json["document"]
+    assert server.upload("early", id_, some_reports[0]).status == 200
+    document = server.request("device", "GET", "/v1/rounds/early").json["document"]
     assert document == json.loads(round_.to_bytes())
 
 
-def test_what_was_withdrawn_is_gone_and_its_id_stays_taken(server, for_means, some_reports):
+def test_a_withdrawn_report_is_deleted_and_its_id_stays_taken(server, for_means, some_reports):
     server.open(for_means, "withdrawn")
     kept, gone, never = new_id(), new_id(), new_id()
-    for one, report in zip((kept, gone), some_reports, strict=False):
-        assert server.upload("withdrawn", one, report).status == 201
-    means = server.ask("analyst", "GET", "/v1/rounds/withdrawn/means").json
+    for id_, report in zip((kept, gone), some_reports, strict=False):
+        assert server.upload("withdrawn", id_, report).status == 201
+    means = server.request("analyst", "GET", "/v1/rounds/withdrawn/means").json
     assert means["reports"] == 2
-    for one in (gone, gone, never):
-        path = f"/v1/rounds/withdrawn/reports/{one.hex()}"
-        assert server.ask("device", "DELETE", path).status == 204
+    for id_ in (gone, gone, never):
+        path = f"/v1/rounds/withdrawn/reports/{id_.hex()}"
+        assert server.request("device", "DELETE", path).status == 204
     assert server.upload("withdrawn", gone, some_reports[1]).status == 409
     assert server.upload("withdrawn", never, some_reports[2]).status == 409
-    means = server.ask("analyst", "GET", "/v1/rounds/withdrawn/means").json
+    means = server.request("analyst", "GET", "/v1/rounds/withdrawn/means").json
     assert means["reports"] == 1
     assert means["means"][0]["mean"] == for_means.aggregate(some_reports[:1]).estimate.tolist()
     assert means["means"][0]["standard_error"] is None

@@ -1,4 +1,4 @@
-"""Posterior means: the randomizer's own law, inside the public hull, strict about its parts."""
+"""Posterior means: the randomizer's likelihood, inside the public hull, with strict checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUICK = ("laplace", "gaussian", "spherical-laplace", "privunit2", "privunitg", "
 MEANS = ("privunit2-mean", "privunitg-mean")
 
 
-def made(head, public, name, epsilon=3):
+def fitted(head, public, name, epsilon=3):
     delta = delta_for(name)
     return offaxis.fit(head, public, epsilon=epsilon, mechanism=name, delta=delta)
 
@@ -33,36 +33,39 @@ def observed(release, Z, seed=3):
 
 
 @pytest.mark.parametrize("name", [*QUICK, *MEANS, "hybrid", "privunitg-sphere"])
-def test_the_likelihood_is_the_randomizers_own(head, public, name):
-    release = made(head, public, name)
+def test_the_likelihood_is_that_of_the_randomizer(head, public, name):
+    release = fitted(head, public, name)
     W = release.encoder.encode(public[:12])
     W[3] = 0.0
     V = observed(release, public[:9])
-    ours = likelihood(release.randomizer, W)(V)
-    theirs = np.array([release.randomizer.log_density(np.tile(v, (12, 1)), W) for v in V])
-    gap = (ours - ours[:, :1]) - (theirs - theirs[:, :1])
+    computed = likelihood(release.randomizer, W)(V)
+    expected = np.array([release.randomizer.log_density(np.tile(v, (12, 1)), W) for v in V])
+    gap = (computed - computed[:, :1]) - (expected - expected[:, :1])
     assert np.abs(gap).max() < 1e-3
 
 
 @pytest.mark.parametrize("name", ["laplace", "privunit2", "privunit2-mean", "duchi"])
-def test_it_has_the_least_error_among_decoders_of_its_points(head, public, name):
-    """With vectors drawn from the points; the twin believes a report twice as much."""
-    release = made(head, public, name)
+def test_the_posterior_mean_has_the_least_error_for_vectors_drawn_from_its_points(
+    head, public, name
+):
+    """The broken control counts the likelihood twice."""
+    release = fitted(head, public, name)
     decoder = posterior(release, public, size=50)
+    assert isinstance(decoder, PosteriorDecoder)
     Z = np.tile(decoder.points, (200, 1))
     V = observed(release, Z)
-    ours = ((decoder.decode(V) - Z) ** 2).sum()
-    trusting = decoder._likelihood
-    twin = posterior(release, public, size=50)
-    twin.__dict__["_likelihood"] = lambda V: 2 * trusting(V)
-    assert ours < ((twin.decode(V) - Z) ** 2).sum()
-    assert ours < ((public.mean(axis=0) - Z) ** 2).sum()
-    assert ours < ((release.decoder.decode(V) - Z) ** 2).sum()
+    error = ((decoder.decode(V) - Z) ** 2).sum()
+    correct = decoder._likelihood
+    broken = posterior(release, public, size=50)
+    broken.__dict__["_likelihood"] = lambda V: 2 * correct(V)
+    assert error < ((broken.decode(V) - Z) ** 2).sum()
+    assert error < ((public.mean(axis=0) - Z) ** 2).sum()
+    assert error < ((release.decoder.decode(V) - Z) ** 2).sum()
 
 
 @pytest.mark.parametrize("name", [*QUICK, *MEANS, "response", "subset"])
-def test_what_is_decoded_lies_among_the_public_vectors(head, public, name):
-    release = made(head, public, name, 8)
+def test_decoded_vectors_are_in_the_range_of_the_public_ones(head, public, name):
+    release = fitted(head, public, name, 8)
     release = replace(release, decoder=posterior(release, public, size=30))
     low, high = public.min(axis=0) - 1e-9, public.max(axis=0) + 1e-9
     for size in (0.0, 1e-200, 1.0, 1e200):
@@ -70,8 +73,8 @@ def test_what_is_decoded_lies_among_the_public_vectors(head, public, name):
         assert ((decoded >= low) & (decoded <= high)).all()
 
 
-def test_symbols_are_weighed_by_share_and_budget(head, public):
-    release = made(head, public, "subset", 2)
+def test_symbols_are_weighted_by_share_and_budget(head, public):
+    release = fitted(head, public, "subset", 2)
     decoder = posterior(release, public)
     assert isinstance(decoder, PosteriorCodewordDecoder)
     V = observed(release, public[:20])
@@ -84,59 +87,62 @@ def test_symbols_are_weighed_by_share_and_budget(head, public):
 
 
 @pytest.mark.parametrize("name", ["laplace", "privunit2", "response"])
-def test_a_release_keeps_it_in_its_file_and_binds_it_again(head, public, name):
-    release = made(head, public, name)
-    both = replace(release, decoder=posterior(release, public, size=40))
-    again = from_bytes(to_bytes(both))
-    assert again == both != release
-    assert again.decoder.randomizer == release.randomizer
-    report = both.privatize(public[:7])
-    assert np.array_equal(both.decode(report), again.decode(report))
-    assert not both.decoder.unbiased
-    assert both.guarantee == release.guarantee
+def test_a_release_file_stores_the_decoder_and_loading_binds_it(head, public, name):
+    release = fitted(head, public, name)
+    saved = replace(release, decoder=posterior(release, public, size=40))
+    loaded = from_bytes(to_bytes(saved))
+    assert loaded == saved != release
+    assert isinstance(loaded.decoder, PosteriorDecoder | PosteriorCodewordDecoder)
+    assert loaded.decoder.randomizer == release.randomizer
+    report = saved.privatize(public[:7])
+    assert np.array_equal(saved.decode(report), loaded.decode(report))
+    assert not saved.decoder.unbiased
+    assert saved.guarantee == release.guarantee
 
 
-def test_another_randomizer_brings_its_own_law(head, public):
-    near, far = made(head, public, "privunit2", 8), made(head, public, "privunit2", 0.1)
-    decoder = posterior(near, public, size=40)
-    V = observed(near, public[:50])
+def test_a_decoder_is_bound_to_the_randomizer_of_its_release(head, public):
+    weak, strong = fitted(head, public, "privunit2", 8), fitted(head, public, "privunit2", 0.1)
+    decoder = posterior(weak, public, size=40)
+    V = observed(weak, public[:50])
     decoder.decode(V)
-    rebound = replace(far, decoder=decoder).decoder
-    assert rebound.randomizer is far.randomizer
-    assert decoder.randomizer is near.randomizer
+    rebound = replace(strong, decoder=decoder).decoder
+    assert rebound.randomizer is strong.randomizer
+    assert decoder.randomizer is weak.randomizer
     assert np.abs(rebound.decode(V)).sum() < np.abs(decoder.decode(V)).sum()
 
 
-def test_points_are_taken_evenly_and_never_twice(head, public):
-    release = made(head, public, "laplace")
-    assert np.array_equal(posterior(release, public, size=5).points[[0, -1]], public[[0, -1]])
-    every = posterior(release, public, size=4096)
+def test_points_are_evenly_spaced_and_distinct(head, public):
+    release = fitted(head, public, "laplace")
+    five, every = (posterior(release, public, size=size) for size in (5, 4096))
+    assert isinstance(five, PosteriorDecoder)
+    assert isinstance(every, PosteriorDecoder)
+    assert np.array_equal(five.points[[0, -1]], public[[0, -1]])
     assert np.array_equal(every.points, public)
     assert np.array_equal(every.encoded, release.encoder.encode(public))
 
 
-def test_what_does_not_fit_is_refused(head, public):
-    vectors, symbols = made(head, public, "laplace"), made(head, public, "response")
-    over = np.ones((3, 6)), np.ones((3, 6)), np.ones(3)
+def test_parts_that_do_not_fit_are_an_error(head, public):
+    vectors, symbols = fitted(head, public, "laplace"), fitted(head, public, "response")
+    points, encoded, prior = np.ones((3, 6)), np.ones((3, 6)), np.ones(3)
     with pytest.raises(InvalidInput, match="positive"):
-        PosteriorDecoder(over[0], over[1], np.array([1.0, 0.0, 1.0]))
+        PosteriorDecoder(points, encoded, np.array([1.0, 0.0, 1.0]))
     with pytest.raises(InvalidInput, match="do not fit"):
-        PosteriorDecoder(over[0], np.ones((4, 6)), over[2])
+        PosteriorDecoder(points, np.ones((4, 6)), prior)
     with pytest.raises(InvalidInput, match="at most"):
         PosteriorDecoder(np.ones((4097, 1)), np.ones((4097, 1)), np.ones(4097))
     with pytest.raises(InvalidInput, match="finite"):
-        PosteriorDecoder(over[0], np.full((3, 6), np.nan), over[2])
+        PosteriorDecoder(points, np.full((3, 6), np.nan), prior)
     with pytest.raises(InvalidInput, match="bind"):
-        PosteriorDecoder(*over).decode(np.zeros((1, 6)))
+        PosteriorDecoder(points, encoded, prior).decode(np.zeros((1, 6)))
     with pytest.raises(InvalidInput, match="symbols"):
-        replace(symbols, decoder=PosteriorDecoder(over[0], np.ones((3, 4)), over[2]))
+        replace(symbols, decoder=PosteriorDecoder(points, np.ones((3, 4)), prior))
     with pytest.raises(InvalidInput, match="symbols"):
         replace(vectors, decoder=PosteriorCodewordDecoder(np.ones((6, 6)), np.ones(6)))
     with pytest.raises(InvalidInput, match="projunit"):
-        posterior(made(head, public, "projunit"), public)
+        posterior(fitted(head, public, "projunit"), public)
     for size in (0, 4097, 2.0, True):
         with pytest.raises(InvalidInput, match="size"):
-            posterior(vectors, public, size=size)
+            posterior(vectors, public, size=size)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +157,9 @@ def test_what_does_not_fit_is_refused(head, public):
     ],
 )
 def test_a_hostile_file_is_refused(head, public, tensors, message):
-    release = made(head, public, "privunit2")
+    release = fitted(head, public, "privunit2")
     draft = take_apart(to_bytes(replace(release, decoder=posterior(release, public, size=40))))
+    assert draft is not None
     forged = {name: (list(array.shape), array.tobytes()) for name, array in tensors.items()}
     fill(draft, contents(draft) | forged)
     with pytest.raises(InvalidRelease, match=message):

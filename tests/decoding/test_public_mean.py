@@ -1,4 +1,4 @@
-"""What a device without a usable vector reports: the public mean, as well as each release knows."""
+"""The public mean of a release, which a device without a usable vector reports."""
 
 from __future__ import annotations
 
@@ -34,31 +34,32 @@ def test_every_fitted_release_knows_the_public_mean(head, public, options):
     assert len(release.privatize(release.public_mean)) == release.report_size
 
 
-def test_points_of_a_posterior_know_it_where_nothing_was_fitted(head, public):
+def test_a_posterior_decoder_knows_the_public_mean(head, public):
     plain = offaxis.fit(None, public, epsilon=3, reshaping="none")
     assert not plain.public_mean.any()
-    knowing = replace(plain, decoder=posterior(plain, public, size=500))
-    assert knowing.public_mean == pytest.approx(public.mean(axis=0))
+    with_posterior = replace(plain, decoder=posterior(plain, public, size=500))
+    assert with_posterior.public_mean == pytest.approx(public.mean(axis=0))
     symbols = offaxis.fit(head, public, epsilon=3, mechanism="response")
-    knowing = replace(symbols, decoder=posterior(symbols, public))
-    assert knowing.public_mean == pytest.approx(public.mean(axis=0))
+    with_posterior = replace(symbols, decoder=posterior(symbols, public))
+    assert with_posterior.public_mean == pytest.approx(public.mean(axis=0))
 
 
-def test_an_encoders_centre_is_better_than_a_decoder_that_shrinks(release, public):
+def test_the_centre_of_the_encoder_takes_precedence_over_a_shrinkage_decoder(release, public):
     shrinking = replace(release, decoder=shrink(release, public))
     assert np.array_equal(shrinking.public_mean, release.encoder.centre)
 
 
-def test_a_trained_pair_gives_what_its_decoder_makes_of_nothing(release):
+def test_the_public_mean_of_a_trained_pair_is_its_decoded_zero(release):
     rng = np.random.default_rng(1)
     maps = [[rng.standard_normal((6, 6))], [rng.standard_normal(6)]]
     trained = replace(release, encoder=NetworkEncoder(*maps), decoder=NetworkDecoder(*maps))
     assert trained.public_mean == pytest.approx(maps[1][0])
 
 
-def test_a_decoder_that_answers_something_else_leaves_zero(release):
+def test_the_public_mean_is_zero_for_a_decoder_of_another_dimension(release):
     rng = np.random.default_rng(1)
     encoder = NetworkEncoder([rng.standard_normal((6, 4))], [rng.standard_normal(6)])
-    answering = replace(release, encoder=encoder, decoder=ShrinkageDecoder(np.ones((2, 6)), [1, 1]))
+    decoder = ShrinkageDecoder(np.ones((2, 6)), np.ones(2))
+    answering = replace(release, encoder=encoder, decoder=decoder)
     assert answering.public_mean.shape == (4,)
     assert not answering.public_mean.any()

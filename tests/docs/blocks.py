@@ -1,4 +1,4 @@
-"""Fenced blocks of a page, and how what a command printed is compared with what the page shows."""
+"""Read the fenced blocks of a page, and compare printed output with the output it shows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?)")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, its text, the line it begins at, and whether it is run.
+    """One fenced block: its language, its text, and the line on which the text begins.
 
-    A fragment shows a form and is neither run nor compared; a comment ``<!-- fragment -->`` above
-    the fence says so.
+    A fragment, marked by ``<!-- fragment -->`` above the fence, is neither run nor compared.
     """
 
     kind: str
@@ -24,7 +23,7 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """Return the fenced blocks of a page in their order."""
+    """Return the fenced blocks of a page in order."""
     return [
         Block(fence[2], fence[3], page.count("\n", 0, fence.start(3)) + 1, bool(fence[1]))
         for fence in _FENCE.finditer(page)
@@ -32,9 +31,10 @@ def blocks(page: str) -> list[Block]:
 
 
 def as_script(page: str) -> str:
-    """Return a shell script that does what a reader of the page does.
+    """Return a shell script that follows the page like a reader.
 
-    Shell blocks are run; a Python block whose first line is ``# name.py`` is saved under that name.
+    It runs shell blocks, and saves each Python block under the name in its first line,
+    ``# name.py``.
     """
     parts = []
     for block in blocks(page):
@@ -42,44 +42,45 @@ def as_script(page: str) -> str:
             parts.append(block.text)
         elif block.kind == "python":
             name = re.match(r"# (\w+\.py)\n", block.text)
-            assert name is not None, f"line {block.line}: a block without a name cannot be saved"
+            assert name is not None, f"line {block.line}: the block has no file name"
             parts.append(f"cat > {name[1]} <<'END OF {name[1]}'\n{block.text}END OF {name[1]}\n")
     return "".join(parts)
 
 
-def missing(shown: str, said: str, tolerance: float = 0.1) -> list[str]:
-    """Return the lines a page shows that were not said, in this order.
+def missing(shown: str, printed: str, tolerance: float = 0.1) -> list[str]:
+    """Return the lines a page shows that were not printed, in this order.
 
-    ``…`` stands for anything. Blanks count alike, and numbers within the tolerance: they come from
-    fits that may end a little elsewhere on another machine.
+    ``…`` matches any text. White space is normalized, and numbers match within a relative
+    tolerance: fits may end slightly differently on another machine.
     """
-    lines = [" ".join(line.split()) for line in said.splitlines()]
-    at, absent = 0, []
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    position, absent = 0, []
     for line in (" ".join(raw.split()) for raw in shown.splitlines()):
-        here = next((n for n in range(at, len(lines)) if _like(line, lines[n], tolerance)), None)
-        if here is None:
+        rest = range(position, len(lines))
+        match = next((n for n in rest if _matches(line, lines[n], tolerance)), None)
+        if match is None:
             absent.append(line)
         else:
-            at = here
+            position = match
     return absent
 
 
-def _like(shown: str, said: str, tolerance: float) -> bool:
+def _matches(shown: str, printed: str, tolerance: float) -> bool:
     parts = _NUMBER.split(shown)
     pattern = "".join(
-        r"(\d[\d,]*(?:\.\d+)?)" if at % 2 else re.escape(part).replace("…", ".*")
-        for at, part in enumerate(parts)
+        r"(\d[\d,]*(?:\.\d+)?)" if index % 2 else re.escape(part).replace("…", ".*")
+        for index, part in enumerate(parts)
     )
-    found = re.search(pattern, said)
-    if found is None:
+    match = re.search(pattern, printed)
+    if match is None:
         return False
-    pairs = zip(parts[1::2], found.groups(), strict=True)
-    return all(_near(_value(one), _value(other), tolerance) for one, other in pairs)
+    pairs = zip(parts[1::2], match.groups(), strict=True)
+    return all(_is_near(_value(a), _value(b), tolerance) for a, b in pairs)
 
 
 def _value(number: str) -> float:
     return float(number.replace(",", ""))
 
 
-def _near(one: float, other: float, tolerance: float) -> bool:
-    return abs(one - other) <= tolerance * max(abs(one), abs(other))
+def _is_near(a: float, b: float, tolerance: float) -> bool:
+    return abs(a - b) <= tolerance * max(abs(a), abs(b))

@@ -1,4 +1,4 @@
-"""What is in a built page: its places, headings, links, and what a browser would load for it."""
+"""Parse a built page: its anchors, headings, links, and the resources a browser would load."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _LOADS = {
     "image": ("href", "xlink:href"),
     "form": ("action",),
 }
-"""Attributes that make a browser ask for something, by element; a ``link`` counts by its rel."""
+"""Attributes that make a browser load a resource, by element; a ``link`` depends on its rel."""
 
-_QUIET = {"canonical", "next", "prev", "alternate", "license", "author"}
-"""Links of a head that are read but not followed."""
+_NOT_LOADED = {"canonical", "next", "prev", "alternate", "license", "author"}
+"""Relations of ``link`` elements that a browser does not load."""
 
 
 @dataclass
-class Looked(HTMLParser):
-    """One page, read."""
+class PageParser(HTMLParser):
+    """The content of one page."""
 
     ids: set[str] = field(default_factory=set)
     links: list[str] = field(default_factory=list)
@@ -41,21 +41,21 @@ class Looked(HTMLParser):
         super().__init__()
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attributes}
-        self.ids |= {found[name] for name in ("id", "name") if found.get(name)}
-        self.classes |= set(found.get("class", "").split())
+        values = {name: value or "" for name, value in attributes}
+        self.ids |= {values[name] for name in ("id", "name") if values.get(name)}
+        self.classes |= set(values.get("class", "").split())
         if tag in ("h1", "h2"):
-            self.headings.append((tag, found.get("id", "")))
-        self.loads += [found[name] for name in _LOADS.get(tag, ()) if name in found]
-        self.loads += re.findall(r"url\(([^)]*)\)", found.get("style", ""))
-        if tag == "link" and not set(found.get("rel", "").split()) & _QUIET:
-            self.loads.append(found.get("href", ""))
-        if tag == "a" and "href" in found:
-            self.links.append(found["href"])
+            self.headings.append((tag, values.get("id", "")))
+        self.loads += [values[name] for name in _LOADS.get(tag, ()) if name in values]
+        self.loads += re.findall(r"url\(([^)]*)\)", values.get("style", ""))
+        if tag == "link" and not set(values.get("rel", "").split()) & _NOT_LOADED:
+            self.loads.append(values.get("href", ""))
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
 
 
-def looked_at(page: Path) -> Looked:
-    """Return what is in a page."""
-    found = Looked()
-    found.feed(page.read_text(encoding="utf-8"))
-    return found
+def parse_page(path: Path) -> PageParser:
+    """Parse a page."""
+    page = PageParser()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page

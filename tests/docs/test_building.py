@@ -1,4 +1,4 @@
-"""What the site makes of a page beyond MkDocs: formulas, and pictures as the script draws them."""
+"""The scripts that build the site: formulas are typeset, and pictures match their scripts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 @pytest.fixture
 def docs(monkeypatch):
-    """Make the scripts of the docs importable, and forget them afterwards."""
-    known = set(sys.modules)
+    """Make the scripts of the docs importable, and unload them afterwards."""
+    before = set(sys.modules)
     for folder in ("building", "pictures"):
         monkeypatch.syspath_prepend(str(ROOT / "docs" / folder))
     yield
-    for name in set(sys.modules) - known:
+    for name in set(sys.modules) - before:
         if getattr(sys.modules[name], "__file__", None) and "docs/" in sys.modules[name].__file__:
             del sys.modules[name]
 
@@ -44,30 +44,30 @@ def docs(monkeypatch):
         ("x86_64 p_value max_iter to_a", "x86_64 p_value max_iter to_a"),
     ],
 )
-def test_raised_and_lowered_signs(docs, text, shown):
+def test_superscripts_and_subscripts_are_typeset(docs, text, shown):
     from formulas import typeset
 
     assert typeset(text) == shown
 
 
-def test_the_pictures_are_those_that_the_script_draws(docs):
+def test_the_pictures_match_their_scripts(docs):
     import make
 
     drawn = {name: draw() for name, draw in make.PICTURES.items()}
     assert drawn.keys() <= {file.stem for file in PICTURES.glob("*.svg")}
     for name, picture in drawn.items():
         kept = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
-        # Another version of matplotlib may lay words out a little differently.
+        # Other versions of matplotlib place text slightly differently.
         assert _NUMBER.sub("0", kept) == _NUMBER.sub("0", picture), name
         pairs = zip(_NUMBER.findall(kept), _NUMBER.findall(picture), strict=True)
-        assert all(abs(float(one) - float(other)) < 2 for one, other in pairs), name
+        assert all(abs(float(a) - float(b)) < 2 for a, b in pairs), name
 
 
-def test_what_the_picture_of_utility_shows_is_measured_again(docs):
+def test_the_numbers_in_the_picture_of_utility_are_reproduced(docs):
     import measured
 
     kept = {(row["epsilon"], row["curve"]): row["agreement"] for row in measured.read_table()}
     for row in measured.measure(budgets=(3,), seeds=1):
-        # 5,000 answers: four standard errors are 0.028, and what was kept errs a little, too.
-        was = float(kept[row["epsilon"], row["curve"]])
-        assert float(row["agreement"]) == pytest.approx(was, abs=0.04), row
+        # 5,000 answers: four standard errors are 0.028, and the kept number has an error, too.
+        expected = float(kept[row["epsilon"], row["curve"]])
+        assert float(row["agreement"]) == pytest.approx(expected, abs=0.04), row

@@ -1,4 +1,4 @@
-"""The pages are true: their Python runs and prints what they show; links lead somewhere."""
+"""The pages are correct: their Python runs and prints the output they show; links resolve."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.docs.blocks import blocks, missing
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/reference/*.md")])
-WALKED = {"tutorial.md", "pipelines.md"}
-"""Pages with a test of their own: test_tutorial.py, tests/integrations/test_pipelines_page.py."""
+TESTED_ELSEWHERE = {"tutorial.md", "pipelines.md"}
+"""Pages with separate tests: test_tutorial.py, tests/integrations/test_pipelines_page.py."""
 
 
 def _small_task() -> dict[str, object]:
@@ -50,7 +50,7 @@ def _bundled() -> dict[str, object]:
     }
 
 
-def _kinds() -> dict[str, object]:
+def _array_types() -> dict[str, object]:
     import pandas
     import torch
 
@@ -64,60 +64,60 @@ def _kinds() -> dict[str, object]:
     }
 
 
-SETTINGS: dict[str, Callable[[], dict[str, object]]] = {
+NAMESPACES: dict[str, Callable[[], dict[str, object]]] = {
     "ablations.md": _bundled,
-    "arrays.md": _kinds,
+    "arrays.md": _array_types,
     "decoders.md": _small_task,
     "high-dimension.md": _small_task,
     "optimal-reshaping.md": _small_task,
 }
-"""What a page takes for granted: names that its first block uses and does not make."""
+"""Names that the first block of a page uses without defining them."""
 
 
 def _runs(page: Path) -> bool:
     python = [block for block in blocks(page.read_text()) if block.kind == "python"]
-    return page.name not in WALKED and any(not block.fragment for block in python)
+    return page.name not in TESTED_ELSEWHERE and any(not block.fragment for block in python)
 
 
-# What other libraries announce to their own developers is not about the page.
+# Deprecation warnings of other libraries do not concern the page.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("page", [page for page in PAGES if _runs(page)], ids=lambda p: p.name)
-def test_the_python_of_a_page_runs_and_prints_what_it_shows(page, tmp_path, monkeypatch):
+def test_the_python_of_a_page_runs_and_prints_the_shown_output(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"} | SETTINGS.get(page.name, dict)()
-    said: str | None = None
+    names: dict[str, object] = {"__name__": "__main__"} | NAMESPACES.get(page.name, dict)()
+    printed: str | None = None
     for block in blocks(page.read_text()):
         if block.kind == "python":
-            # Blank lines before the block, so that a traceback names the line of the page.
+            # Blank lines before the block make a traceback name the line of the page.
             code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
             out = io.StringIO()
             if not block.fragment:
                 with contextlib.redirect_stdout(out):
                     exec(code, names)
-            said = None if block.fragment else out.getvalue()
-        elif block.kind == "text" and said is not None:
-            assert missing(block.text, said) == [], f"line {block.line}: it printed\n{said}"
-            said = None
+            printed = None if block.fragment else out.getvalue()
+        elif block.kind == "text" and printed is not None:
+            assert missing(block.text, printed) == [], f"line {block.line}: it printed\n{printed}"
+            printed = None
         else:
-            said = None
+            printed = None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_links_resolve(page):
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
-def test_code_fits_the_column_of_the_site(page):
+def test_code_fits_the_width_of_the_site(page):
     for block in blocks(page.read_text()):
-        for at, line in enumerate(block.text.splitlines()):
-            # What a screen of 1,400 pixels shows without a scroll bar.
-            assert len(line) <= 102, f"line {block.line + at}"
+        for index, line in enumerate(block.text.splitlines()):
+            # The width that a screen of 1,400 pixels shows without a scroll bar.
+            assert len(line) <= 102, f"line {block.line + index}"
 
 
-def test_a_fragment_is_not_run_and_everything_else_is():
+def test_only_blocks_marked_as_fragments_are_fragments():
     page = "<!-- fragment -->\n```python\na\n```\n\n```python\nb\n```\n\n```text\nc\n```\n"
     assert [(b.kind, b.text, b.fragment) for b in blocks(page)] == [
         ("python", "a\n", True),
@@ -135,31 +135,31 @@ def test_the_readme_names_both_commands():
 
 
 def _resolves(name: str) -> bool:
-    """Say whether a dotted name can be imported, as a module or as something in one."""
+    """Return whether a dotted name is a module, or an attribute in one."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:count]))
+            target = importlib.import_module(".".join(parts[:count]))
         except ImportError:
             continue
         for part in parts[count:]:
-            if not hasattr(found, part):
+            if not hasattr(target, part):
                 return False
-            found = getattr(found, part)
+            target = getattr(target, part)
         return True
     return False
 
 
-NAMING = [page for page in PAGES if page.name != "CHANGELOG.md"]
+WITH_CURRENT_NAMES = [page for page in PAGES if page.name != "CHANGELOG.md"]
 
 
-@pytest.mark.parametrize("page", NAMING, ids=lambda page: page.name)
-def test_files_and_names_of_the_package_that_a_page_names_are_there(page):
+@pytest.mark.parametrize("page", WITH_CURRENT_NAMES, ids=lambda page: page.name)
+def test_files_and_names_mentioned_on_a_page_exist(page):
     text = page.read_text()
     for file in re.findall(r"`((?:[\w-]+/)+[\w-]*(?:\.py)?)`", text):
         if file.endswith(".py") or (ROOT / "src/offaxis" / file.split("/")[0]).is_dir():
             roots = (ROOT, ROOT / "src/offaxis", page.parent)
             assert any((root / file).exists() for root in roots), file
     for name in re.findall(r"`(offaxis(?:\.\w+)+)\b", text):
-        # Flower lives in an environment of its own.
+        # Flower needs a separate environment.
         assert "flower" in name or _resolves(name), name

@@ -1,4 +1,4 @@
-"""Networks as public maps: every activation, total, and exactly what the model computes."""
+"""Networks as encoders: total for every activation, and equal to the model's outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BIASES = [RNG.standard_normal(len(w)) for w in WEIGHTS]
 HUGE = np.vstack([np.full(4, s) for s in (1.7e308, -1.7e308, 1e150, -40.0, 5e-324, 0.0)])
 
 
-def test_every_activation_has_its_own_kind():
+def test_every_activation_has_a_kind():
     assert set(ANSWERS) == set(ACTIVATIONS)
     for activation, encoder in ANSWERS.items():
         assert encoder.kind == f"network-{activation}-argmax"
@@ -25,7 +25,7 @@ def test_every_activation_has_its_own_kind():
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_the_answer_is_the_models(activation):
+def test_the_answer_is_that_of_the_model(activation):
     Z = RNG.standard_normal((500, 4)) * 3
     encoder = ANSWERS[activation](WEIGHTS, BIASES)
     outputs = Layers(WEIGHTS, BIASES, activation=activation).outputs(Z)
@@ -47,11 +47,11 @@ def test_every_finite_vector_has_an_answer(activation, scale):
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_no_row_of_a_batch_decides_over_another(activation):
+def test_no_row_of_a_batch_influences_another(activation):
     encoder = ANSWERS[activation](WEIGHTS, BIASES)
     Z = np.vstack([HUGE, RNG.standard_normal((20, 4))])
-    alone = [int(encoder.encode(z[None])[0]) for z in Z]
-    assert encoder.encode(Z).tolist() == alone
+    one_by_one = [int(encoder.encode(z[None])[0]) for z in Z]
+    assert encoder.encode(Z).tolist() == one_by_one
 
 
 def test_equal_scores_give_the_first_symbol():
@@ -59,8 +59,8 @@ def test_equal_scores_give_the_first_symbol():
     assert encoder.encode(np.ones((2, 2))).tolist() == [0, 0]
 
 
-def test_layers_that_do_not_fit_are_refused():
-    with pytest.raises(InvalidInput, match="do not fit each other"):
+def test_layers_that_do_not_fit_together_are_an_error():
+    with pytest.raises(InvalidInput, match="do not fit together"):
         ANSWERS["gelu"](WEIGHTS[::-1], BIASES[::-1])
     with pytest.raises(InvalidInput, match="1 to 8 layers"):
         ANSWERS["gelu"]([np.eye(2)] * 9, [np.zeros(2)] * 9)

@@ -1,3 +1,5 @@
+"""The radius is a percentile of public norms, exact or within its stated error."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -23,7 +25,7 @@ def test_the_radius_is_the_percentile_of_the_norms(public, percentile, order):
 
 
 @pytest.mark.parametrize("fraction", [0.001, 0.1, 0.5, 0.9, 0.999, 1.0])
-def test_long_streams_are_counted_within_their_stated_error(monkeypatch, fraction):
+def test_quantiles_of_long_streams_are_within_their_stated_error(monkeypatch, fraction):
     monkeypatch.setattr(module, "_KEPT", 1000)
     values = np.random.default_rng(0).lognormal(0, 2, 50_000)
     stream = StreamingQuantile()
@@ -34,12 +36,12 @@ def test_long_streams_are_counted_within_their_stated_error(monkeypatch, fractio
         np.quantile(values, [fraction], method="lower"),
         np.quantile(values, [fraction], method="higher"),
     )
-    found = stream.quantile(fraction)
-    assert low[0] * (1 - 2**-12) <= found <= high[0] * (1 + 2**-12)
+    quantile = stream.quantile(fraction)
+    assert low[0] * (1 - 2**-12) <= quantile <= high[0] * (1 + 2**-12)
 
 
 @pytest.mark.parametrize("kept", [1 << 20, 1000, 3000])
-def test_streams_merge_to_what_one_stream_finds(monkeypatch, kept):
+def test_merged_streams_have_the_quantiles_of_one_stream(monkeypatch, kept):
     monkeypatch.setattr(module, "_KEPT", kept)
     values = np.random.default_rng(1).lognormal(0, 2, 9_000)
     whole, merged = StreamingQuantile(), StreamingQuantile()
@@ -59,11 +61,12 @@ def test_memory_of_a_long_stream_is_bounded(monkeypatch):
     rng = np.random.default_rng(0)
     for _ in range(50):
         stream.add(rng.uniform(1, 2, 10_000))
+    assert stream._bins is not None
     assert len(stream._bins) <= 1 << 12
 
 
 @pytest.mark.parametrize("percentile", [0, 0.9, -1, 101, float("nan"), None, "90", True])
-def test_a_bad_percentile_is_named(public, percentile):
+def test_a_bad_percentile_is_an_error(public, percentile):
     source = PublicVectors(public)
     with pytest.raises(InvalidInput, match="percentile"):
         public_radius(
@@ -71,13 +74,13 @@ def test_a_bad_percentile_is_named(public, percentile):
         )
 
 
-def test_a_radius_of_zero_is_refused():
+def test_a_radius_of_zero_is_an_error():
     source = PublicVectors(np.eye(20)[:, :2])
     with pytest.raises(InvalidInput, match="zero"):
         public_radius(ShiftEncoder(np.zeros(2)), source, survey(source)[0], order=1, percentile=50)
 
 
-def test_vectors_that_change_between_passes_are_refused(public):
+def test_vectors_that_change_between_passes_are_an_error(public):
     passes = iter([public, public + 1])
     source = PublicVectors(lambda: [next(passes)])
     with pytest.raises(InvalidInput, match="same ones on every pass"):

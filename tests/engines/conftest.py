@@ -1,4 +1,4 @@
-"""Records in Parquet files, and one Spark session for all tests of this folder."""
+"""Records in Parquet files, as a folder and as a DataFrame."""
 
 from __future__ import annotations
 

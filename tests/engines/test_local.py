@@ -1,4 +1,4 @@
-"""One machine: reports, means and vectors of Parquet files, whole or not at all."""
+"""The local engine: reports, means and vectors of Parquet files, complete or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from scipy import stats
 
 import offaxis
 from offaxis.engines import local
-from offaxis.engines import local as records_of
 from offaxis.engines.arrow import privatize_batches
 from offaxis.engines.columns import lists_of
 from offaxis.engines.local import DistinctIds
@@ -22,44 +21,44 @@ from tests.checks import ALPHA
 
 
 @pytest.fixture(scope="module")
-def made(records, release, tmp_path_factory):
+def job(records, release, tmp_path_factory):
     out = tmp_path_factory.mktemp("local") / "out"
     return out, local.privatize(records, release, out)
 
 
 def noise_of(release, folder, vectors) -> np.ndarray:
-    """What was added to every clipped encoding, in the order of the ids."""
+    """Return the noise added to every clipped encoding, in the order of the ids."""
     table = pq.read_table(folder)
-    place = [int(name.split()[1]) for name in table["id"].to_pylist()]
+    places = [int(name.split()[1]) for name in table["id"].to_pylist()]
     observed = release.observe(table["report"].to_pylist())
     clipped = release.randomizer.domain.project(release.encoder.encode(vectors))
-    return (observed - clipped[place])[np.argsort(place)]
+    return (observed - clipped[places])[np.argsort(places)]
 
 
-def test_every_record_has_a_report_of_the_release(made, release, records, vectors):
-    out, facts = made
+def test_every_record_has_a_report_of_the_release(job, release, records, vectors):
+    out, facts = job
     assert facts["reports"] == len(vectors) == len(set(pq.read_table(out)["id"].to_pylist()))
     assert facts["release"] == release.hash
     assert json.loads((out / "_offaxis.json").read_text()) == facts
     assert "trusted" in facts["guarantee"]["assumptions"][0]
-    assert not any("device" in each for each in facts["guarantee"]["assumptions"])
-    # 3,000 x 6 draws of one law: the mean of their noise is within five standard errors of zero.
+    assert not any("device" in assumption for assumption in facts["guarantee"]["assumptions"])
+    # 3,000 x 6 draws: the mean of their noise is within five standard errors of zero.
     noise = noise_of(release, out, vectors)
     assert abs(noise.mean()) < 5 * noise.std() / np.sqrt(noise.size)
 
 
-def test_the_noise_has_the_law_of_one_report_at_a_time(made, release, vectors):
-    # False alarms: ALPHA. The twin adds half the noise.
-    noise = noise_of(release, made[0], vectors).ravel()
+def test_the_noise_is_distributed_as_for_single_reports(job, release, vectors):
+    # False alarms: ALPHA. The broken control adds half the noise.
+    noise = noise_of(release, job[0], vectors).ravel()
     clipped = release.randomizer.domain.project(release.encoder.encode(vectors))
-    usual = (release.observe(release.privatize(vectors)) - clipped).ravel()
-    assert stats.ks_2samp(noise, usual).pvalue > ALPHA
-    assert stats.ks_2samp(noise / 2, usual).pvalue < ALPHA
+    expected = (release.observe(release.privatize(vectors)) - clipped).ravel()
+    assert stats.ks_2samp(noise, expected).pvalue > ALPHA
+    assert stats.ks_2samp(noise / 2, expected).pvalue < ALPHA
 
 
-def test_records_have_independent_noise_and_a_shared_stream_is_caught(made, release, vectors):
-    # Correlation of neighbours' signs: a binomial test, false alarms ALPHA.
-    signs = noise_of(release, made[0], vectors)[:, 0] > 0
+def test_records_have_independent_noise_and_a_shared_stream_is_rejected(job, release, vectors):
+    # Correlation of the signs of neighbours: a binomial test, false alarms ALPHA.
+    signs = noise_of(release, job[0], vectors)[:, 0] > 0
 
     def p_value(flags):
         return stats.binomtest(int((flags[1:] == flags[:-1]).sum()), len(flags) - 1).pvalue
@@ -68,10 +67,10 @@ def test_records_have_independent_noise_and_a_shared_stream_is_caught(made, rele
     assert p_value(np.repeat(signs[::2], 2)) < ALPHA
 
 
-def test_a_second_job_draws_other_reports(made, release, records, tmp_path):
-    local.privatize(records, release, tmp_path / "again")
+def test_a_second_job_draws_new_reports(job, release, records, tmp_path):
+    local.privatize(records, release, tmp_path / "second")
     first, second = (
-        pq.read_table(out)["report"].to_pylist() for out in (made[0], tmp_path / "again")
+        pq.read_table(out)["report"].to_pylist() for out in (job[0], tmp_path / "second")
     )
     assert not set(first) & set(second)
 
@@ -88,7 +87,7 @@ def write(path, ids, vectors):
         ([], "no records"),
     ],
 )
-def test_ids_that_name_nobody_or_two_are_refused(ids, message, release, tmp_path):
+def test_missing_and_repeated_ids_raise(ids, message, release, tmp_path):
     source = tmp_path / "in.parquet"
     write(source, pa.array(ids, pa.string() if "a" in ids else pa.int64()), np.ones((len(ids), 6)))
     with pytest.raises(InvalidInput, match=message):
@@ -96,17 +95,17 @@ def test_ids_that_name_nobody_or_two_are_refused(ids, message, release, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
 
-def test_a_failure_on_the_way_leaves_nothing_and_destroys_the_key(release, tmp_path, monkeypatch):
-    bad = np.ones((9000, 6))
-    bad[-1, 0] = np.nan
-    write(tmp_path / "in.parquet", np.arange(9000), bad)
+def test_a_failed_job_leaves_nothing_and_destroys_the_key(release, tmp_path, monkeypatch):
+    vectors = np.ones((9000, 6))
+    vectors[-1, 0] = np.nan
+    write(tmp_path / "in.parquet", np.arange(9000), vectors)
     keys = []
 
-    def noticed():
+    def recorded():
         keys.append(JobKey())
         return keys[-1]
 
-    monkeypatch.setattr(records_of, "JobKey", noticed)
+    monkeypatch.setattr(local, "JobKey", recorded)
     with pytest.raises(InvalidInput, match="finite"):
         local.privatize(tmp_path / "in.parquet", release, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
@@ -114,62 +113,62 @@ def test_a_failure_on_the_way_leaves_nothing_and_destroys_the_key(release, tmp_p
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 1], [0, 1]])
-def test_what_was_written_is_looked_at_again(rows, release, tmp_path, monkeypatch):
+def test_the_written_records_are_checked_again(rows, release, tmp_path, monkeypatch):
     write(tmp_path / "in.parquet", [1, 2, 3], np.ones((3, 6)))
 
-    def otherwise(*given, **named):
-        return (batch.take(pa.array(rows)) for batch in privatize_batches(*given, **named))
+    def altered(*args, **options):
+        return (batch.take(pa.array(rows)) for batch in privatize_batches(*args, **options))
 
-    monkeypatch.setattr(records_of, "privatize_batches", otherwise)
+    monkeypatch.setattr(local, "privatize_batches", altered)
     with pytest.raises(InvalidInput, match="nothing was released"):
         local.privatize(tmp_path / "in.parquet", release, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in.parquet"]
 
 
-def test_what_is_there_is_not_made_again_unless_asked(release, tmp_path):
+def test_existing_reports_are_replaced_only_with_force(release, tmp_path):
     write(tmp_path / "in.parquet", [1, 2], np.ones((2, 6)))
     out = tmp_path / "out"
     local.privatize(tmp_path / "in.parquet", release, out)
     before = pq.read_table(out)["report"].to_pylist()
-    with pytest.raises(InvalidInput, match="already there"):
+    with pytest.raises(InvalidInput, match="already exists"):
         local.privatize(tmp_path / "in.parquet", release, out)
     assert pq.read_table(out)["report"].to_pylist() == before
     local.privatize(tmp_path / "in.parquet", release, out, force=True)
     assert pq.read_table(out)["report"].to_pylist() != before
 
 
-def test_means_are_those_of_the_release(made, release):
-    reports = pq.read_table(made[0])["report"].to_pylist()
+def test_means_match_the_release(job, release):
+    reports = pq.read_table(job[0])["report"].to_pylist()
     expected = release.aggregate(reports)
-    found = local.group_means(made[0], release)
-    assert found.estimate == pytest.approx(expected.estimate, rel=1e-10)
-    assert found.standard_error == pytest.approx(expected.standard_error, rel=1e-10)
+    mean = local.group_means(job[0], release)
+    assert mean.estimate == pytest.approx(expected.estimate, rel=1e-10)
+    assert mean.standard_error == pytest.approx(expected.standard_error, rel=1e-10)
 
 
-def test_decoded_vectors_lie_beside_their_ids(made, release, tmp_path):
-    assert local.decode(made[0], release, tmp_path / "decoded") == 3000
-    table, reports = pq.read_table(tmp_path / "decoded"), pq.read_table(made[0])
+def test_decoded_vectors_keep_their_ids(job, release, tmp_path):
+    assert local.decode(job[0], release, tmp_path / "decoded") == 3000
+    table, reports = pq.read_table(tmp_path / "decoded"), pq.read_table(job[0])
     assert table["id"] == reports["id"]
     decoded = np.array(table["vector"].to_pylist())
     assert np.array_equal(decoded, release.decode(reports["report"].to_pylist()))
 
 
-def test_a_release_fitted_to_files_is_that_of_the_array(records, head, vectors):
-    found = offaxis.fit(head, local.public_vectors(records), epsilon=3)
+def test_a_release_fitted_to_files_equals_one_fitted_to_the_array(records, head, vectors):
+    release = offaxis.fit(head, local.public_vectors(records), epsilon=3)
     expected = offaxis.fit(head, vectors, epsilon=3)
-    # Sums are cut otherwise, so they may differ in the last bit.
-    assert found.encoder.matrix == pytest.approx(expected.encoder.matrix, rel=1e-9, abs=1e-12)
-    assert found.provenance.public == expected.provenance.public
+    # Sums are batched differently, so they may differ in the last bit.
+    assert release.encoder.matrix == pytest.approx(expected.encoder.matrix, rel=1e-9, abs=1e-12)
+    assert release.provenance.public == expected.provenance.public
 
 
-def test_evaluation_in_files_knows_the_labels(records, release, head):
-    found, same = local.evaluate(records, [release, release], head, targets="label", seeds=2)
-    assert found.clean["accuracy"] == 1.0
-    assert np.array_equal(found.runs["accuracy"], same.runs["accuracy"])
+def test_evaluation_of_files_uses_the_labels(records, release, head):
+    first, second = local.evaluate(records, [release, release], head, targets="label", seeds=2)
+    assert first.clean["accuracy"] == 1.0
+    assert np.array_equal(first.runs["accuracy"], second.runs["accuracy"])
 
 
 @pytest.mark.parametrize("ids", [[], ["a"], ["a", "b", "a"], list(range(5000)), [1, "1", b"1"]])
-def test_different_ids_are_counted(ids):
+def test_distinct_ids_are_counted(ids):
     with DistinctIds() as seen:
         seen.add(ids[: len(ids) // 2])
         seen.add(ids[len(ids) // 2 :])

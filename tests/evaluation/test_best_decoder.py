@@ -1,4 +1,4 @@
-"""The best decoder: never worse than the public mean, and means stay possible."""
+"""``best_decoder`` is never worse than the public mean, and leaves means as they are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def risk(release, model, vectors, seed):
 
 @pytest.mark.parametrize("name", ["laplace", "privunit2", "response", "projunit"])
 @pytest.mark.parametrize("epsilon", [0.05, 4])
-def test_nothing_chosen_is_worse_than_the_public_mean(head, public, name, epsilon):
+def test_the_chosen_decoder_is_not_worse_than_the_public_mean(head, public, name, epsilon):
     release = offaxis.fit(head, public, epsilon=epsilon, mechanism=name)
     best = best_decoder(release, head, public, goal="fidelity").release
     fresh = np.random.default_rng(0).permutation(public)
@@ -34,20 +34,20 @@ def test_nothing_chosen_is_worse_than_the_public_mean(head, public, name, epsilo
     assert from_bytes(to_bytes(best)) == best
 
 
-def test_at_a_good_budget_it_beats_its_own_decoder_and_the_mean(head, public):
+def test_at_a_large_budget_it_beats_the_own_decoder_and_the_mean(head, public):
     release = offaxis.fit(head, public, epsilon=8, mechanism="privunit2")
     best = best_decoder(release, head, public, goal="fidelity").release
     constant = release.with_decoder(constant_decoder(release, public.mean(axis=0)))
-    others = min(risk(each, head, public[::-1], 1) for each in (release, constant))
+    others = min(risk(other, head, public[::-1], 1) for other in (release, constant))
     assert best.provenance.settings["decoder"] == best.decoder.kind
     assert risk(best, head, public[::-1], 1) < 0.8 * others
 
 
 def test_answers_can_be_the_goal(head, public):
     release = offaxis.fit(head, public, epsilon=5, mechanism="response")
-    found = best_decoder(release, head, public, goal="answers")
-    own = next(each for each in found.candidates if each.candidate.decoding == "own")
-    assert found.candidates[0].utility.score >= own.utility.score
+    candidates = best_decoder(release, head, public, goal="answers").candidates
+    own = next(scored for scored in candidates if scored.candidate.decoding == "own")
+    assert candidates[0].utility.score >= own.utility.score
     for goal, message in (("colour", "goal"), ("mean", "no decoder to choose")):
         with pytest.raises(InvalidInput, match=message):
             best_decoder(release, head, public, goal=goal)

@@ -1,4 +1,4 @@
-"""The bias of clipping is what is left when the noise has been averaged away."""
+"""The clipping bias is the error of a mean after the noise has been averaged away."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pytest
 
 import offaxis
 from offaxis.errors import BiasedDecoder, InvalidInput
-from offaxis.evaluation import clipping_bias
-from offaxis.evaluation import metrics as clipping
+from offaxis.evaluation import clipping_bias, metrics
 from tests.checks import ALPHA, mean_p_value
 
 RNG = np.random.default_rng(0)
@@ -21,60 +20,63 @@ def plain(name: str = "laplace", percentile: float = 75.0, **settings):
 
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "privunit2-mean", "privunitg-mean"])
-def test_means_of_reports_are_off_by_it(name):
-    """Unseeded exact reports against the mean plus the bias; the twin forgets the bias."""
+def test_means_of_reports_are_off_by_the_bias(name):
+    """Exact reports against the mean plus the bias; the broken control ignores the bias.
+
+    A false alarm has probability ALPHA.
+    """
     delta = 1e-5 if name == "gaussian" else None
     release = plain(name, delta=delta, reshaping="none")
-    found = clipping_bias(release, PUBLIC)
-    # Directions are dear to draw, and a few show the bias far beyond doubt.
+    clipping = clipping_bias(release, PUBLIC)
+    # Directions are slow to draw, and a few show the bias beyond doubt.
     Z = np.tile(PUBLIC, (5 if name.startswith("privunit") else 15, 1))
     decoded = release.decode(release.privatize(Z))
-    assert mean_p_value(decoded, PUBLIC.mean(axis=0) + found.bias) > ALPHA
+    assert mean_p_value(decoded, PUBLIC.mean(axis=0) + clipping.bias) > ALPHA
     assert mean_p_value(decoded, PUBLIC.mean(axis=0)) < ALPHA**4
-    assert found.share == pytest.approx(0.25, abs=0.01)
-    assert found.count == 2000
+    assert clipping.share == pytest.approx(0.25, abs=0.01)
+    assert clipping.count == 2000
 
 
-def test_it_is_the_mean_of_what_clipping_moves(monkeypatch):
+def test_the_bias_is_the_mean_change_by_clipping(monkeypatch):
     release = plain(reshaping="none")
     radius = release.randomizer.radius
     length = np.abs(PUBLIC).sum(axis=1)
     moved = PUBLIC * np.minimum(1, radius / length)[:, None] - PUBLIC
-    found = clipping_bias(release, PUBLIC)
-    np.testing.assert_allclose(found.bias, moved.mean(axis=0), atol=1e-12)
+    clipping = clipping_bias(release, PUBLIC)
+    np.testing.assert_allclose(clipping.bias, moved.mean(axis=0), atol=1e-12)
     error = moved.std(axis=0, ddof=1) / np.sqrt(len(moved))
-    np.testing.assert_allclose(found.standard_error, error)
-    assert found.share == (length > radius).mean()
-    monkeypatch.setattr(clipping, "_NUMBERS", 28)
+    np.testing.assert_allclose(clipping.standard_error, error)
+    assert clipping.share == (length > radius).mean()
+    monkeypatch.setattr(metrics, "_NUMBERS", 28)
     parts = clipping_bias(release, PUBLIC)
-    np.testing.assert_allclose(parts.bias, found.bias)
-    assert parts.share == found.share
+    np.testing.assert_allclose(parts.bias, clipping.bias)
+    assert parts.share == clipping.share
 
 
 @pytest.mark.parametrize("reshaping", ["none", "centre", offaxis.Jacobian(lambda_max=10)])
-def test_nothing_clipped_leaves_no_bias(reshaping):
+def test_without_clipping_there_is_no_bias(reshaping):
     release = offaxis.fit(np.eye(4)[:2], PUBLIC, epsilon=1, percentile=100, reshaping=reshaping)
-    found = clipping_bias(release, PUBLIC)
-    np.testing.assert_allclose(found.bias, 0, atol=1e-9)
-    assert found.share <= 1 / 2000  # the longest may lie an ulp outside
+    clipping = clipping_bias(release, PUBLIC)
+    np.testing.assert_allclose(clipping.bias, 0, atol=1e-9)
+    assert clipping.share <= 1 / 2000  # the longest may be an ulp outside
 
 
-def test_a_release_that_gives_no_means_has_no_such_bias():
+def test_a_release_without_means_has_no_clipping_bias():
     with pytest.raises(BiasedDecoder):
         clipping_bias(plain("privunit2", reshaping="none"), PUBLIC)
 
 
-def test_vectors_of_another_dimension_are_refused():
+def test_vectors_of_another_dimension_are_rejected():
     with pytest.raises(InvalidInput, match="dimension"):
         clipping_bias(plain(reshaping="none"), PUBLIC[:, :2])
 
 
-def test_what_a_codebook_leaves_out_is_told_too(head, public):
-    """On its own public vectors a codebook of cell means moves no mean, though every vector."""
+def test_the_bias_of_a_codebook_is_included(head, public):
+    """A codebook of cell means moves nearly every vector, and the mean of other vectors."""
     release = offaxis.fit(head, public, epsilon=2, mechanism="response", size=6)
-    found = clipping_bias(release, public)
+    clipping = clipping_bias(release, public)
     spread = public.std(axis=0)
-    assert found.share > 0.9
-    assert (found.standard_error > 0).all()
+    assert clipping.share > 0.9
+    assert (clipping.standard_error > 0).all()
     others = clipping_bias(release, public[public[:, 0] > np.median(public[:, 0])])
     assert np.abs(others.bias).max() > 0.05 * spread.max()

@@ -1,3 +1,5 @@
+"""``evaluate`` and ``sweep``: metrics, seeds, exact reports and rejected targets."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +15,7 @@ def labels(head, public):
     return head.outputs(public).argmax(1)
 
 
-def test_clean_scores_are_perfect_against_the_models_own_answers(release, head, public, labels):
+def test_clean_scores_against_the_models_answers_are_perfect(release, head, public, labels):
     result = evaluate(release, head, public, labels, seeds=2)
     assert result.clean == {"output_rmse": 0.0, "agreement": 1.0, "accuracy": 1.0}
     assert result.runs["accuracy"].shape == (2,)
@@ -21,7 +23,7 @@ def test_clean_scores_are_perfect_against_the_models_own_answers(release, head, 
     assert result.std("accuracy") >= 0
 
 
-def test_a_seed_repeats_and_another_differs(release, head, public):
+def test_a_seed_is_reproducible_and_another_one_differs(release, head, public):
     runs = [evaluate(release, head, public, seeds=2, seed=s).runs["output_rmse"] for s in (1, 1, 2)]
     assert np.array_equal(runs[0], runs[1])
     assert not np.array_equal(runs[0], runs[2])
@@ -44,27 +46,27 @@ def test_real_targets_give_an_rmse(release, head, public):
 def test_a_single_output_has_no_agreement(public):
     weight = np.ones((1, 6))
     release = offaxis.fit(weight, public, epsilon=1)
-    scores = evaluate(release, weight, public, (public.sum(1) > 0).astype(int), seeds=1)
-    assert "agreement" not in scores.runs
-    assert scores.clean["accuracy"] == 1.0
+    evaluation = evaluate(release, weight, public, (public.sum(1) > 0).astype(int), seeds=1)
+    assert "agreement" not in evaluation.runs
+    assert evaluation.clean["accuracy"] == 1.0
 
 
 @pytest.mark.parametrize(
     "targets", [np.zeros(3, int), np.full(500, 3), np.full(500, -1), np.ones((500, 2)), ["a"] * 500]
 )
-def test_targets_that_do_not_fit_are_refused(release, head, public, targets):
+def test_targets_that_do_not_fit_are_rejected(release, head, public, targets):
     with pytest.raises(InvalidInput):
         evaluate(release, head, public, targets, seeds=1)
 
 
-def test_no_repetitions_are_refused(release, head, public):
+def test_zero_repetitions_are_rejected(release, head, public):
     with pytest.raises(InvalidInput, match="seeds"):
         evaluate(release, head, public, seeds=0)
 
 
 def test_a_sweep_covers_every_cell_once(head, public, labels):
-    seen = []
-    rows = sweep(
+    progress = []
+    cells = sweep(
         head,
         public,
         public,
@@ -72,17 +74,17 @@ def test_a_sweep_covers_every_cell_once(head, public, labels):
         mechanisms=["laplace", "gaussian"],
         epsilons=[1, 5],
         seeds=2,
-        progress=seen.append,
+        progress=progress.append,
         reshapings=["none", offaxis.Jacobian(order=1)],
     )
-    assert len(rows) == 8
-    assert len({(r.mechanism, r.reshaping, r.epsilon) for r in rows}) == 8
-    assert sum(seen) == 16
+    assert len(cells) == 8
+    assert len({(cell.mechanism, cell.reshaping, cell.epsilon) for cell in cells}) == 8
+    assert sum(progress) == 16
     assert len(BUDGETS) == 12
 
 
-def test_a_sweeps_cell_is_the_release_of_its_settings(head, public):
-    rows = sweep(
+def test_a_cell_of_a_sweep_is_the_release_of_its_settings(head, public):
+    cells = sweep(
         head,
         public,
         public,
@@ -98,9 +100,9 @@ def test_a_sweeps_cell_is_the_release_of_its_settings(head, public):
         )
         for kwargs in ({"reshaping": "centre"}, {"reshaping": offaxis.Jacobian(lambda_max=10)})
     )
-    for row, expected in zip(rows, (centred, reshaped), strict=True):
-        assert np.array_equal(row.evaluation.runs["agreement"], expected.runs["agreement"])
-    assert [(row.percentile, row.reshaping.name) for row in rows] == [
+    for cell, expected in zip(cells, (centred, reshaped), strict=True):
+        assert np.array_equal(cell.evaluation.runs["agreement"], expected.runs["agreement"])
+    assert [(cell.percentile, cell.reshaping.name) for cell in cells] == [
         (50, "centre"),
         (50, "jacobian"),
     ]

@@ -1,4 +1,4 @@
-"""The published setting on the bundled features: what reshaping brings at ε = 7.5.
+"""The published setting on the bundled features: the gain by reshaping at ε = 7.5.
 
 Radius at the 90th percentile, λ_max 1000, order 1. The expected figures were measured on the full
 feature set (10,000 vectors, 20 seeds); five repetitions of the 5,000 bundled vectors have a
@@ -23,12 +23,12 @@ def accuracy(name: str, shape: str, *, seeds: int = 5, exact: bool = False) -> n
     settings = {"delta": 1e-5} if name == "gaussian" else {}
     settings["reshaping"] = offaxis.Jacobian(order=1) if shape == "jacobian" else shape
     release = offaxis.fit(data.head, data.public, epsilon=7.5, mechanism=name, **settings)
-    scores = evaluate(release, data.head, data.vectors, data.labels, seeds=seeds, exact=exact)
-    return scores.runs["accuracy"]
+    evaluation = evaluate(release, data.head, data.vectors, data.labels, seeds=seeds, exact=exact)
+    return evaluation.runs["accuracy"]
 
 
 @pytest.mark.parametrize(("name", "shape"), PUBLISHED)
-def test_reshaping_brings_what_was_published(name, shape):
+def test_accuracies_are_those_published(name, shape):
     assert accuracy(name, shape).mean() == pytest.approx(PUBLISHED[name, shape], abs=0.015)
 
 
@@ -43,9 +43,10 @@ def test_reshaping_brings_what_was_published(name, shape):
     ],
 )
 def test_exact_reports_keep_the_same_accuracy(name, shape):
-    """A mean of five repetitions and a single one, which spreads by 0.0071 at most.
+    """The mean of five simulated repetitions against a single exact one.
 
-    That is √(p(1 − p)/5000) for p = 1/2. A false alarm comes once in 300,000 runs.
+    The standard deviation of one is at most √(p(1 − p)/5000) = 0.0071 (p = 1/2). A false alarm
+    occurs in one of 300,000 runs.
     """
     simulated, exact = accuracy(name, shape), accuracy(name, shape, seeds=1, exact=True)
     assert abs(simulated.mean() - exact.mean()) < 5 * 0.0071 * np.sqrt(1 / 5 + 1)

@@ -1,4 +1,4 @@
-"""The summary of a recommendation is true: of the estimate, of the bound, and of both together."""
+"""The summary of a recommendation is true to the estimate, to the bound, and to both together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def written(score, ceiling, goal="answers", error=0.01, compared=0.45):
     return summary(goal, {"": 10}, best, [best, vector], Utility(score, error), ceiling, 1437)
 
 
-def test_it_says_what_it_was_measured_on():
+def test_the_summary_states_the_estimate_and_the_held_out_vectors():
     words = written(0.42, 0.45)
     assert "42.0 ± 3.0 %".replace(" ", SPACE) in words
     assert "measured on 1,437 held-out vectors" in words
@@ -33,35 +33,35 @@ def test_it_says_what_it_was_measured_on():
     assert TOO_FAR not in words
 
 
-def test_an_estimate_above_the_bound_is_said_to_be_so_by_chance():
+def test_an_estimate_above_the_bound_is_attributed_to_chance():
     words = written(0.465, 0.451, error=0.017)
-    assert f"45.1{SPACE}%: the estimate lies above that by chance" in words
+    assert f"45.1{SPACE}%: the estimate is above that by chance" in words
     assert BY_CHANCE in words
     assert TOO_FAR not in words
 
 
-def test_an_estimate_that_chance_hardly_explains_is_not_put_down_to_it():
+def test_an_estimate_far_above_the_bound_is_not_attributed_to_chance():
     words = written(0.465, 0.451, error=0.004)
     assert TOO_FAR in words
     assert BY_CHANCE not in words
 
 
 @pytest.mark.parametrize(("score", "below"), [(-0.02, True), (-0.05, False)])
-def test_means_may_stay_below_the_bound_of_unbiased_reports(score, below):
+def test_biased_means_may_be_below_the_bound_of_unbiased_reports(score, below):
     words = written(score, -0.03, goal="mean")
     assert "No unbiased report of this budget leaves less than 0.03" in words
-    assert ("a little bias" in words) is below
+    assert ("slightly biased" in words) is below
     assert "measured on 1,437 held-out vectors" in words
 
 
-def test_the_vector_beside_it_is_told_from_the_comparison():
+def test_the_best_vector_is_quoted_from_the_comparison():
     words = written(0.42, 0.45)
     assert "Send the answer, not the vector" in words
     assert words.endswith(f"kept 20.0{SPACE}±{SPACE}3.0{SPACE}% where both were compared.")
     assert "A release of the vector does equally well" in written(0.42, 0.45, compared=0.21)
 
 
-def test_every_percent_stays_with_its_number():
+def test_a_number_and_its_percent_sign_are_not_separated():
     for words in (written(0.42, 0.45), written(0.5, 0.45), written(0.46, 0.45)):
         assert "%" in words
         assert " %" not in words

@@ -1,4 +1,4 @@
-"""Tuning: the search of ``recommend`` over ranks and radii of one mechanism."""
+"""``tune``: the search of ``recommend`` over the ranks and radii of one mechanism."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def test_every_candidate_is_reported_and_the_best_is_chosen(tuned):
 def test_the_estimate_holds_for_fresh_vectors(tuned):
     fresh = evaluate(tuned.release, TASK, vectors(20_000, 3), seeds=3)
     assert 0 < tuned.expected.error < 0.05
-    # Four standard errors: a false alarm once in 16,000 seeds, and this seed is fixed.
+    # Four standard errors: a false alarm in one of 16,000 seeds, and this seed is fixed.
     assert abs(fresh.mean("agreement") - tuned.expected.score) < 4 * tuned.expected.error
 
 
 def test_the_standard_error_is_that_of_the_estimate():
-    """Thirty other splits and simulations of fresh vectors scatter as the errors say."""
+    """Thirty splits and simulations of fresh vectors scatter as the standard errors state."""
     runs = [
         tune(TASK, vectors(400, 10 + seed), epsilon=4, ranks=(2,), percentiles=(70,), seed=seed)
         for seed in range(30)
     ]
     spread = np.std([run.expected.score for run in runs], ddof=1)
     stated = np.mean([run.expected.error for run in runs])
-    # A deviation of 30 numbers is itself known to 13 %.
+    # A standard deviation of 30 numbers has a relative error of 13 %.
     assert 0.55 < spread / stated < 1.6
 
 
@@ -64,7 +64,7 @@ def test_the_choice_beats_the_worst_candidate(tuned):
     assert tuned.expected.score > tuned.candidates[-1].utility.score + 0.05
 
 
-def test_it_repeats_and_takes_batches_from_a_function():
+def test_tuning_is_reproducible_and_takes_batches():
     public = vectors(300, 4)
     whole, again, streamed = (
         tune(TASK, source, epsilon=3, mechanism="laplace", ranks=(1, 3), percentiles=(60,))
@@ -91,7 +91,7 @@ def test_a_mechanism_with_a_delta_has_no_ceiling():
     assert "No report" not in run.summary
 
 
-def test_many_directions_are_tried_on_a_ladder():
+def test_large_ranks_are_tried_in_growing_steps():
     assert _ranks(None, 100) == [*range(1, 11), 12, 16, 24, 32, 48, 64, 96, 100]
     assert _ranks(None, 2) == [1, 2]
 
@@ -110,13 +110,13 @@ def test_many_directions_are_tried_on_a_ladder():
         ({"epsilon": 0}, "epsilon"),
     ],
 )
-def test_bad_input_names_the_value_and_the_fix(change, message):
+def test_errors_name_the_value_and_the_fix(change, message):
     arguments = {"public": vectors(60, 7), "epsilon": 1} | change
     with pytest.raises(InvalidInput, match=message):
         tune(TASK, arguments.pop("public"), **arguments)
 
 
-def test_a_geometry_is_not_enough():
+def test_a_geometry_without_a_model_is_rejected():
     public = vectors(60, 8)
     with pytest.raises((InvalidInput, UnsupportedModel)):
         tune(measure(TASK, PublicVectors(public)), public, epsilon=1)

@@ -1,4 +1,4 @@
-"""Scores of releases: known cases, and the error they are stated with."""
+"""Scores of releases: known cases, and their standard errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD = Layers([RNG.standard_normal((3, 5))], [np.zeros(3)])
 GEOMETRY = measure(HEAD, PublicVectors(PUBLIC))
 
 
-def judge(goal, people=1, task=HEAD):
+def scorer(goal, people=1, task=HEAD):
     geometry = measure(task, PublicVectors(PUBLIC))
     return TaskScorer(task, geometry.gram, geometry.mean, goal, people)
 
@@ -35,44 +35,44 @@ def strong():
     return offaxis.fit(HEAD, PUBLIC, epsilon=5000, percentile=100)
 
 
-def test_without_noise_everything_is_kept(strong):
-    assert judge("answers")(strong, PUBLIC[:500]).score > 0.99
-    assert judge("fidelity")(strong, PUBLIC[:500]).score > 0.99
-    assert judge("mean", 10)(strong, PUBLIC[:500]).score > -0.01
+def test_without_noise_all_utility_is_kept(strong):
+    assert scorer("answers")(strong, PUBLIC[:500]).score > 0.99
+    assert scorer("fidelity")(strong, PUBLIC[:500]).score > 0.99
+    assert scorer("mean", 10)(strong, PUBLIC[:500]).score > -0.01
 
 
-def test_always_the_public_mean_explains_nothing(strong):
+def test_a_constant_decoder_explains_nothing(strong):
     flat = constant(strong)
-    assert judge("fidelity")(flat, PUBLIC).score == pytest.approx(0, abs=1e-9)
+    assert scorer("fidelity")(flat, PUBLIC).score == pytest.approx(0, abs=1e-9)
     one = Layers.linear(HEAD.weights[0][:1])
-    assert judge("answers", task=one)(flat, PUBLIC).score == pytest.approx(0, abs=1e-9)
+    assert scorer("answers", task=one)(flat, PUBLIC).score == pytest.approx(0, abs=1e-9)
 
 
-def test_noise_beyond_the_spread_is_worse_than_the_mean():
+def test_large_noise_is_worse_than_the_public_mean():
     weak = offaxis.fit(HEAD, PUBLIC, epsilon=0.5)
-    assert judge("fidelity")(weak, PUBLIC[:500]).score < -1
+    assert scorer("fidelity")(weak, PUBLIC[:500]).score < -1
 
 
-def test_agreement_is_that_of_the_answers():
+def test_agreement_is_the_share_of_equal_answers():
     release = offaxis.fit(HEAD, PUBLIC, epsilon=8)
-    found = judge("answers")(release, PUBLIC)
+    utility = scorer("answers")(release, PUBLIC)
     repeated = simulate(release, np.tile(PUBLIC, (20, 1)), np.random.default_rng(0))
     clean = np.tile(HEAD.outputs(PUBLIC).argmax(1), 20)
     truth = (HEAD.outputs(repeated).argmax(1) == clean).mean()
-    assert abs(found.score - truth) < 5 * found.error + 0.005
-    low, high = found.interval()
-    assert low < found.score < high
+    assert abs(utility.score - truth) < 5 * utility.error + 0.005
+    low, high = utility.interval()
+    assert low < utility.score < high
 
 
-def test_the_error_of_a_mean_falls_with_the_people_and_bias_stays():
+def test_more_people_reduce_the_error_of_a_mean_but_not_its_bias():
     release = offaxis.fit(HEAD, PUBLIC, epsilon=4, percentile=100)
-    ten, thousand = (judge("mean", people)(release, PUBLIC).score for people in (10, 1000))
+    ten, thousand = (scorer("mean", people)(release, PUBLIC).score for people in (10, 1000))
     assert thousand == pytest.approx(ten / 100, rel=0.15)
     skewed = np.exp(PUBLIC / 2)
     clipped = offaxis.fit(HEAD, skewed, epsilon=4, percentile=20)
-    biased = judge("mean", 10**9)(clipped, skewed).score
+    biased = scorer("mean", 10**9)(clipped, skewed).score
     assert biased < -0.002
 
 
-def test_a_mean_is_scored_by_the_decoder_of_means(strong):
-    assert judge("mean", 10)(constant(strong), PUBLIC[:500]).score > -0.01
+def test_a_mean_is_scored_with_the_unbiased_decoder(strong):
+    assert scorer("mean", 10)(constant(strong), PUBLIC[:500]).score > -0.01

@@ -1,3 +1,5 @@
+"""The data of the text example are read from an archive inside the source archive."""
+
 from __future__ import annotations
 
 import io
@@ -15,7 +17,7 @@ FILES = {
 }
 
 
-def packed(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
+def make_archive(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode=mode) as archive:
         for name, content in files.items():
@@ -25,27 +27,29 @@ def packed(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
     return buffer.getvalue()
 
 
-def test_texts_and_ratings_are_read_from_the_archive_within_the_archive(tmp_path):
-    inner = packed({f"hutto_ICWSM_2014/{name}": text.encode() for name, text in FILES.items()})
+def test_texts_and_ratings_are_read_from_the_inner_archive(tmp_path):
+    inner = make_archive(
+        {f"hutto_ICWSM_2014/{name}": text.encode() for name, text in FILES.items()}
+    )
     path = tmp_path / PACKAGE.archive
     folder = "vaderSentiment-2.5"
     path.write_bytes(
-        packed(
+        make_archive(
             {f"{folder}/additional_resources/hutto_ICWSM_2014.tar.gz": inner, f"{folder}/x": b""}
         )
     )
-    found = read(path)
-    assert found.texts == ["no picture.", "So & so\tgood", "\u2019tis", "Fine."]
-    assert found.ratings.tolist() == [-0.9, 2.5, -0.5, 0.5]
-    assert found.classes.tolist() == [0, 2, 1, 1]
+    ratings = read(path)
+    assert ratings.texts == ["no picture.", "So & so\tgood", "\u2019tis", "Fine."]
+    assert ratings.ratings.tolist() == [-0.9, 2.5, -0.5, 0.5]
+    assert ratings.classes.tolist() == [0, 2, 1, 1]
 
 
-def test_another_archive_is_refused(tmp_path):
+def test_another_archive_is_rejected(tmp_path):
     path = tmp_path / "other.tar.gz"
-    path.write_bytes(packed({"a": b"b"}))
+    path.write_bytes(make_archive({"a": b"b"}))
     with pytest.raises(InvalidInput, match="vaderSentiment==2"):
         read(path)
 
 
-def test_the_source_archive_is_asked_for():
+def test_the_source_archive_is_requested():
     assert PACKAGE.archive == "vaderSentiment-2.5.tar.gz"

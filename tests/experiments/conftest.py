@@ -1,4 +1,4 @@
-"""The command of the experiments."""
+"""Fixtures for the command of the experiments."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def run() -> Run:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty folder to work in."""
+    """Change to an empty folder and return it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -47,12 +47,12 @@ def test_half_a_map_or_another_basis_falls_to_chance(accuracy, name):
 @pytest.mark.parametrize(
     ("name", "measured"), [("full", 0.561), ("rotation in post", 0.564), ("clip only", 0.362)]
 )
-def test_what_works_works_as_measured(accuracy, name, measured):
+def test_the_other_ablations_have_the_measured_accuracy(accuracy, name, measured):
     """Measured with 20 repetitions; three have a standard error of 0.004: five of them."""
     assert accuracy[name] == pytest.approx(measured, abs=0.02)
 
 
-def test_no_order_of_the_axes_is_lucky():
+def test_every_permutation_of_the_axes_falls_to_chance():
     """Five other permutations; each measured below 0.11, one repetition spreads by 0.004."""
     data = load_cifar10_features()
     for seed in range(1, 6):
@@ -70,7 +70,7 @@ def test_no_order_of_the_axes_is_lucky():
         assert results["permuted axes"].mean("accuracy") < 0.15
 
 
-def test_the_full_method_is_what_fit_makes(releases, head, public):
+def test_the_full_ablation_is_the_release_of_fit(releases, head, public):
     fitted, full = (
         offaxis.fit(head, public, epsilon=3, reshaping=Jacobian(order=1)),
         releases["full"],
@@ -88,7 +88,7 @@ def test_clip_only_is_the_plain_release(releases, public):
     assert not clipped.decoder.offset.any()
 
 
-def test_the_full_method_is_pre_followed_by_post(releases, public):
+def test_the_full_release_is_pre_followed_by_post(releases, public):
     noisy = simulate(releases["pre only"], public, np.random.default_rng(5))
     whole = simulate(releases["full"], public, np.random.default_rng(5))
     assert np.allclose(releases["post only"].decoder.decode(noisy), whole)
@@ -114,14 +114,16 @@ def test_without_noise_every_ablation_is_its_formula(releases, geometry, public)
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
-def test_the_radius_is_measured_where_the_noise_falls(releases, public, name):
+def test_the_radius_is_measured_where_the_noise_is_added(releases, public, name):
     release = releases[name]
     norms = np.abs(release.encoder.encode(public)).sum(axis=1)
     assert release.randomizer.radius == pytest.approx(np.percentile(norms, 90))
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
-def test_every_ablation_keeps_the_guarantee_and_its_name(releases, head, public, name, tmp_path):
+def test_every_ablation_keeps_the_guarantee_and_stores_its_name(
+    releases, head, public, name, tmp_path
+):
     release = releases[name]
     assert release.guarantee == offaxis.fit(head, public, epsilon=3).guarantee
     assert release.provenance.settings["ablation"] == name
@@ -131,10 +133,10 @@ def test_every_ablation_keeps_the_guarantee_and_its_name(releases, head, public,
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
-def test_means_stay_true_whatever_the_decoder_leaves_out(geometry, public, name):
-    """At ε = 10,000 with nothing clipped a mean of 500 reports is off by the lattice at most.
+def test_means_are_unbiased_whatever_the_decoder_leaves_out(geometry, public, name):
+    """At ε = 10,000 without clipping, a mean of 500 reports is off by the lattice at most.
 
-    Noise of 2ρ/10⁴ a coordinate, stretched by √10 at most, stays below 10⁻³ρ in the mean by more
+    Noise of 2ρ/10⁴ per coordinate, stretched by √10 at most, stays below 10⁻³ρ in the mean by more
     than twenty standard errors.
     """
     release = ablate(geometry, public, name, epsilon=10_000, percentile=100, lambda_max=10)
@@ -163,23 +165,23 @@ def test_a_seed_repeats_a_permutation_and_another_differs(geometry, public):
     assert not np.array_equal(first.encoder.matrix, other.encoder.matrix)
 
 
-def test_an_unknown_ablation_is_refused_by_name(geometry, public):
+def test_an_unknown_ablation_is_an_error(geometry, public):
     with pytest.raises(InvalidInput, match=r"pre only.*got 'nothing'"):
         ablate(geometry, public, "nothing", epsilon=3)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_a_comparison_scores_every_ablation(head, public, mechanism):
-    seen: list[int] = []
+    steps: list[int] = []
     results = compare(
-        head, public, public, epsilon=3, mechanism=mechanism, seeds=2, progress=seen.append
+        head, public, public, epsilon=3, mechanism=mechanism, seeds=2, progress=steps.append
     )
     assert results.keys() == ABLATIONS.keys()
-    assert sum(seen) == 2 * len(ABLATIONS)
+    assert sum(steps) == 2 * len(ABLATIONS)
 
 
-def test_a_smaller_radius_is_worth_its_clipping():
-    """The paper's figure on clipping, with Laplace: measured 0.278, 0.254 and 0.170."""
+def test_a_smaller_radius_compensates_for_its_clipping():
+    """The paper's figure on clipping, for Laplace: measured 0.278, 0.254 and 0.170."""
     data = load_cifar10_features()
     rows = sweep(
         data.head,
@@ -196,7 +198,7 @@ def test_a_smaller_radius_is_worth_its_clipping():
     assert tight > middle > loose + 0.04
 
 
-def test_the_papers_percentiles_and_caps_run_through_a_sweep(head, public):
+def test_a_sweep_covers_the_papers_percentiles_and_caps(head, public):
     shapes = ["none", *(Jacobian(lambda_max=cap) for cap in LAMBDA_MAXES)]
     grid = {"epsilons": [5], "percentiles": PERCENTILES, "reshapings": shapes}
     rows = sweep(head, public, public, mechanisms=["laplace"], seeds=1, **grid)

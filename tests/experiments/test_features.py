@@ -1,4 +1,4 @@
-"""Features are computed once, kept with the weights' hash, and never of the wrong part."""
+"""Features are computed once and stored with the weights' hash and the right part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offaxis.errors import InvalidInput
 
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
-    """Few images instead of the real sets; counts how often a network runs."""
+    """Replace the data sets by a few images; return the list of network runs."""
     rng = np.random.default_rng(0)
     side = {"cifar10": (32, 32, 3), "mnist": (28, 28)}
     calls = []
@@ -27,14 +27,14 @@ def tiny(tmp_path, monkeypatch):
         labels = np.arange(30) % 10
         return Images(name, pixels[:20], labels[:20], pixels[20:], labels[20:])
 
-    real = features._embedded
+    real = features._embed
 
-    def embedded(network, pixels, progress):
+    def embed(network, pixels, progress):
         calls.append(network)
         return real(network, pixels, progress)
 
     monkeypatch.setattr(data, "load", load)
-    monkeypatch.setattr(features, "_embedded", embedded)
+    monkeypatch.setattr(features, "_embed", embed)
     monkeypatch.setenv("OFFAXIS_CACHE", str(tmp_path))
     return calls
 
@@ -70,13 +70,13 @@ def test_a_damaged_file_is_computed_again(tiny, tmp_path):
     assert len(tiny) == 2
 
 
-def test_files_are_named_after_the_weights(tmp_path):
+def test_file_names_include_the_hash_of_the_weights(tmp_path):
     path = features_path(tmp_path, "cifar10-c fog 3", "resnet20")
     assert path.parent == tmp_path / "features"
     assert path.stem == f"cifar10-c-fog-3-{load_card('resnet20').sha256[:16]}"
 
 
-def test_progress_is_told(tiny):
+def test_progress_is_reported(tiny):
     lines = []
     load_features("mnist", part="test", progress=lambda *line: lines.append(line))
     assert lines == [("features of mnist test", 0, 10)]
@@ -95,7 +95,7 @@ def test_progress_is_told(tiny):
         {"name": "cifar10-c", "corruption": "fog", "severity": 6},
     ],
 )
-def test_a_choice_that_is_not_offered_is_refused(tiny, choice):
+def test_an_invalid_choice_is_an_error(tiny, choice):
     with pytest.raises(InvalidInput):
         load_features(**choice)
     assert not tiny

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import data, engine
 from experiments.households import DAYS, PRIVATE_FROM, Draw, Households, prepare
-from experiments.rows import CLEAN, MECHANISMS
+from experiments.methods import CLEAN, METHODS
 from experiments.sources import PublicTask, Setting, open_source
 from experiments.without_guarantee import Unprotected
 from offaxis.encoding import reshape
@@ -76,14 +76,14 @@ def test_dates_of_a_round_are_a_window_apart(draws):
             assert np.diff(np.sort(days)).min() >= DAYS
 
 
-def test_private_windows_lie_on_the_private_side(draws, readings):
+def test_private_windows_are_on_the_private_side(draws, readings):
     split = (PRIVATE_FROM - readings.first_day).days
     first = min((draw.days - DAYS).min() for draw in draws)
     assert min(draw.households.min() for draw in draws) >= 3000
     assert split <= first < split + 5, "the first private day is used"
 
 
-def test_the_public_side_knows_nothing_of_the_private_one(study, readings):
+def test_the_public_side_does_not_depend_on_the_private_one(study, readings):
     split = (PRIVATE_FROM - readings.first_day).days
     other = readings.energy.copy()
     rng = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def test_the_public_side_knows_nothing_of_the_private_one(study, readings):
     assert again.model.identity() == study.model.identity()
 
 
-def test_the_private_side_uses_no_public_reading(study, readings):
+def test_the_private_side_does_not_depend_on_public_readings(study, readings):
     split = (PRIVATE_FROM - readings.first_day).days
     other = readings.energy.copy()
     other[:3000] = np.nan
@@ -128,19 +128,19 @@ def test_draws_repeat_by_seed_and_differ_between_seeds(study, draws):
     assert not np.array_equal(again.days, other.days)
 
 
-def test_too_many_households_on_a_date_are_refused(study):
+def test_too_many_households_on_a_date_are_an_error(study):
     with pytest.raises(InvalidInput, match="each=7"):
         study.draw(0, each=7)
 
 
-def test_readings_without_a_private_year_are_refused(readings):
+def test_readings_without_a_private_year_are_an_error(readings):
     with pytest.raises(InvalidInput, match="2013-01-01"):
         prepare(readings.energy[:, :600], readings.first_day)
     with pytest.raises(InvalidInput, match="2015"):
         prepare(readings.energy, date(2015, 1, 1))
 
 
-def test_one_output_leaves_nothing_between_the_two_allocations(small):
+def test_for_one_output_both_allocations_agree(small):
     capped, gap = (reshape(small.geometry, order=1, allocation=rule) for rule in ("capped", "gap"))
     assert capped.stretch == pytest.approx(gap.stretch)
     assert capped.stretch[1:] == pytest.approx(1000)
@@ -149,32 +149,32 @@ def test_one_output_leaves_nothing_between_the_two_allocations(small):
 
 def errors(label, folder):
     """Return the mean error of a row at every budget, over 20 draws."""
-    row = engine.Row(label, "", "lhsm", MECHANISMS[label], BUDGETS)
+    row = engine.Row(label, "", "lhsm", METHODS[label], BUDGETS)
     return [outcome.mean for outcome in engine.run([row], folder)]
 
 
 def test_without_privacy_the_error_is_the_published_one(tmp_path):
-    """The paper has 0.0691; 20 draws of 400 have a standard error of 0.004."""
+    """The paper states 0.0691; 20 draws of 400 have a standard error of 0.004."""
     assert all(0.064 < error < 0.072 for error in errors(CLEAN, tmp_path))
 
 
 @pytest.mark.parametrize("label", PUBLISHED)
-def test_laplace_and_privunit_meet_the_paper_at_every_budget(label, tmp_path):
-    """Measured within 3 % everywhere."""
+def test_laplace_and_privunit_agree_with_the_paper_at_every_budget(label, tmp_path):
+    """Measured: within 3 % everywhere."""
     published = [float(value) for value in PUBLISHED[label].split()]
     assert errors(label, tmp_path) == pytest.approx(published, rel=0.15)
 
 
-def test_the_study_is_about_people():
+def test_the_unit_of_protection_is_a_user():
     assert open_source("lhsm").unit == "user"
 
 
-def test_every_row_is_a_persons_release_or_says_that_it_is_none(small):
+def test_every_row_protects_a_user_or_is_marked(small):
     side = PublicTask(small.model, small.public)
     source = Setting("lhsm", side, lambda seed: (small.public, small.public_targets), unit="user")
-    for label, mechanism in MECHANISMS.items():
-        for made in mechanism.make(source, [2.0]).values():
+    for label, method in METHODS.items():
+        for made in method.make(source, [2.0]).values():
             if isinstance(made, Unprotected):
-                assert mechanism.mark == made.label == "no guarantee", label
+                assert method.mark == made.label == "no guarantee", label
             else:
                 assert (made.guarantee.epsilon, made.guarantee.unit) == (2, "user"), label

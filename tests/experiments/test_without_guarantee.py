@@ -1,4 +1,4 @@
-"""What has no guarantee can be simulated, is labelled, and can be put nowhere else."""
+"""Mechanisms without a guarantee can be simulated, are labelled, and cannot be released."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offaxis.simulation import simulate
 
 
 @pytest.fixture(scope="module")
-def some(head, public):
+def unprotected(head, public):
     return [
         unbounded_coordinatewise(head, public, epsilon=2),
         unbounded_coordinatewise(head, public, epsilon=2, noise="gaussian", delta=1e-5),
@@ -30,25 +30,25 @@ def some(head, public):
     ]
 
 
-def test_everything_is_labelled_and_says_why(some):
-    assert {each.label for each in some} == {LABEL} == {"no guarantee"}
-    for each in some:
+def test_everything_is_labelled_with_the_reason(unprotected):
+    assert {each.label for each in unprotected} == {LABEL} == {"no guarantee"}
+    for each in unprotected:
         with pytest.raises(InvalidInput, match=r"has no guarantee: .*cannot be released"):
             _ = each.guarantee
 
 
-def test_nothing_of_it_can_be_put_into_a_release(some, public):
-    origin = offaxis.fit(None, public, epsilon=1, reshaping="none").provenance
-    assert isinstance(origin, Provenance)
-    for each in some:
+def test_none_can_be_put_into_a_release(unprotected, public):
+    provenance = offaxis.fit(None, public, epsilon=1, reshaping="none").provenance
+    assert isinstance(provenance, Provenance)
+    for each in unprotected:
         with pytest.raises(InvalidInput, match="no guarantee"):
-            Release(ShiftEncoder(np.zeros(6)), each, ShiftDecoder(np.zeros(6)), origin)
+            Release(ShiftEncoder(np.zeros(6)), each, ShiftDecoder(np.zeros(6)), provenance)
         assert not hasattr(each, "report")
         assert not hasattr(each, "privatize")
 
 
 def test_unbounded_noise_does_not_clip(head, public):
-    """The very reason: two far vectors are told apart however large ε's noise is."""
+    """This is the reason: two distant vectors can be distinguished at any ε."""
     unbounded = unbounded_coordinatewise(head, public, epsilon=2)
     bounded = offaxis.fit(head, public, epsilon=2, mechanism="coordinatewise-laplace")
     far = public.mean(axis=0) + 1e9
@@ -66,14 +66,14 @@ def test_bounded_and_unbounded_have_the_same_noise(head, public):
     np.testing.assert_allclose(unit * bounded.randomizer.scale, unbounded.scales, rtol=2e-4)
 
 
-def test_they_can_be_simulated_but_make_no_reports(some, public):
-    for each in some:
+def test_they_can_be_simulated_but_make_no_reports(unprotected, public):
+    for each in unprotected:
         assert each.simulate(public, np.random.default_rng(0)).shape == public.shape
         assert not hasattr(each, "privatize")
 
 
 @pytest.mark.parametrize(("epsilon", "true"), [(8.4, 8.396), (8.5, 8.517), (10, 10.394)])
-def test_the_classical_calibration_promises_too_much_beyond_eight_and_a_half(epsilon, true):
+def test_the_classical_calibration_claims_too_small_an_epsilon_beyond_8_45(epsilon, true):
     """In closed form, by the exact privacy profile; the exact calibration passes the same check."""
     assert classical_true_epsilon(epsilon, 1e-5) == pytest.approx(true, abs=2e-3)
     classical = classical_noise_scale(1.0, epsilon, 1e-5)
@@ -83,5 +83,5 @@ def test_the_classical_calibration_promises_too_much_beyond_eight_and_a_half(eps
     assert log_delta(1 / exact, epsilon) <= np.log(1e-5)
 
 
-def test_the_reason_names_the_true_budget(some):
-    assert "gives ε = 10.39, not 10" in some[2].why
+def test_the_reason_states_the_true_budget(unprotected):
+    assert "gives ε = 10.39, not 10" in unprotected[2].why

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.engine import Row
-from experiments.rows import MECHANISMS, Mechanism, ablated
+from experiments.methods import METHODS, Method, ablated
 from experiments.sources import PublicTask, Setting
 from offaxis.geometry import Layers
 
@@ -34,7 +34,7 @@ def source(count: int = 2600, seed: int = 2, task: Layers | None = None) -> Sett
 
 
 def changing_source() -> Setting:
-    """Return a regression source whose sample is another one for every seed."""
+    """Return a regression source with another sample for every seed."""
     rng = np.random.default_rng(3)
     weight = rng.standard_normal((1, DIM))
     public = rng.standard_normal((400, DIM))
@@ -47,9 +47,9 @@ def changing_source() -> Setting:
 
 
 def rows(*labels: str, epsilons: tuple[float, ...] = BUDGETS) -> list[Row]:
-    wanted = labels or (*MECHANISMS, ABLATED)
-    return [Row(label, "", "tiny", mechanism(label), epsilons) for label in wanted]
+    chosen = labels or (*METHODS, ABLATED)
+    return [Row(label, "", "tiny", method(label), epsilons) for label in chosen]
 
 
-def mechanism(label: str) -> Mechanism:
-    return ablated(label) if label == ABLATED else MECHANISMS[label]
+def method(label: str) -> Method:
+    return ablated(label) if label == ABLATED else METHODS[label]

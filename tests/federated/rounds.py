@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from offaxis.federated import (
+    AggregatedSum,
     ClientKeys,
-    MaskedClient,
-    MaskedRound,
-    MaskedSum,
     MaskedUpdate,
-    MaskingPlan,
     Opening,
     Roster,
+    SecureAggregationClient,
+    SecureAggregationPlan,
+    SecureAggregationRound,
     masks,
 )
 from offaxis.randomizers.base import Ball, onto_lattice
@@ -28,8 +28,8 @@ KEYS = {name: ClientKeys.generate() for name in "abcdefghij"}
 
 
 def at_once(*steps: Callable[[], Any]) -> list[Any]:
-    """Take steps in threads that give way to each other all the time; one step is taken twice."""
-    all_steps, usual = steps * 2 if len(steps) == 1 else steps, sys.getswitchinterval()
+    """Run steps in threads that switch as often as possible; a single step runs twice."""
+    all_steps, interval = steps * 2 if len(steps) == 1 else steps, sys.getswitchinterval()
     ready = threading.Barrier(len(all_steps))
 
     def take(step: Callable[[], Any]) -> Any:
@@ -41,11 +41,11 @@ def at_once(*steps: Callable[[], Any]) -> list[Any]:
         with ThreadPoolExecutor(len(all_steps)) as threads:
             return list(threads.map(take, all_steps))
     finally:
-        sys.setswitchinterval(usual)
+        sys.setswitchinterval(interval)
 
 
-class Watched(MaskedClient):
-    """A client whose noise a test can see; it draws it as every client does."""
+class Watched(SecureAggregationClient):
+    """A client whose noise a test can read; the noise is drawn as in every client."""
 
     def _noise(self, entropy):
         self.noise = super()._noise(entropy)
@@ -53,34 +53,36 @@ class Watched(MaskedClient):
 
 
 def roster_of(weights: Sequence[Fraction | int], dim: int, threshold: int, **plan) -> Roster:
-    given = {"clip": 2.0, "epsilon": 4, "delta": "1e-5", "rounds": 3} | plan
+    settings = {"clip": 2.0, "epsilon": 4, "delta": "1e-5", "rounds": 3} | plan
     names = "abcdefghij"[: len(weights)]
     members = [KEYS[name].member(name, w) for name, w in zip(names, weights, strict=True)]
-    return Roster(MaskingPlan(dim=dim, threshold=threshold, **given), members)
+    return Roster(SecureAggregationPlan(dim=dim, threshold=threshold, **settings), members)
 
 
-def clients_of(roster: Roster, kind: type[MaskedClient] = Watched) -> dict[str, MaskedClient]:
+def clients_of(
+    roster: Roster, kind: type[SecureAggregationClient] = Watched
+) -> dict[str, SecureAggregationClient]:
     return {name: kind(name, KEYS[name], roster) for name in roster.names}
 
 
 def steps_of(roster: Roster, name: str, update: np.ndarray) -> np.ndarray:
-    """Return the lattice point of an update: what is masked, without noise."""
+    """Return the lattice point of an update, before noise and masks."""
     ball = Ball(roster.plan.dim, roster.plan.clip, 2)
     return onto_lattice(np.array(update, float)[None], ball, roster.bounds[roster.place(name)])[0]
 
 
 def run(
     roster: Roster,
-    clients: dict[str, MaskedClient],
+    clients: dict[str, SecureAggregationClient],
     updates: dict[str, np.ndarray],
     dropped: Iterable[str] = (),
     number: int = 1,
-) -> tuple[MaskedSum, dict[str, MaskedUpdate], dict[str, Opening]]:
-    """Run a round; those dropped send their update too late. Return all that the server saw."""
-    server, gone = MaskedRound(roster, number), set(dropped)
+) -> tuple[AggregatedSum, dict[str, MaskedUpdate], dict[str, Opening]]:
+    """Run a round and return all that the server saw; dropped clients send their update late."""
+    server, late = SecureAggregationRound(roster, number), set(dropped)
     sent = {name: clients[name].mask(number, updates[name]) for name in roster.names}
     for name in roster.names:
-        if name not in gone:
+        if name not in late:
             server.add(sent[name])
     survivors = server.survivors()
     consents = [clients[name].consent(survivors) for name in survivors.names]
@@ -90,18 +92,18 @@ def run(
     return server.result(), sent, openings
 
 
-def unmasked_as_far_as_known(
+def without_known_masks(
     roster: Roster,
     name: str,
     sent: MaskedUpdate,
     openings: dict[str, Opening],
-    colluders: dict[str, MaskedClient],
+    colluders: dict[str, SecureAggregationClient],
 ) -> np.ndarray:
-    """Take off one client's vector every mask that server and colluders know, in the ring."""
+    """Remove from one client's vector every mask that the server and colluders know."""
     dim, bits, place = roster.plan.dim, roster.ring_bits, roster.place(name)
-    left = masks.unpack(sent.payload, dim, bits)
+    rest = masks.unpack(sent.payload, dim, bits)
     if name in openings:
-        left = left - masks.expand(openings[name].self_seed, dim, bits)
+        rest = rest - masks.expand(openings[name].self_seed, dim, bits)
     seeds = dict(openings[name].pair_seeds) if name in openings else {}
     for other, opening in openings.items():
         if name in opening.pair_seeds:
@@ -110,5 +112,5 @@ def unmasked_as_far_as_known(
         seeds[other] = client._pair_seed(place, sent.round_number)
     for other, seed in seeds.items():
         mask = masks.expand(seed, dim, bits)
-        left = left - mask if place < roster.place(other) else left + mask
-    return masks.reduce(left, bits)
+        rest = rest - mask if place < roster.place(other) else rest + mask
+    return masks.reduce(rest, bits)

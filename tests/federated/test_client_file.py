@@ -1,4 +1,4 @@
-"""A client in a file: what it has done stays done, whoever asks next."""
+"""A client in a file: a step that was taken stays taken, for every later caller."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from offaxis.errors import BudgetExceeded, InvalidInput, OffaxisError, RoundRefu
 from offaxis.federated import (
     ClientFile,
     Consent,
-    MaskedClient,
-    MaskedRound,
-    MaskingPlan,
     Roster,
+    SecureAggregationClient,
+    SecureAggregationPlan,
+    SecureAggregationRound,
     Survivors,
 )
 from tests.federated.rounds import at_once, clients_of, roster_of, run, steps_of
@@ -31,22 +31,22 @@ from tests.federated.rounds import at_once, clients_of, roster_of, run, steps_of
 ONES = np.ones(3)
 
 
-def plan(**changes) -> MaskingPlan:
-    given = {"dim": 3, "clip": 2.0, "epsilon": 4, "delta": "1e-5", "rounds": 1, "threshold": 2}
-    return MaskingPlan(**given | changes)
+def plan(**changes) -> SecureAggregationPlan:
+    base = {"dim": 3, "clip": 2.0, "epsilon": 4, "delta": "1e-5", "rounds": 1, "threshold": 2}
+    return SecureAggregationPlan(**base | changes)
 
 
 @pytest.fixture
 def files(tmp_path) -> dict[str, ClientFile]:
     """Three clients by name, all in one roster."""
-    made = [ClientFile(tmp_path / f"{place}.client") for place in range(3)]
-    roster = Roster(plan(), [file.member() for file in made])
-    for file in made:
+    files = [ClientFile(tmp_path / f"{place}.client") for place in range(3)]
+    roster = Roster(plan(), [file.member() for file in files])
+    for file in files:
         file.join(roster)
-    return {file.member().name: file for file in made}
+    return {file.member().name: file for file in files}
 
 
-def signed(file: ClientFile, names: tuple[str, ...]) -> Consent | None:
+def try_to_sign(file: ClientFile, names: tuple[str, ...]) -> Consent | None:
     try:
         with file.client() as client:
             return client.consent(Survivors(1, names))
@@ -54,40 +54,42 @@ def signed(file: ClientFile, names: tuple[str, ...]) -> Consent | None:
         return None
 
 
-def test_a_round_of_files_that_are_opened_anew_for_every_step(files, tmp_path):
+def test_a_round_of_files_that_are_reopened_for_every_step(files, tmp_path):
     roster = Roster(plan(), [file.member() for file in files.values()])
-    round_ = MaskedRound(roster, 1)
+    round_ = SecureAggregationRound(roster, 1)
     paths = dict(zip(files, sorted(tmp_path.glob("*.client")), strict=True))
     for name in files:
         with ClientFile(paths[name]).client() as client:
             sent = client.mask(1, ONES)
         round_.add(sent)
     survivors = round_.survivors()
-    consents = [signed(ClientFile(paths[name]), survivors.names) for name in files]
+    consents = [try_to_sign(ClientFile(paths[name]), survivors.names) for name in files]
     for name in files:
         with ClientFile(paths[name]).client() as client:
             opening = client.open(consents)
         round_.add_opening(opening)
     assert set(round_.result().survivors) == set(files)
-    # The one round of the promise is spent, for every program that opens the file.
+    # The only round of the plan is spent, for every program that opens the file.
     with pytest.raises(BudgetExceeded), ClientFile(paths[name]).client() as client:
         client.mask(2, ONES)
 
 
-def test_two_threads_or_two_files_sign_one_set(files, tmp_path):
+def test_concurrent_threads_and_files_sign_only_one_set(files, tmp_path):
     names = tuple(files)
     for file in files.values():
         with file.client() as client:
             client.mask(1, ONES)
-    (one, *_), path = files.values(), next(iter(sorted(tmp_path.glob("*.client"))))
+    (first, *_), path = files.values(), next(iter(sorted(tmp_path.glob("*.client"))))
     sets = [names, names[:2]]
-    found = at_once(*(lambda names=names: signed(ClientFile(path), names) for names in sets * 3))
-    assert sum(consent is not None for consent in found) == 1
-    assert signed(one, names) is None
+    consents = at_once(
+        *(lambda names=names: try_to_sign(ClientFile(path), names) for names in sets * 3)
+    )
+    assert sum(consent is not None for consent in consents) == 1
+    assert try_to_sign(first, names) is None
 
 
-class Hesitant(MaskedClient):
-    """Waits between looking and signing for another thread to look, too."""
+class Hesitant(SecureAggregationClient):
+    """Waits between the check and the signature until another thread has checked, too."""
 
     def _at(self, stage, round_number):
         done = super()._at(stage, round_number)
@@ -97,7 +99,7 @@ class Hesitant(MaskedClient):
 
 
 def signatures(lock: Any, patience: float) -> int:
-    """Return how many sets two threads get signed at once."""
+    """Return how many sets two concurrent threads get signed."""
     client = clients_of(roster_of([1, 1, 1], dim=3, threshold=2), Hesitant)["a"]
     client._lock, client.meeting = lock, threading.Barrier(2, timeout=patience)
     client.mask(1, ONES)
@@ -110,24 +112,24 @@ def signatures(lock: Any, patience: float) -> int:
     return sum(at_once(partial(sign, "a", "b", "c"), partial(sign, "a", "b")))
 
 
-def test_two_threads_get_one_set_signed_and_a_twin_without_a_lock_signs_two():
+def test_two_threads_get_one_set_signed_and_a_broken_control_without_a_lock_signs_two():
     assert signatures(threading.Lock(), patience=0.2) == 1
     assert signatures(nullcontext(), patience=60) == 2
 
 
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_client_cannot_be_copied(way):
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_client_cannot_be_copied(duplicate):
     client = clients_of(roster_of([1, 1], dim=3, threshold=2))["a"]
     with pytest.raises(InvalidInput, match="cannot be copied"):
-        way(client)
+        duplicate(client)
 
 
 def fail(_: Any) -> None:
     raise ZeroDivisionError
 
 
-def test_a_step_stays_taken_also_when_the_block_fails(files):
-    """Its answer may have left by then."""
+def test_a_step_stays_taken_when_the_block_fails(files):
+    """Its answer may already have been sent."""
     file = next(iter(files.values()))
     with pytest.raises(ZeroDivisionError), file.client() as client:
         fail(client.mask(1, ONES))
@@ -135,16 +137,16 @@ def test_a_step_stays_taken_also_when_the_block_fails(files):
         client.mask(1, ONES)
 
 
-def test_behind_the_block_the_client_that_was_lent_takes_no_step(files):
+def test_a_client_takes_no_step_after_its_block(files):
     file = next(iter(files.values()))
-    with file.client() as lent:
-        lent.mask(1, ONES)
-    for step in (lambda: lent.mask(2, ONES), lambda: lent.consent(Survivors(1, tuple(files)))):
-        with pytest.raises(RoundRefused, match="lent for one step"):
+    with file.client() as client:
+        client.mask(1, ONES)
+    for step in (lambda: client.mask(2, ONES), lambda: client.consent(Survivors(1, tuple(files)))):
+        with pytest.raises(RoundRefused, match="has expired; reopen the ClientFile"):
             step()
 
 
-def test_a_process_that_dies_before_its_step_is_written_has_taken_none(files, tmp_path):
+def test_a_process_that_dies_before_its_step_is_written_has_not_taken_it(files, tmp_path):
     path = next(iter(sorted(tmp_path.glob("*.client"))))
     for line, used in (("os._exit(0)", False), ("pass\nos._exit(0)", True)):
         program = (
@@ -159,7 +161,7 @@ def test_a_process_that_dies_before_its_step_is_written_has_taken_none(files, tm
 
 def test_a_file_has_one_roster_one_weight_and_one_set_of_keys(files, tmp_path):
     file = next(iter(files.values()))
-    members = [one.member() for one in files.values()]
+    members = [other.member() for other in files.values()]
     with pytest.raises(RoundRefused, match="another roster"):
         file.join(Roster(plan(epsilon=5), members))
     file.join(Roster(plan(), members))
@@ -170,45 +172,37 @@ def test_a_file_has_one_roster_one_weight_and_one_set_of_keys(files, tmp_path):
     with pytest.raises(RoundRefused, match="not enrolled"):
         fresh.join(Roster(plan(), members))
     assert fresh.member(weight=3).name == fresh.member(weight=2).name
-    with pytest.raises(RoundRefused, match="does not have this client"):
-        fresh.join(
-            Roster(
-                plan(),
-                [
-                    *members,
-                    fresh.member(weight=3),
-                ][:3],
-            )
-        )
-    mine = fresh.member(weight=2)
+    with pytest.raises(RoundRefused, match="does not list this client"):
+        fresh.join(Roster(plan(), [*members, fresh.member(weight=3)][:3]))
+    member = fresh.member(weight=2)
     assert fresh.roster_hash is None
-    with pytest.raises(RoundRefused, match="agreed to no roster"), fresh.client():
+    with pytest.raises(RoundRefused, match="has not joined a roster"), fresh.client():
         pass
-    fresh.join(Roster(plan(), [*members, mine]))
+    fresh.join(Roster(plan(), [*members, member]))
 
 
-def test_files_of_something_else_are_left_alone(tmp_path):
+def test_files_of_other_applications_are_not_modified(tmp_path):
     other = tmp_path / "other.db"
     with sqlite3.connect(other) as database:
         database.execute("CREATE TABLE payment (id INTEGER)")
     database.close()
     text = tmp_path / "notes.txt"
-    text.write_text("not a database, but long enough to be taken for one" * 20)
-    for path in (other, text, tmp_path / "nowhere" / "a.client"):
+    text.write_text("not a database, but long enough to be mistaken for one" * 20)
+    for path in (other, text, tmp_path / "missing" / "a.client"):
         before = path.read_bytes() if path.exists() else None
         with pytest.raises(OffaxisError, match="cannot use"):
             ClientFile(path).member()
         assert (path.read_bytes() if path.exists() else None) == before
 
 
-def test_only_the_owner_reads_the_file(files, tmp_path):
+def test_only_the_owner_can_read_the_file(files, tmp_path):
     for path in tmp_path.glob("*.client"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("update", [[1, 2, np.nan], [np.inf, 0, 0], [-np.inf, np.nan, 1]])
 def test_an_update_that_is_not_finite_is_masked_as_zero(update):
-    """A server cannot tell it from any other: it is noise and masks."""
+    """The server cannot distinguish it from any other update: it sees noise and masks."""
     roster = roster_of([1, 2, 1], dim=3, threshold=2)
     clients = clients_of(roster)
     updates = {"a": update, "b": ONES, "c": -2 * ONES}
@@ -219,6 +213,6 @@ def test_an_update_that_is_not_finite_is_masked_as_zero(update):
 
 
 @pytest.mark.parametrize("value", [1e308, 1.7e308, -1.7e308, 5e-324])
-def test_no_finite_update_makes_a_client_silent(value):
+def test_a_client_answers_for_every_finite_update(value):
     client = clients_of(roster_of([1, 1], dim=3, threshold=2))["a"]
     assert client.mask(1, [value, value, -value]).name == "a"

@@ -1,4 +1,4 @@
-"""The container of release files: nothing in it is believed, and claims cost nothing."""
+"""The container of release files: nothing in it is trusted, and false claims cost no memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tensors_of(blob):
     return read_tensors(stream, read_header(stream))
 
 
-def test_what_the_reference_library_writes_is_read():
+def test_files_of_the_reference_library_are_read():
     arrays = {"b": np.arange(6.0).reshape(2, 3), "a": np.array([-0.0]), "c": np.zeros((0, 4))}
     blob = serialize(arrays, metadata={"key": "text \N{GRINNING FACE}"})
     assert read_metadata(read_header(io.BytesIO(blob)), "key") == "text \N{GRINNING FACE}"
@@ -39,7 +39,8 @@ def test_what_the_reference_library_writes_is_read():
 
 def test_bytes_before_within_and_after_the_tensors_are_refused(release):
     draft = take_apart(to_bytes(release))
-    with pytest.raises(InvalidRelease, match="goes on"):
+    assert draft is not None
+    with pytest.raises(InvalidRelease, match="continues after"):
         tensors_of(with_header(json.dumps(draft.tensors), draft.data + b"\0"))
     with pytest.raises(InvalidRelease, match="ends too early"):
         tensors_of(with_header(json.dumps(draft.tensors), draft.data[:-1]))
@@ -73,15 +74,16 @@ def test_bytes_before_within_and_after_the_tensors_are_refused(release):
         ({"data_offsets": [0, 1 << 62]}, "place"),
     ],
 )
-def test_a_tensor_that_lies_about_itself_is_refused(change, message):
+def test_a_tensor_with_a_false_description_is_refused(change, message):
     with pytest.raises(InvalidRelease, match=message):
         tensors_of(with_header(json.dumps({"a": {**ONE, **change}}), bytes(8)))
 
 
 @pytest.mark.parametrize("name", ["\ud800", "\udfff\ud800", "é", "\x1b[2J"])
-def test_a_tensor_with_a_name_that_has_no_bytes_is_refused(release, name):
-    """Such names can be written as JSON escapes, and could not be hashed."""
+def test_a_tensor_with_a_name_that_cannot_be_encoded_is_refused(release, name):
+    """Such names can be written as JSON escapes, but could not be hashed."""
     draft = take_apart(to_bytes(release))
+    assert draft is not None
     fill(draft, contents(draft) | {name: ([1], bytes(8))})
     with pytest.raises(InvalidRelease, match=r"no release has|unknown tensors") as raised:
         from_bytes(put_together(draft))
@@ -96,7 +98,7 @@ def test_a_tensor_with_a_name_that_has_no_bytes_is_refused(release, name):
         *(b"[" * 100_000, b'{"a":' * 100_000, b'{"a":NaN}', b'{"a":' + b"9" * 5000 + b"}"),
     ],
 )
-def test_a_header_that_is_no_json_object_is_refused(header):
+def test_a_header_that_is_not_a_json_object_is_refused(header):
     with pytest.raises(InvalidRelease, match="not a release"):
         read_header(io.BytesIO(with_header(header)))
 
@@ -108,12 +110,12 @@ def test_a_header_that_is_no_json_object_is_refused(header):
         *({"key": None}, {"key": 5}, {"key": ["a\nb"]}, {"key": {"key": "text"}}),
     ],
 )
-def test_metadata_that_is_not_one_text_is_refused(metadata):
+def test_metadata_other_than_one_text_is_refused(metadata):
     with pytest.raises(InvalidRelease, match="manifest"):
         read_metadata({"__metadata__": metadata}, "key")
 
 
-def test_a_lying_header_length_is_refused_without_reading_on(release):
+def test_a_false_header_length_is_refused_without_reading_further(release):
     blob = to_bytes(release)
     for length in (0, 1, len(blob), LARGEST_HEADER, LARGEST_HEADER + 1, 1 << 62, (1 << 64) - 1):
         with bounded(mebibytes=1), pytest.raises(InvalidRelease):
@@ -129,7 +131,7 @@ def test_a_lying_header_length_is_refused_without_reading_on(release):
         (lambda file: file.write(header(1, "ab" * 32)), "a file of reports"),
     ],
 )
-def test_what_people_take_for_a_release_is_called_by_its_name(write, kind):
+def test_the_error_for_other_common_files_names_their_format(write, kind):
     file = io.BytesIO()
     write(file)
     with pytest.raises(InvalidRelease, match=f"not a release: it looks like {kind}"):
@@ -141,11 +143,12 @@ def test_a_header_larger_than_any_release_needs_is_refused():
         read_header(io.BytesIO(with_header(b" " * (LARGEST_HEADER + 1))))
 
 
-def test_a_tensor_that_is_not_there_takes_no_memory(release):
+def test_a_missing_tensor_takes_no_memory(release):
     draft = take_apart(to_bytes(release))
+    assert draft is not None
     end = len(draft.data)
-    place = [end, end + (8 << 26)]
-    draft.tensors["x"] = {"dtype": "F64", "shape": [1 << 6, 1 << 20], "data_offsets": place}
+    offsets = [end, end + (8 << 26)]
+    draft.tensors["x"] = {"dtype": "F64", "shape": [1 << 6, 1 << 20], "data_offsets": offsets}
     with bounded(mebibytes=1), pytest.raises(InvalidRelease, match="ends too early"):
         from_bytes(put_together(draft))
 

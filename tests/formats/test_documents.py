@@ -1,9 +1,10 @@
-"""Signed documents: any changed byte, other key or other role is refused."""
+"""Signed documents: any changed byte, another key or another role is refused."""
 
 from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -66,14 +67,14 @@ def example(**changes) -> Round:
 
 
 @given(rounds())
-def test_a_round_reads_back_as_it_was_and_its_signature_holds(round_):
+def test_a_round_is_read_back_and_its_signature_is_valid(round_):
     document = round_.to_bytes()
     assert Round.from_bytes(document) == round_
     assert Round.from_bytes(document).to_bytes() == document
     verify_round(KEY.public_key(), round_, sign_round(KEY, round_))
 
 
-def test_the_form_that_is_signed_is_the_one_of_the_design():
+def test_the_signed_form_is_the_documented_one():
     assert example().to_bytes() == (
         b'{"closes":"2026-12-01T00:00:00Z","groups":["north","south"],"keep_days":30,'
         b'"name":"energy-2026-11","number":7,"opens":"2026-11-01T00:00:00Z","release":"'
@@ -86,10 +87,10 @@ def test_the_form_that_is_signed_is_the_one_of_the_design():
 
 @given(rounds(), st.data())
 def test_any_changed_byte_is_refused(round_, data):
-    """Either it is no round any more, or another one that this signature is not about."""
+    """The result is either no longer a round, or another round without a valid signature."""
     document = bytearray(round_.to_bytes())
-    at = data.draw(st.integers(0, len(document) - 1))
-    document[at] ^= data.draw(st.integers(1, 255))
+    index = data.draw(st.integers(0, len(document) - 1))
+    document[index] ^= data.draw(st.integers(1, 255))
     try:
         changed = Round.from_bytes(bytes(document))
     except InvalidDocument:
@@ -100,41 +101,42 @@ def test_any_changed_byte_is_refused(round_, data):
 
 
 @given(rounds(), st.data())
-def test_any_byte_less_or_more_is_refused(round_, data):
+def test_any_missing_or_additional_byte_is_refused(round_, data):
     document = round_.to_bytes()
-    at = data.draw(st.integers(0, len(document)))
+    index = data.draw(st.integers(0, len(document)))
     for changed in (
-        document[:at] + document[at + 1 :],
-        document[:at] + data.draw(st.binary(min_size=1, max_size=1)) + document[at:],
+        document[:index] + document[index + 1 :],
+        document[:index] + data.draw(st.binary(min_size=1, max_size=1)) + document[index:],
     ):
         try:
-            found = Round.from_bytes(changed)
+            parsed = Round.from_bytes(changed)
         except InvalidDocument:
             continue
-        assert found == round_ if changed == document else found != round_
+        assert parsed == round_ if changed == document else parsed != round_
 
 
 @given(st.integers(0, 63), st.integers(1, 255))
-def test_any_changed_signature_is_refused(at, change):
-    for sign, verify, what in (
+def test_any_changed_signature_is_refused(index, change):
+    kinds: list[tuple[Callable[..., bytes], Callable[..., None], object]] = [
         (sign_round, verify_round, example()),
         (sign_release, verify_release, HASH),
-    ):
-        signature = bytearray(sign(KEY, what))
-        signature[at] ^= change
+    ]
+    for sign, verify, subject in kinds:
+        signature = bytearray(sign(KEY, subject))
+        signature[index] ^= change
         with pytest.raises(InvalidDocument, match="not signed"):
-            verify(KEY.public_key(), what, bytes(signature))
+            verify(KEY.public_key(), subject, bytes(signature))
 
 
 @pytest.mark.parametrize("signature", [b"", b"x", bytes(63), bytes(64), bytes(65)])
-def test_what_is_no_signature_is_refused(signature):
+def test_bytes_that_are_not_a_signature_are_refused(signature):
     with pytest.raises(InvalidDocument):
         verify_round(KEY.public_key(), example(), signature)
     with pytest.raises(InvalidDocument):
         verify_release(KEY.public_key(), HASH, signature)
 
 
-def test_another_key_signs_nothing_for_this_one():
+def test_signatures_of_another_key_are_refused():
     with pytest.raises(InvalidDocument):
         verify_round(KEY.public_key(), example(), sign_round(OTHER, example()))
     with pytest.raises(InvalidDocument):
@@ -142,14 +144,14 @@ def test_another_key_signs_nothing_for_this_one():
 
 
 @given(rounds())
-def test_a_signature_holds_in_its_own_role_only(round_):
-    """The same 32 bytes as a release's hash and as a round's digest, either way round."""
+def test_a_signature_is_valid_in_one_role_only(round_):
+    """The same 32 bytes as the hash of a release and as the digest of a round, both ways."""
     as_release = sign_release(KEY, round_.digest.hex())
     with pytest.raises(InvalidDocument, match="round is not signed"):
         verify_round(KEY.public_key(), round_, as_release)
     with pytest.raises(InvalidDocument, match="release is not signed"):
         verify_release(KEY.public_key(), round_.digest.hex(), sign_round(KEY, round_))
-    # Without the role the one would pass for the other.
+    # Without the role, one would pass for the other.
     for role in (b"", ROUND[:-1], RELEASE):
         with pytest.raises(InvalidDocument):
             verify_round(KEY.public_key(), round_, KEY.sign(role + round_.digest))
@@ -195,7 +197,7 @@ def test_a_release_is_signed_by_its_hash():
     ],
     ids=str,
 )
-def test_rounds_that_cannot_be(changes):
+def test_invalid_rounds_are_refused(changes):
     with pytest.raises(ValueError, match="validation error"):
         example(**changes)
     document = {**example().model_dump(mode="json"), **changes}
@@ -205,7 +207,7 @@ def test_rounds_that_cannot_be(changes):
 
 
 def test_other_forms_of_the_same_round_are_refused():
-    """One round, one form: what is hashed is what was read."""
+    """A round has one form, so that what is hashed is what was read."""
     plain = example().model_dump(mode="json")
     whole = example().to_bytes()
     for document in (
@@ -226,7 +228,7 @@ def test_other_forms_of_the_same_round_are_refused():
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_refused_in_our_words(document):
+def test_arbitrary_bytes_raise_invalid_document(document):
     with pytest.raises(InvalidDocument):
         Round.from_bytes(document)
 
@@ -239,12 +241,12 @@ def test_hostile_documents_are_refused(document):
         Round.from_bytes(document)
 
 
-def test_a_round_of_as_many_groups_as_there_may_be_can_be_read():
+def test_a_round_with_the_most_groups_can_be_read():
     many = example(groups=tuple(f"{i:03}" + "x" * 50 for i in range(500)))
     assert Round.from_bytes(many.to_bytes()) == many
 
 
-def test_a_key_is_kept_for_its_owner_only(tmp_path):
+def test_a_key_file_is_readable_by_its_owner_only(tmp_path):
     path = tmp_path / "publisher.key"
     save_key(KEY, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -253,7 +255,7 @@ def test_a_key_is_kept_for_its_owner_only(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "zz", "12", "0" * 62, "0" * 66, "0" * 63 + "ä"])
-def test_what_is_no_key_is_refused(tmp_path, text):
+def test_text_that_is_not_a_key_is_refused(tmp_path, text):
     with pytest.raises(InvalidDocument, match="64 hexadecimal"):
         public_key(text)
     path = tmp_path / "x.key"

@@ -1,3 +1,5 @@
+"""Reports: their header, their constant size, and strict reading of single reports and files."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -76,7 +78,7 @@ def test_any_payload_of_the_right_size_decodes_or_is_refused(release, payload):
 @pytest.mark.parametrize(
     "thing", [np.zeros((3, 6)), [np.zeros(6)], ["OX"], 5, None, [bytearray(30)], []]
 )
-def test_nothing_but_bytes_is_a_report(release, thing):
+def test_only_bytes_are_accepted_as_reports(release, thing):
     with pytest.raises(InvalidReport):
         release.decode(thing)
     with pytest.raises(InvalidReport):
@@ -89,19 +91,19 @@ def test_simulated_vectors_are_not_reports(release):
         release.decode(simulated)
 
 
-def test_what_cannot_be_walked_through_is_no_list_of_reports(release):
+def test_reports_must_be_iterable(release):
     for thing in (None, 5, object()):
         with pytest.raises(InvalidReport, match="list of bytes"):
             release.observe(thing)
 
 
-def test_a_bad_report_is_named_by_its_place_in_a_larger_whole(release):
+def test_the_error_for_a_bad_report_gives_its_index_in_a_larger_whole(release):
     report = release.privatize(np.zeros(6))
     with pytest.raises(InvalidReport, match="report 12 has 29 bytes"):
         unframe([report, report, report[:-1]], 1, release.hash, 18, first=10)
 
 
-def test_a_file_of_reports_comes_back(release, tmp_path, monkeypatch):
+def test_a_file_of_reports_is_read_back(release, tmp_path, monkeypatch):
     reports = release.privatize(np.ones((5, 6)))
     path = tmp_path / "x.reports"
     write_reports(path, reports)
@@ -112,21 +114,21 @@ def test_a_file_of_reports_comes_back(release, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [0, 29, 61])
-def test_a_cut_file_of_reports_is_refused_before_it_is_read(release, tmp_path, size):
+def test_a_truncated_file_of_reports_is_refused_before_it_is_read(release, tmp_path, size):
     (tmp_path / "x.reports").write_bytes(bytes(size))
-    with pytest.raises(InvalidReport, match="no whole number"):
+    with pytest.raises(InvalidReport, match="not a whole number"):
         read_reports(tmp_path / "x.reports", release.report_size)
 
 
-def test_a_file_of_reports_that_cannot_be_read_is_refused(release, tmp_path):
+def test_an_unreadable_file_of_reports_is_an_error(release, tmp_path):
     with pytest.raises(InvalidReport, match="cannot read"):
         read_reports(tmp_path / "missing.reports", release.report_size)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InvalidReport, match=r"cannot read|no whole number"):
+    with pytest.raises(InvalidReport, match=r"cannot read|not a whole number"):
         list(read_reports(tmp_path / "folder", release.report_size))
 
 
-def test_a_file_of_reports_that_shrinks_meanwhile_is_refused(release, tmp_path):
+def test_a_file_of_reports_that_shrinks_while_it_is_read_is_an_error(release, tmp_path):
     path = tmp_path / "x.reports"
     write_reports(path, release.privatize(np.ones((5, 6))))
     reports = read_reports(path, release.report_size)
@@ -135,7 +137,7 @@ def test_a_file_of_reports_that_shrinks_meanwhile_is_refused(release, tmp_path):
         list(reports)
 
 
-def test_a_huge_file_of_reports_is_walked_through_in_little_memory(release, tmp_path):
+def test_a_huge_file_of_reports_is_read_in_little_memory(release, tmp_path):
     path = tmp_path / "huge.reports"
     with path.open("wb") as file:
         file.truncate(release.report_size * 10**8)

@@ -1,7 +1,7 @@
-"""Release files as an attacker writes them: any content, with a hash that fits it.
+"""Release files as an attacker writes them: any content, with a matching hash.
 
-Written after docs/release-format.md and not after the code, so that a file taken apart and put
-together here tests the one against the other.
+Written from docs/release-format.md and not from the code, so that a file that is taken apart and
+put together here tests one against the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass
 class Draft:
-    """A release file in parts, each of which may be changed."""
+    """A release file in parts, each of which can be changed."""
 
     manifest: Any
     tensors: dict[str, Any]
@@ -23,7 +23,7 @@ class Draft:
 
 
 def take_apart(blob: bytes) -> Draft | None:
-    """Return the parts of a file, or None if it is too damaged to have any."""
+    """Return the parts of a file, or None if it is too damaged."""
     try:
         (size,) = struct.unpack_from("<Q", blob)
         tensors = json.loads(blob[8 : 8 + size])
@@ -39,7 +39,7 @@ def canonical(manifest: Any) -> str:
 
 
 def put_together(draft: Draft, text: str | None = None, *, digest: str | None = None) -> bytes:
-    """Write a file; by default with the canonical text and the hash that fits."""
+    """Write a file; by default with the canonical text and the matching hash."""
     text = canonical(draft.manifest) if text is None else text
     if digest is None:
         digest = content_hash(text, draft)
@@ -56,22 +56,22 @@ def contents(draft: Draft) -> dict[str, tuple[list[int], bytes]]:
 
 
 def fill(draft: Draft, tensors: dict[str, tuple[list[int], bytes]]) -> None:
-    """Lay other tensors into a draft, one after the other, as a writer does."""
+    """Replace the tensors of a draft, one after the other, as a writer does."""
     draft.tensors, draft.data = {}, b""
     for name, (shape, content) in tensors.items():
-        place = [len(draft.data), len(draft.data) + len(content)]
-        draft.tensors[name] = {"dtype": "F64", "shape": shape, "data_offsets": place}
+        offsets = [len(draft.data), len(draft.data) + len(content)]
+        draft.tensors[name] = {"dtype": "F64", "shape": shape, "data_offsets": offsets}
         draft.data += content
 
 
 def with_header(header: str | bytes, data: bytes = b"") -> bytes:
-    """Write a file with any header at all."""
+    """Write a file with any header."""
     head = header if isinstance(header, bytes) else header.encode("utf-8", "surrogatepass")
     return struct.pack("<Q", len(head)) + head + data
 
 
 def content_hash(text: str, draft: Draft) -> str:
-    """Return the hash of a draft; a tensor that is nowhere counts as empty."""
+    """Return the hash of a draft; a tensor without valid offsets counts as empty."""
     digest = hashlib.sha256(b"offaxis-release-1\n")
     parts = [("manifest", text.encode("utf-8", "surrogatepass"))]
     for name, entry in sorted(draft.tensors.items()):

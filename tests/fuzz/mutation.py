@@ -1,7 +1,7 @@
-"""How valid files and reports are made hostile: every choice comes from one random source.
+"""Mutations that turn valid files and reports into hostile ones, from one random source.
 
-A mutant of a release keeps a hash that fits, unless it is meant to fail there: the code worth
-reaching lies behind that check.
+A mutant of a release has a matching hash, unless it is meant to fail there: the code worth reaching
+comes after that check.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FRAGMENTS = (
 
 
 def value(rng: Random) -> Any:
-    """Return something that does not belong anywhere."""
+    """Return a value that is valid nowhere."""
     kind = rng.randrange(8)
     if kind == 0:
         tree: Any = rng.choice(NUMBERS)
@@ -56,7 +56,7 @@ def value(rng: Random) -> Any:
 
 
 def near(old: Any, rng: Random) -> Any:
-    """Return something that differs a little, if it can."""
+    """Return a slightly different value, if possible."""
     if isinstance(old, bool) or old is None:
         return value(rng)
     if isinstance(old, int):
@@ -64,31 +64,31 @@ def near(old: Any, rng: Random) -> Any:
     if isinstance(old, float):
         return rng.choice((math.nextafter(old, 9e99), old * 2.0 ** rng.randrange(-999, 999), -old))
     if isinstance(old, str):
-        place = rng.randrange(len(old) + 1)
-        return old[:place] + rng.choice((*TEXTS, "")) + old[place + rng.randrange(2) :]
+        index = rng.randrange(len(old) + 1)
+        return old[:index] + rng.choice((*TEXTS, "")) + old[index + rng.randrange(2) :]
     return value(rng)
 
 
 def places(tree: Any) -> list[tuple[Any, Any]]:
     """Return every (container, key) of a tree."""
-    found: list[tuple[Any, Any]] = []
+    pairs: list[tuple[Any, Any]] = []
     waiting = [tree]
     while waiting:
         node = waiting.pop()
-        pairs = node.items() if isinstance(node, dict) else enumerate(node)
-        for key, child in pairs:
-            found.append((node, key))
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, child in items:
+            pairs.append((node, key))
             if isinstance(child, dict | list):
                 waiting.append(child)
-    return found
+    return pairs
 
 
 def alter(tree: Any, rng: Random) -> None:
-    """Change, drop, add or exchange something in a tree."""
-    known = places(tree) if isinstance(tree, dict) else []
-    if not known:
+    """Change, drop, add or swap values in a tree."""
+    pairs = places(tree) if isinstance(tree, dict) else []
+    if not pairs:
         return
-    node, key = rng.choice(known)
+    node, key = rng.choice(pairs)
     kind = rng.randrange(8)
     if kind < 3:
         node[key] = near(node[key], rng)
@@ -99,8 +99,8 @@ def alter(tree: Any, rng: Random) -> None:
     elif kind == 6 and isinstance(node, dict):
         node[rng.choice(TEXTS)] = value(rng)
     else:
-        other, place = rng.choice(known)
-        node[key], other[place] = other[place], node[key]
+        other, other_key = rng.choice(pairs)
+        node[key], other[other_key] = other[other_key], node[key]
 
 
 def alter_manifest(draft: Draft, rng: Random) -> None:
@@ -109,20 +109,20 @@ def alter_manifest(draft: Draft, rng: Random) -> None:
 
 
 def alter_parameters(draft: Draft, rng: Random) -> None:
-    """Change the randomizer's parameters, which decide the guarantee."""
+    """Change the randomizer's parameters, which determine the guarantee."""
     alter(draft.manifest["randomizer"]["parameters"], rng)
 
 
 def promise(draft: Draft, rng: Random) -> None:
-    """Change ε or δ and claim the same, as far as a text can."""
+    """Change ε or δ, and claim the same value."""
     name = rng.choice(("epsilon", "epsilon", "delta"))
     parameters = draft.manifest["randomizer"]["parameters"]
-    wanted = rng.choice(TEXTS) if rng.random() < 0.5 else near(parameters[name], rng)
-    parameters[name] = draft.manifest["guarantee"][name] = wanted
+    claim = rng.choice(TEXTS) if rng.random() < 0.5 else near(parameters[name], rng)
+    parameters[name] = draft.manifest["guarantee"][name] = claim
 
 
 def extremes(draft: Draft, rng: Random) -> None:
-    """Give several parameters values of the right kind at the edge of what a randomizer takes."""
+    """Set several parameters to values of the right type at the limits of a randomizer."""
     parameters = draft.manifest["randomizer"]["parameters"]
     for name in rng.sample(sorted(parameters), k=rng.randint(1, len(parameters))):
         if isinstance(parameters[name], int):
@@ -134,12 +134,12 @@ def extremes(draft: Draft, rng: Random) -> None:
 
 
 def alter_header(draft: Draft, rng: Random) -> None:
-    """Change types, shapes, places and names of tensors."""
+    """Change types, shapes, offsets and names of tensors."""
     alter(draft.tensors, rng)
 
 
 def resize(draft: Draft, rng: Random) -> None:
-    """Add, drop or replace tensors and lay them down correctly, so that only their size is odd."""
+    """Add, drop or replace tensors with correct offsets, so that only their sizes are wrong."""
     tensors = contents(draft)
     others = ("mean_decoder.offset", "mean_decoder.matrix", rng.choice(TEXTS))
     name = rng.choice((*tensors, *others))
@@ -154,10 +154,10 @@ def resize(draft: Draft, rng: Random) -> None:
 def poke(draft: Draft, rng: Random) -> None:
     """Overwrite a number of a map, or some of its bytes."""
     if len(draft.data) >= 8:
-        place = rng.randrange(len(draft.data) // 8) * 8
+        offset = rng.randrange(len(draft.data) // 8) * 8
         number = rng.choice((math.nan, rng.gauss(0, 1), *DOUBLES))
         new = struct.pack("<d", number) if rng.random() < 0.7 else rng.randbytes(8)
-        draft.data = draft.data[:place] + new + draft.data[place + 8 :]
+        draft.data = draft.data[:offset] + new + draft.data[offset + 8 :]
 
 
 def cut(draft: Draft, rng: Random) -> None:
@@ -167,7 +167,7 @@ def cut(draft: Draft, rng: Random) -> None:
 
 
 def swell(draft: Draft, rng: Random) -> None:
-    """Put something very large anywhere, to cost more than it is worth."""
+    """Put a very large value anywhere, to make reading expensive."""
     node, key = rng.choice(places(draft.manifest) + places(draft.tensors))
     size = rng.choice((100, 1000, 20_000))
     shapes = (
@@ -188,20 +188,20 @@ CHANGES: tuple[Callable[[Draft, Random], None], ...] = (
 
 def scribble(blob: bytes, rng: Random) -> bytes:
     """Flip, drop, repeat or insert bytes anywhere."""
-    place = rng.randrange(len(blob) + 1)
+    index = rng.randrange(len(blob) + 1)
     length = rng.choice((1, 1, 2, 8, 64))
     new = rng.choice((rng.randbytes(length), b"", bytes(length), blob[:length], b"\xff" * length))
-    return blob[:place] + new + blob[place + rng.choice((0, length, len(new))) :]
+    return blob[:index] + new + blob[index + rng.choice((0, length, len(new))) :]
 
 
 def scribble_text(text: str, rng: Random) -> str:
     """Insert or replace a fragment of JSON anywhere."""
-    place = rng.randrange(len(text) + 1)
-    return text[:place] + rng.choice(FRAGMENTS) + text[place + rng.choice((0, 0, 1, 5)) :]
+    index = rng.randrange(len(text) + 1)
+    return text[:index] + rng.choice(FRAGMENTS) + text[index + rng.choice((0, 0, 1, 5)) :]
 
 
 def mutant(blob: bytes, rng: Random) -> bytes:
-    """Return a hostile relative of a release file, most often with a hash that fits."""
+    """Return a hostile mutant of a release file, usually with a matching hash."""
     draft = take_apart(blob)
     if draft is None or rng.random() < 0.1:
         return scribble(blob, rng)
@@ -217,17 +217,17 @@ def mutant(blob: bytes, rng: Random) -> bytes:
             digest = rng.choice(TEXTS)
         return put_together(draft, text, digest=digest)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        # An earlier change left nothing for this one to work on, or nothing JSON can say.
+        # An earlier change left nothing for this one to change, or values that JSON cannot hold.
         return scribble(blob, rng)
 
 
 def hostile_report(report: bytes, rng: Random) -> bytes:
-    """Return a hostile relative of a report, most often with the right header and length."""
+    """Return a hostile mutant of a report, usually with the right header and length."""
     head, payload = report[:12], report[12:]
     for _ in range(rng.choice((1, 1, 2))):
-        place = rng.randrange(len(payload) + 1)
+        index = rng.randrange(len(payload) + 1)
         new = rng.choice((rng.randbytes(1), b"\0\0\0", b"\xff\xff\xff", rng.randbytes(4)))
-        payload = payload[:place] + new + payload[place + len(new) :]
+        payload = payload[:index] + new + payload[index + len(new) :]
     if rng.random() < 0.8:
         payload = payload[: len(report) - 12].ljust(len(report) - 12, b"\0")
     if rng.random() < 0.2:

@@ -1,4 +1,4 @@
-"""What must hold of every input, however hostile: a declared error, or a result that is sound."""
+"""What must hold for every hostile input: a declared error, or a sound result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ACCEPTED = "accepted"
 _LONGEST_MESSAGE = 1000
 
 
-def _refused(error: Exception) -> str:
-    """Return the error's name; what it says must be short and fit for a terminal."""
+def _error_name(error: Exception) -> str:
+    """Return the name of an error; its message must be short and printable."""
     message = str(error)
     assert message.isprintable(), ascii(message)
     assert len(message) <= _LONGEST_MESSAGE, len(message)
@@ -33,40 +33,40 @@ def load(blob: bytes) -> str:
         try:
             release = from_bytes(blob)
         except InvalidRelease as error:
-            return _refused(error)
-        _sound(release, blob)
+            return _error_name(error)
+        _check_sound(release, blob)
     return ACCEPTED
 
 
 def load_file(path: Path, content: bytes) -> str:
-    """Load a release from an untrusted file; it must tell the same as its bytes do."""
+    """Load a release from an untrusted file; the outcome must be that of its bytes."""
     path.write_bytes(content)
     try:
         read(path)
     except InvalidRelease as error:
-        outcome = _refused(error)
+        outcome = _error_name(error)
     else:
         outcome = ACCEPTED
     assert outcome == load(content)
     return outcome
 
 
-def _sound(release: offaxis.Release, blob: bytes) -> None:
-    """Check that a file that was accepted is what it says, and can be used."""
+def _check_sound(release: offaxis.Release, blob: bytes) -> None:
+    """Check that an accepted file is what it claims to be, and can be used."""
     size = int.from_bytes(blob[:8], "little")
     assert release.hash.encode() in blob[8 : 8 + size]
     assert from_bytes(to_bytes(release)) == release
-    # Whatever this reader accepts, the reference reader accepts, and sees the same numbers.
-    theirs = dict(safetensors.deserialize(blob))
-    ours = {f"decoder.{name}": array for name, array in tensors_of(release.decoder).items()}
-    assert {name: array.tobytes() for name, array in ours.items()} == {
-        name: bytes(entry["data"]) for name, entry in theirs.items() if name in ours
+    # Every file that this reader accepts, the reference reader accepts too, with the same numbers.
+    reference = dict(safetensors.deserialize(blob))
+    loaded = {f"decoder.{name}": array for name, array in tensors_of(release.decoder).items()}
+    assert {name: array.tobytes() for name, array in loaded.items()} == {
+        name: bytes(entry["data"]) for name, entry in reference.items() if name in loaded
     }
     assert release.guarantee.epsilon == release.randomizer.guarantee.epsilon
     assert np.isfinite(release.randomizer.expected_squared_error())
     assert repr(release).isprintable()
     decode(release, [framed(release, bytes(release.randomizer.payload_size))])
-    # A device may take half a second for a report of very many directions, but not in here.
+    # A report of very many directions may take half a second on a device: too long for here.
     if getattr(release.randomizer, "directions", 0) < 10_000:
         report = release.privatize(np.ones(release.input_dim))
         assert decode(release, [report]) == ACCEPTED
@@ -74,25 +74,25 @@ def _sound(release: offaxis.Release, blob: bytes) -> None:
 
 def decode(release: offaxis.Release, reports: Sequence[bytes]) -> str:
     """Decode untrusted reports in every way; return "accepted" or the declared error's name."""
-    ways = [release.observe, release.decode]
-    ways += [release.decode_mean] if release.supports_mean else []
+    methods = [release.observe, release.decode]
+    methods += [release.decode_mean] if release.supports_mean else []
     outcomes = set()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for way in ways:
+        for method in methods:
             try:
-                result = way(reports)
+                result = method(reports)
             except InvalidReport as error:
-                outcomes.add(_refused(error))
+                outcomes.add(_error_name(error))
             else:
                 assert np.isfinite(result).all()
-                assert way == release.decode_mean or len(result) == len(reports)
+                assert method == release.decode_mean or len(result) == len(reports)
                 outcomes.add(ACCEPTED)
         if not release.supports_mean:
             try:
                 release.decode_mean(reports)
             except BiasedDecoder as error:
-                _refused(error)
+                _error_name(error)
     assert len(outcomes) == 1, outcomes
     return outcomes.pop()
 
@@ -102,20 +102,20 @@ def read_payloads(release: offaxis.Release, payloads: list[bytes]) -> str:
     try:
         observations = release.randomizer.read(payloads)
     except InvalidReport as error:
-        return _refused(error)
+        return _error_name(error)
     assert len(observations) == len(payloads)
     assert np.isfinite(observations).all()
     return ACCEPTED
 
 
 def decode_file(release: offaxis.Release, path: Path, content: bytes) -> str:
-    """Decode an untrusted file of reports; it must tell the same as its reports do."""
+    """Decode an untrusted file of reports; the outcome must be that of its reports."""
     path.write_bytes(content)
     try:
         received = list(read_reports(path, release.report_size))
     except InvalidReport as error:
         assert not content or len(content) % release.report_size
-        return _refused(error)
+        return _error_name(error)
     assert b"".join(received) == content
     return decode(release, received)
 

@@ -1,4 +1,4 @@
-"""Valid releases and reports of every kind, made through the public functions on the fly."""
+"""Valid releases and reports of every kind, created through the public API."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ COUNT = 2 * len(NAMES) + 2 + len(POSTERIOR)
 
 @cache
 def releases() -> tuple[offaxis.Release, ...]:
-    """Return every randomizer, with and without a map, a mean decoder, and posterior decoders."""
+    """Return every mechanism with and without a task, a mean decoder, and posterior decoders."""
     rng = np.random.default_rng(0)
     public, task = rng.standard_normal((20, DIM)), Layers.linear(rng.standard_normal((2, DIM)))
-    made = [
+    fitted = [
         offaxis.fit(
             task_for(name, task),
             public,
@@ -39,18 +39,19 @@ def releases() -> tuple[offaxis.Release, ...]:
         for shape, epsilon, unit in (("jacobian", 3, "item"), ("centre", "1/3", "user"))
     ]
     narrow = offaxis.fit(None, public[:, :1], epsilon=1, reshaping="none")
-    made += [narrow, replace(made[0], mean_decoder=ShiftDecoder(np.zeros(DIM)))]
-    known = {name: made[2 * place] for place, name in enumerate(NAMES)}
-    made += [
-        replace(known[name], decoder=posterior(known[name], public, size=5)) for name in POSTERIOR
+    fitted += [narrow, replace(fitted[0], mean_decoder=ShiftDecoder(np.zeros(DIM)))]
+    by_name = {name: fitted[2 * index] for index, name in enumerate(NAMES)}
+    fitted += [
+        replace(by_name[name], decoder=posterior(by_name[name], public, size=5))
+        for name in POSTERIOR
     ]
-    assert len(made) == COUNT
-    return tuple(made)
+    assert len(fitted) == COUNT
+    return tuple(fitted)
 
 
 @cache
 def files() -> tuple[bytes, ...]:
-    """Return a file of every release."""
+    """Return the file of every release."""
     return tuple(map(to_bytes, releases()))
 
 

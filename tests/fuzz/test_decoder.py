@@ -1,4 +1,4 @@
-"""The report decoder against mutants: nothing escapes but the declared error."""
+"""The report decoder against mutants: it raises nothing but the declared error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ indices = st.integers(0, seeds.COUNT - 1)
 
 
 @pytest.mark.parametrize("index", range(seeds.COUNT))
-def test_no_mutant_of_a_report_escapes_the_declared_error(index):
+def test_mutants_of_a_report_raise_only_the_declared_error(index):
     rng, release = Random(index), seeds.releases()[index]
     valid = seeds.reports()[index]
     assert oracle.decode(release, valid) == oracle.ACCEPTED
@@ -30,7 +30,7 @@ def test_no_mutant_of_a_report_escapes_the_declared_error(index):
 
 @settings(max_examples=300)
 @given(indices, st.lists(st.binary(max_size=40), max_size=4), st.booleans())
-def test_no_bytes_behind_a_right_header_escape(index, payloads, right_size):
+def test_any_bytes_after_a_valid_header_raise_only_the_declared_error(index, payloads, right_size):
     release = seeds.releases()[index]
     if right_size:
         size = release.randomizer.payload_size
@@ -41,9 +41,11 @@ def test_no_bytes_behind_a_right_header_escape(index, payloads, right_size):
 
 @settings(max_examples=100)
 @given(indices, st.binary(max_size=200), st.booleans())
-def test_no_file_of_reports_escapes(tmp_path_factory, index, content, begins_well):
+def test_any_file_of_reports_raises_only_the_declared_error(
+    tmp_path_factory, index, content, starts_valid
+):
     release = seeds.releases()[index]
-    content = seeds.reports()[index][0] + content if begins_well else content
+    content = seeds.reports()[index][0] + content if starts_valid else content
     oracle.decode_file(release, tmp_path_factory.getbasetemp() / "fuzzed.reports", content)
 
 
@@ -54,15 +56,15 @@ THINGS = [
 ]
 
 
-@pytest.mark.parametrize("way", ["observe", "decode", "decode_mean"])
-def test_nothing_but_bytes_is_decoded(way):
+@pytest.mark.parametrize("method", ["observe", "decode", "decode_mean"])
+def test_only_bytes_are_decoded(method):
     release = seeds.releases()[0]
     for thing in [*THINGS, iter([]), (part for part in (b"OX", None))]:
         with pytest.raises(InvalidReport):
-            getattr(release, way)(thing)
+            getattr(release, method)(thing)
 
 
-def test_what_a_source_of_reports_raises_is_not_disguised():
+def test_an_error_raised_by_the_source_of_reports_passes_through():
     class Broken(Exception):
         pass
 
@@ -70,19 +72,19 @@ def test_what_a_source_of_reports_raises_is_not_disguised():
         yield seeds.reports()[0][0]
         raise Broken
 
-    for way in ("observe", "decode", "decode_mean"):
+    for method in ("observe", "decode", "decode_mean"):
         with pytest.raises(Broken):
-            getattr(seeds.releases()[0], way)(source())
+            getattr(seeds.releases()[0], method)(source())
 
 
-def test_a_source_of_reports_is_read_no_further_than_the_first_bad_one():
-    taken = []
+def test_a_source_of_reports_is_read_up_to_the_first_bad_one():
+    read = []
 
     def source():
         for report in (seeds.reports()[0][0], b"bad", b"never"):
-            taken.append(report)
+            read.append(report)
             yield report
 
     with pytest.raises(InvalidReport, match="report 1"):
         seeds.releases()[0].decode(source())
-    assert b"never" not in taken
+    assert b"never" not in read

@@ -1,3 +1,5 @@
+"""The streamed Gram: exact, independent of batches and their order, in constant memory."""
+
 from __future__ import annotations
 
 import pickle
@@ -47,7 +49,7 @@ def test_partial_grams_merge_to_the_same_bits_in_any_order(order, seed):
 
 
 def test_plain_addition_would_depend_on_the_order():
-    """The twin: float64 sums without the carried error differ."""
+    """The broken control: float64 sums without the carried error differ."""
     rng = np.random.default_rng(0)
     values = rng.standard_normal(200) * 10.0 ** rng.integers(-8, 8, 200)
     forward = backward = 0.0
@@ -77,21 +79,21 @@ def test_memory_does_not_grow_with_the_number_of_vectors():
         source = PublicVectors(lambda: (block for _ in range(blocks)))
         tracemalloc.start()
         measure(model, source)
-        used = tracemalloc.get_traced_memory()[1]
+        memory = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return used
+        return memory
 
     peak(2)
     assert peak(60) < 1.2 * peak(6)
 
 
 def test_progress_counts_every_vector(head, public):
-    seen = []
+    seen: list[int] = []
     measure(head, PublicVectors(public), seen.append)
     assert sum(seen) == len(public)
 
 
-def test_a_model_of_another_dimension_is_refused(head):
+def test_a_model_of_another_dimension_is_an_error(head):
     with pytest.raises(InvalidInput, match="dimension 6"):
         measure(head, PublicVectors(np.ones((20, 4))))
 
@@ -99,16 +101,16 @@ def test_a_model_of_another_dimension_is_refused(head):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda z: z.sum(axis=0, keepdims=True), "one row a vector"),
+        (lambda z: z.sum(axis=0, keepdims=True), "one row per vector"),
         (lambda z: z - z.mean(axis=0), "depends on the other vectors"),
         (lambda z: z * np.nan, "not finite"),
     ],
 )
-def test_a_model_that_mixes_or_breaks_rows_is_refused(function, message, public):
+def test_a_model_that_mixes_or_breaks_rows_is_an_error(function, message, public):
     with pytest.raises(InvalidInput, match=message):
         measure(FiniteDifferences(function), PublicVectors(public))
 
 
-def test_a_jacobian_too_large_to_square_is_refused(public):
+def test_a_jacobian_too_large_to_square_is_an_error(public):
     with pytest.raises(InvalidInput, match="too large to square"):
         measure(Layers.linear(np.full((2, 6), 1e200)), PublicVectors(public))

@@ -1,3 +1,5 @@
+"""JAX functions as tasks: the same numbers as the same weights in NumPy."""
+
 from __future__ import annotations
 
 import jax
@@ -29,35 +31,36 @@ def layers(params):
 
 
 @pytest.mark.parametrize("outputs", [1, 3, 11])
-def test_outputs_jacobians_and_pulls_are_those_of_the_same_weights(outputs, public):
+def test_outputs_jacobians_and_vjps_are_those_of_the_same_weights(outputs, public):
     params, Z = parameters(outputs), public[:30]
     model, same = JaxModel(mlp, params, dim=6), layers(params)
     G = np.random.default_rng(1).standard_normal((30, outputs))
-    for task, wanted in ((model, same), (CentredOutputs(model), CentredOutputs(same))):
-        assert np.allclose(task.outputs(Z), wanted.outputs(Z), rtol=1e-4, atol=1e-4)
-        assert np.allclose(task.jacobians(Z), wanted.jacobians(Z), rtol=1e-4, atol=1e-4)
-        assert np.allclose(task.gram(Z), wanted.gram(Z), rtol=1e-3, atol=1e-3)
-        assert np.allclose(task.vjp(Z, G), wanted.vjp(Z, G), rtol=1e-4, atol=1e-3)
+    for task, expected in ((model, same), (CentredOutputs(model), CentredOutputs(same))):
+        assert np.allclose(task.outputs(Z), expected.outputs(Z), rtol=1e-4, atol=1e-4)
+        assert np.allclose(task.jacobians(Z), expected.jacobians(Z), rtol=1e-4, atol=1e-4)
+        assert np.allclose(task.gram(Z), expected.gram(Z), rtol=1e-3, atol=1e-3)
+        assert np.allclose(task.vjp(Z, G), expected.vjp(Z, G), rtol=1e-4, atol=1e-3)
 
 
-def test_double_precision_is_kept_where_it_is_switched_on(public):
+def test_double_precision_is_used_where_it_is_enabled(public):
     with jax.enable_x64(True):
         model = JaxModel(mlp, parameters(), dim=6)
         J = model.jacobians(public[:5])
     assert np.allclose(J, layers(parameters()).jacobians(public[:5]), rtol=1e-12)
 
 
-def test_a_function_of_one_vector_goes_through_vmap(public):
+def test_a_function_of_one_vector_works_through_vmap(public):
     model = JaxModel(jax.vmap(lambda z: jnp.tanh(z[:2]) * z[2:4]), dim=6)
-    wanted = np.tanh(public[:, :2]) * public[:, 2:4]
-    assert np.allclose(model.outputs(public), wanted, rtol=1e-4, atol=1e-4)
+    expected = np.tanh(public[:, :2]) * public[:, 2:4]
+    assert np.allclose(model.outputs(public), expected, rtol=1e-4, atol=1e-4)
     single = JaxModel(lambda Z: Z.sum(axis=1), dim=6)
     assert single.outputs(public).shape == (len(public), 1)
 
 
-def test_a_release_is_fitted_to_it(public):
+def test_a_release_is_fitted_to_a_jax_model(public):
     params = parameters()
     release = offaxis.fit(JaxModel(mlp, params, dim=6), public, epsilon=2)
+    assert release.provenance.model is not None
     assert release.provenance.model.kind == "jax"
     assert release.provenance.model.name == "mlp"
     same = measure(layers(params), PublicVectors(public))
@@ -65,7 +68,7 @@ def test_a_release_is_fitted_to_it(public):
     assert np.allclose(sketched.gram, same.gram, rtol=1e-3, atol=1e-3)
 
 
-def test_the_identity_is_that_of_program_and_weights():
+def test_the_identity_depends_on_program_and_weights():
     def other(params, Z):
         return mlp(params, Z) + 1
 
@@ -82,7 +85,7 @@ def test_the_identity_is_that_of_program_and_weights():
     assert len(hashes) == 5
 
 
-def test_it_travels_without_what_was_compiled(public):
+def test_a_pickled_model_is_compiled_again(public):
     import pickle
 
     model = pickle.loads(pickle.dumps(JaxModel(mlp, parameters(), dim=6)))
@@ -90,10 +93,10 @@ def test_it_travels_without_what_was_compiled(public):
     assert model.input_dim == 6
 
 
-def test_a_bare_function_and_wrong_shapes_are_refused(public):
+def test_a_bare_function_and_wrong_shapes_are_an_error(public):
     with pytest.raises(UnsupportedModel, match="JaxModel"):
         as_task_model(lambda Z: Z)
-    with pytest.raises(InvalidInput, match="one row a vector"):
+    with pytest.raises(InvalidInput, match="one row per vector"):
         JaxModel(lambda Z: Z.sum(), dim=6).outputs(public)
     with pytest.raises(InvalidInput, match="dimension 5"):
         JaxModel(mlp, parameters(), dim=6).outputs(public[:, :5])

@@ -1,3 +1,5 @@
+"""Networks given by their weights: Jacobians, Grams, files and silent units."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -36,13 +38,13 @@ def test_the_gram_is_the_sum_of_outer_products(sizes):
     assert np.allclose(model.gram(Z), np.einsum("nkm,nkl->ml", J, J))
 
 
-def test_weights_survive_their_file(tmp_path):
+def test_weights_are_read_back_from_their_file(tmp_path):
     model = network("gelu")
     model.save(tmp_path / "head.safetensors")
-    again = Layers.load(tmp_path / "head.safetensors")
-    assert again.identity() == model.identity()
+    loaded = Layers.load(tmp_path / "head.safetensors")
+    assert loaded.identity() == model.identity()
     Z = np.ones((2, 4))
-    assert np.array_equal(again.outputs(Z), model.outputs(Z))
+    assert np.array_equal(loaded.outputs(Z), model.outputs(Z))
 
 
 def test_another_model_has_another_identity():
@@ -50,7 +52,7 @@ def test_another_model_has_another_identity():
 
 
 @pytest.mark.parametrize("content", [b"", b"not a file", b"\x08\0\0\0\0\0\0\0{}      "])
-def test_a_foreign_weights_file_is_refused(tmp_path, content):
+def test_another_kind_of_file_is_an_error(tmp_path, content):
     path = tmp_path / "x.safetensors"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"x\.safetensors"):
@@ -68,32 +70,32 @@ def test_a_foreign_weights_file_is_refused(tmp_path, content):
         ([np.full((2, 3), np.nan)], [np.ones(2)], "relu"),
     ],
 )
-def test_layers_that_do_not_fit_are_refused(weights, biases, activation):
+def test_layers_that_do_not_fit_together_are_an_error(weights, biases, activation):
     with pytest.raises(InvalidInput):
         Layers(weights, biases, activation=activation)
 
 
-def test_silent_units_leave_and_answers_on_public_vectors_stay(head, public):
+def test_removing_silent_units_keeps_the_outputs_on_public_vectors(head, public):
     biases = [b.copy() for b in head.biases]
     biases[0][2] = -100.0
-    deaf = replace(head, biases=biases)
-    assert deaf.silent_units(public).tolist() == [False, False, True, False, False]
-    cured = deaf.without_silent_units(public)
-    np.testing.assert_array_equal(cured.outputs(public), deaf.outputs(public))
-    assert not cured.weights[0][2].any()
-    assert cured.weights[0][[0, 1, 3, 4]].any(axis=1).all()
+    silent = replace(head, biases=biases)
+    assert silent.silent_units(public).tolist() == [False, False, True, False, False]
+    pruned = silent.without_silent_units(public)
+    np.testing.assert_array_equal(pruned.outputs(public), silent.outputs(public))
+    assert not pruned.weights[0][2].any()
+    assert pruned.weights[0][[0, 1, 3, 4]].any(axis=1).all()
     assert head.without_silent_units(public) is head
-    tanh = replace(deaf, activation="tanh")
+    tanh = replace(silent, activation="tanh")
     assert tanh.without_silent_units(public) is tanh
 
 
-def test_noise_wakes_a_silent_unit_up(public):
-    """What the warning is about: a unit that listens where no public vector goes."""
+def test_noise_activates_a_silent_unit(public):
+    """The reason to remove them: noise reaches where no public vector does."""
     flat = public * [1, 1, 1, 1, 1, 0]
     weights = np.vstack([np.eye(6)[:2], 50 * np.eye(6)[5:]])
-    behind = np.array([[1.0, -1, 9], [-1.0, 1, 0]])
-    deaf = Layers([weights, behind], [np.array([9.0, 9, -1]), np.zeros(2)])
-    cured = deaf.without_silent_units(flat)
-    release = offaxis.fit(deaf, flat, epsilon=50)
-    kept = [evaluate(release, task, flat, seeds=2).mean("agreement") for task in (deaf, cured)]
-    assert kept[0] + 0.1 < kept[1]
+    last = np.array([[1.0, -1, 9], [-1.0, 1, 0]])
+    silent = Layers([weights, last], [np.array([9.0, 9, -1]), np.zeros(2)])
+    pruned = silent.without_silent_units(flat)
+    release = offaxis.fit(silent, flat, epsilon=50)
+    scores = [evaluate(release, task, flat, seeds=2).mean("agreement") for task in (silent, pruned)]
+    assert scores[0] + 0.1 < scores[1]

@@ -1,3 +1,5 @@
+"""Adapters: every supported model computes what the original does; others are a clear error."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -30,7 +32,7 @@ def test_a_matrix_is_a_linear_task():
 
 
 @pytest.mark.parametrize("estimator", [LinearRegression(), Ridge()])
-def test_linear_regression_is_read_as_it_predicts(estimator):
+def test_the_outputs_of_linear_regression_are_its_predictions(estimator):
     estimator.fit(X, Y)
     assert np.allclose(as_task_model(estimator).outputs(X), estimator.predict(X))
 
@@ -67,31 +69,31 @@ def test_a_classifying_perceptron_gives_logits():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("labels", [Y[:, 0] > 0, (Y[:, :2] > 0).astype(int)])
-def test_two_classes_and_several_labels_at_once_are_read(labels):
+def test_binary_and_multilabel_perceptrons_are_read(labels):
     estimator = MLPClassifier(hidden_layer_sizes=(6,), max_iter=20, random_state=0).fit(X, labels)
     logits = as_task_model(estimator).outputs(X)
     share = estimator.predict_proba(X)[:, -logits.shape[1] :]
     assert np.allclose(1 / (1 + np.exp(-logits)), share)
 
 
-def test_an_estimator_fitted_to_a_data_frame_is_read_without_a_remark():
+def test_an_estimator_fitted_to_a_data_frame_is_read_without_a_warning():
     frame = pd.DataFrame(X, columns=list("abcde"))
     estimator = LinearRegression().fit(frame, Y)
     assert np.allclose(as_task_model(estimator).outputs(X), estimator.predict(frame))
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201])
-def test_a_name_no_file_can_hold_is_refused(name):
+def test_a_name_that_does_not_fit_a_release_file_is_an_error(name):
     with pytest.raises(InvalidInput, match="name"):
         FiniteDifferences(lambda z: z, name=name).identity()
 
 
-def test_an_unfitted_estimator_says_what_to_do():
+def test_the_error_for_an_unfitted_estimator_states_the_fix():
     with pytest.raises(InvalidInput, match="fit it on public data"):
         as_task_model(LinearRegression())
 
 
-def test_other_estimators_point_to_finite_differences():
+def test_the_error_for_other_estimators_suggests_finite_differences():
     forest = RandomForestClassifier(3).fit(X, Y.argmax(1))
     with pytest.raises(UnsupportedModel, match="FiniteDifferences"):
         as_task_model(forest)
@@ -112,7 +114,7 @@ def test_anything_else_is_a_clear_error(thing):
         as_task_model(thing)
 
 
-def test_finite_differences_agree_with_the_truth():
+def test_finite_differences_agree_with_exact_jacobians():
     layers = Layers.linear(RNG.standard_normal((2, 5)))
     wrapped = FiniteDifferences(lambda z: layers.outputs(z))
     assert np.allclose(wrapped.jacobians(X), layers.jacobians(X), atol=1e-8)

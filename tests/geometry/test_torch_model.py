@@ -1,3 +1,5 @@
+"""Torch modules as tasks: both modes agree, and the module is restored after every call."""
+
 from __future__ import annotations
 
 import pickle
@@ -8,12 +10,12 @@ import torch
 from torch import nn
 
 from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.geometry import CentredOutputs, PublicVectors, as_task_model, measure
+from offaxis.geometry import CentredOutputs, PublicVectors, as_task_model, measure, torch_model
 from offaxis.geometry.jacobian import GramRule, HostSums
 from offaxis.geometry.torch_model import TorchModel
 
 
-def module() -> nn.Module:
+def module() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(6, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 3)
@@ -26,7 +28,7 @@ def Z() -> np.ndarray:
 
 
 def one_by_one(model: nn.Module, Z: np.ndarray) -> np.ndarray:
-    """The slow way: one backward pass a sample and output."""
+    """Return Jacobians the slow way: one backward pass per sample and output."""
     model.eval()
     rows = []
     for z in torch.as_tensor(Z, dtype=torch.float32):
@@ -45,22 +47,22 @@ def test_both_modes_give_the_jacobians(Z, mode):
     assert np.allclose(task.gram(Z), np.einsum("nkm,nkl->ml", expected, expected), rtol=1e-4)
 
 
-def test_a_mode_is_chosen_by_measurement(Z):
+def test_a_mode_is_chosen_by_timing(Z):
     task = TorchModel(module())
     assert task.mode is None
     task.gram(Z)
     assert task.mode in ("reverse", "forward")
 
 
-def test_the_cheaper_mode_is_taken_whatever_the_shape_says(Z, monkeypatch):
+def test_the_faster_mode_is_used_whatever_the_shape(Z, monkeypatch):
     task = TorchModel(module())
     seconds = {task._reverse: 2.0, task._forward: 1.0}
-    monkeypatch.setattr(task, "_seconds", lambda way, z: seconds[way])
+    monkeypatch.setattr(torch_model, "_time", lambda differentiate, z: seconds[differentiate])
     task.gram(Z)
     assert task.mode == "forward"
 
 
-def test_the_module_is_given_back_as_it_was(Z):
+def test_the_module_is_left_unchanged(Z):
     model = module().train()
     model[1].eval()
     before = [part.training for part in model.modules()]
@@ -73,7 +75,7 @@ def test_the_module_is_given_back_as_it_was(Z):
     assert all(p.grad is None and p.requires_grad for p in model.parameters())
 
 
-def test_it_is_given_back_even_after_an_error(Z):
+def test_the_mode_of_the_module_is_restored_after_an_error(Z):
     class Failing(nn.Module):
         def forward(self, z):
             raise RuntimeError("boom")
@@ -96,16 +98,16 @@ def test_float64_models_stay_float64(Z):
 
 
 @pytest.mark.parametrize("output", [lambda z: z.sum(), lambda z: z[:2], lambda z: z[None], tuple])
-def test_a_model_that_does_not_return_one_row_a_vector_is_refused(Z, output):
+def test_a_model_that_does_not_return_one_row_per_vector_is_an_error(Z, output):
     class Odd(nn.Module):
         def forward(self, z):
             return output(z)
 
-    with pytest.raises(InvalidInput, match="one row a vector"):
+    with pytest.raises(InvalidInput, match="one row per vector"):
         TorchModel(Odd()).gram(Z)
 
 
-def test_a_model_torch_cannot_differentiate_points_to_finite_differences(Z):
+def test_the_error_for_an_opaque_model_suggests_finite_differences(Z):
     class Detour(torch.autograd.Function):
         @staticmethod
         def forward(ctx, z):
@@ -123,39 +125,41 @@ def test_a_model_torch_cannot_differentiate_points_to_finite_differences(Z):
         TorchModel(Opaque()).gram(Z)
 
 
-def test_identity_follows_the_weights():
+def test_the_identity_depends_on_the_weights():
     model = module()
     before = TorchModel(model).identity()
     assert before == TorchModel(module()).identity()
+    first = model[0]
+    assert isinstance(first, nn.Linear)
     with torch.no_grad():
-        model[0].weight[0, 0] += 1
+        first.weight[0, 0] += 1
     assert TorchModel(model).identity() != before
 
 
 @pytest.mark.parametrize("probes", [None, 2])
 @pytest.mark.parametrize("centred", [False, True])
-def test_sums_on_a_device_are_those_at_home(Z, probes, centred):
+def test_sums_on_a_device_equal_those_on_the_host(Z, probes, centred):
     model = TorchModel(module(), less_mean=centred)
     model._mode = "reverse"
     rule = GramRule(model, 6, 3, probes)
-    there, here = model.sums(rule), HostSums(rule)
+    device, host = model.sums(rule), HostSums(rule)
     for part in np.array_split(Z + 100, 3):
-        there.add(part)
-        here.add(part)
-    back = pickle.loads(pickle.dumps(there))
-    assert isinstance(back, HostSums)
-    there.merge(back)  # everything twice
-    for sums in (back, there.to_host()):
-        assert np.allclose(sums.gram.mean(), here.gram.mean(), rtol=1e-12)
-        assert np.allclose(sums.moments.mean, here.moments.mean, rtol=1e-12)
-        assert np.allclose(sums.moments.covariance, here.moments.covariance, rtol=1e-8)
-    assert there.to_host().gram.count == 2 * back.gram.count == 80
+        device.add(part)
+        host.add(part)
+    unpickled = pickle.loads(pickle.dumps(device))
+    assert isinstance(unpickled, HostSums)
+    device.merge(unpickled)  # everything twice
+    for sums in (unpickled, device.to_host()):
+        assert np.allclose(sums.gram.mean(), host.gram.mean(), rtol=1e-12)
+        assert np.allclose(sums.moments.mean, host.moments.mean, rtol=1e-12)
+        assert np.allclose(sums.moments.covariance, host.moments.covariance, rtol=1e-8)
+    assert device.to_host().gram.count == 2 * unpickled.gram.count == 80
 
 
-def test_measuring_sums_beside_a_model_on_an_accelerator(Z, monkeypatch):
+def test_measuring_sums_on_the_accelerator_of_the_model(Z, monkeypatch):
     monkeypatch.setattr(TorchModel, "accelerated", True)
     for task in (TorchModel(module()), CentredOutputs(module())):
-        found = measure(task, PublicVectors(Z))
+        geometry = measure(task, PublicVectors(Z))
         J = task.jacobians(Z)
-        assert np.allclose(found.gram, np.einsum("nkm,nkl->ml", J, J) / len(Z), rtol=1e-5)
-        assert np.allclose(found.covariance, np.cov(Z.T, bias=True))
+        assert np.allclose(geometry.gram, np.einsum("nkm,nkl->ml", J, J) / len(Z), rtol=1e-5)
+        assert np.allclose(geometry.covariance, np.cov(Z.T, bias=True))

@@ -1,3 +1,5 @@
+"""An integration without its library names the extra to install."""
+
 from __future__ import annotations
 
 import importlib
@@ -19,15 +21,17 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_a_face_without_its_library_names_the_extra(
+def test_an_integration_without_its_library_names_the_extra(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    face = f"offaxis.integrations.{name}"
-    importlib.import_module(face)
-    monkeypatch.delitem(sys.modules, face)
+    module = f"offaxis.integrations.{name}"
+    importlib.import_module(module)
+    for loaded in list(sys.modules):
+        if loaded == module or loaded.startswith(f"{module}."):
+            monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, LIBRARIES[name], None)
     with pytest.raises(MissingExtra, match=rf"pip install '\.\[{name}\]'"):
-        importlib.import_module(face)
+        importlib.import_module(module)
 
 
 def test_logging_without_mlflow_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +42,7 @@ def test_logging_without_mlflow_names_the_extra(monkeypatch: pytest.MonkeyPatch)
         log_release(None)
 
 
-def test_the_package_itself_imports_no_neighbour() -> None:
+def test_the_package_imports_no_optional_library() -> None:
     code = (
         "import sys, offaxis, offaxis.integrations; "
         "print({'torch', 'sklearn', 'pandas', 'pyarrow', 'onnx', 'mlflow'} & set(sys.modules))"

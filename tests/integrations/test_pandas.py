@@ -1,3 +1,5 @@
+"""The pandas accessors: reports keep the index of the frame and nothing else of it."""
+
 from __future__ import annotations
 
 import pickle
@@ -15,11 +17,11 @@ NAMES = list("abcdef")
 
 @pytest.fixture
 def frame(public: np.ndarray) -> pandas.DataFrame:
-    found = pandas.DataFrame(public[:9], columns=NAMES, index=[f"p{i}" for i in range(9)])
-    return found.assign(diary="dear diary")
+    frame = pandas.DataFrame(public[:9], columns=NAMES, index=[f"p{i}" for i in range(9)])
+    return frame.assign(diary="private")
 
 
-def test_a_column_of_reports_has_the_frame_s_index(
+def test_a_column_of_reports_has_the_index_of_the_frame(
     frame: pandas.DataFrame, release: offaxis.Release
 ) -> None:
     reports = frame.offaxis.privatize(release, columns=NAMES)
@@ -34,7 +36,7 @@ def test_a_column_of_reports_has_the_frame_s_index(
 
 
 def test_reports_keep_no_memory_of_the_rows(public: np.ndarray, release: offaxis.Release) -> None:
-    """An index cut out of the same array as the rows would hold the whole of it."""
+    """An index that is a slice of the same array as the rows would hold the whole array."""
     data = np.array(public[:9])
     frame = pandas.DataFrame(data, columns=NAMES, index=pandas.Index(data[:, 5], name="key"))
     assert np.shares_memory(frame.index.to_numpy(), data)
@@ -46,10 +48,10 @@ def test_reports_keep_no_memory_of_the_rows(public: np.ndarray, release: offaxis
         assert not any(row.tobytes() in pickle.dumps(reports) for row in data)
 
 
-def test_looking_at_a_column_draws_nothing(
+def test_accessing_a_column_draws_no_report(
     frame: pandas.DataFrame, release: offaxis.Release
 ) -> None:
-    """Unlike a lazy column, which would be drawn again by every look."""
+    """Unlike a lazy column, which would be drawn again on every access."""
     reports = frame.offaxis.privatize(release, columns=NAMES)
     kept = frame.assign(report=reports)
     assert kept["report"].equals(reports)
@@ -57,36 +59,38 @@ def test_looking_at_a_column_draws_nothing(
     assert not frame.offaxis.privatize(release, columns=NAMES).equals(reports)
 
 
-def test_columns_are_taken_in_the_order_asked_for(public: np.ndarray) -> None:
-    """The release hardly hides anything at ε = 1000: the decoded tell which column is which."""
+def test_columns_are_used_in_the_given_order(public: np.ndarray) -> None:
+    """At ε = 1000 there is almost no noise: the decoded vectors show which column is which."""
     release = offaxis.fit(None, public, epsilon=1000, reshaping="none")
     frame = pandas.DataFrame({"b": [2.0] * 20, "a": [1.0] * 20})
     frame = frame.assign(**dict.fromkeys("cdef", 0.0))
     decoded = frame.offaxis.privatize(release, columns=NAMES).offaxis.decode(release)
-    # Noise of scale 2ρ/ε < 0.06 a coordinate, so means of 20 are off by 0.02: 0.5 is 25 times that.
+    # Noise of scale 2ρ/ε < 0.06 per coordinate: means of 20 are off by 0.02; 0.5 is 25 times that.
     assert 2 * release.randomizer.radius / 1000 < 0.06
     np.testing.assert_allclose(decoded.mean(), [1, 2, 0, 0, 0, 0], atol=0.5)
 
 
-def test_a_column_of_lists_is_vectors_too(public: np.ndarray, release: offaxis.Release) -> None:
+def test_a_column_of_lists_is_released_as_vectors(
+    public: np.ndarray, release: offaxis.Release
+) -> None:
     frame = pandas.DataFrame({"vector": list(public[:4]), "age": 7})
     assert len(frame.offaxis.privatize(release, columns="vector")) == 4
     assert len(frame[["vector"]].offaxis.privatize(release)) == 4
     assert len(frame["vector"].offaxis.privatize(release, name="r")) == 4
 
 
-def test_means_are_the_release_s_own(frame: pandas.DataFrame, release: offaxis.Release) -> None:
+def test_means_match_the_release(frame: pandas.DataFrame, release: offaxis.Release) -> None:
     reports = frame.offaxis.privatize(release, columns=NAMES)
     mean = reports.offaxis.decode_mean(release, columns=NAMES)
     np.testing.assert_array_equal(mean.to_numpy(), release.decode_mean(reports.to_list()))
     assert list(mean.index) == NAMES
 
 
-def test_what_cannot_be_released_or_decoded_is_named(
+def test_invalid_data_raise_with_the_reason(
     frame: pandas.DataFrame, release: offaxis.Release, head: object, public: np.ndarray
 ) -> None:
     for columns, message in [
-        (["a", "z"], "no column 'z'; there are a, b"),
+        (["a", "z"], "no column 'z'; the columns are a, b"),
         (None, "'diary' is not"),
         (["a", "b"], "dimension 6, got 2"),
         ("a", "a column of numbers is one vector"),
@@ -101,12 +105,12 @@ def test_what_cannot_be_released_or_decoded_is_named(
     with pytest.raises(InvalidReport):
         frame["diary"].offaxis.decode(release)
     directions = offaxis.fit(head, public, epsilon=3, mechanism="privunit2")
-    told = frame.offaxis.privatize(directions, columns=NAMES)
+    biased = frame.offaxis.privatize(directions, columns=NAMES)
     with pytest.raises(BiasedDecoder):
-        told.offaxis.decode_mean(directions)
+        biased.offaxis.decode_mean(directions)
 
 
-def test_one_number_a_row_is_a_vector_of_one(public: np.ndarray) -> None:
+def test_one_number_per_row_is_a_vector_of_dimension_one(public: np.ndarray) -> None:
     release = offaxis.fit(None, public[:, :1], epsilon=3, reshaping="none")
     frame = pandas.DataFrame({"x": public[:5, 0]})
     assert len(frame.offaxis.privatize(release)) == 5

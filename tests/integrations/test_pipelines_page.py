@@ -1,4 +1,4 @@
-"""The page on pipelines is true: its Python runs from top to bottom and prints what it shows."""
+"""The Python code of the page on pipelines runs from top to bottom and prints what it shows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"
 
 
 def run_page() -> dict[str, Any]:
-    """Run the Python of the page in one namespace; a text block behind it is what it prints."""
+    """Run the Python of the page in one namespace; a text block after it is its output."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    said = ""
+    printed = ""
     for block in blocks(PAGE.read_text()):
         if block.kind == "python":
             code = compile("\n" * (block.line - 1) + block.text, str(PAGE), "exec")
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 exec(code, names)
-            said = out.getvalue()
+            printed = out.getvalue()
         elif block.kind == "text":
-            assert missing(block.text, said) == [], f"line {block.line}: it printed\n{said}"
+            assert missing(block.text, printed) == [], f"line {block.line}: it printed\n{printed}"
     return names
 
 

@@ -24,7 +24,7 @@ TEXTS = [" ".join(WORDS[i % 9 : i % 9 + 1 + i % 4]) for i in range(40)]
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tiny models are slower on several threads, and other tests run beside these."""
+    """Tiny models are slower on several threads, and other tests run at the same time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -67,8 +67,8 @@ def release(extractor: FeatureExtractor) -> offaxis.Release:
     return offaxis.fit(np.eye(8)[:2], extractor(TEXTS), epsilon=6)
 
 
-def test_the_mean_leaves_out_padding(extractor: FeatureExtractor, bert: Any) -> None:
-    """The twin averages over padding, too."""
+def test_the_mean_excludes_padding(extractor: FeatureExtractor, bert: Any) -> None:
+    """The broken control includes it."""
     together = extractor(["tea", "the cat sat on a mat"])
     alone = extractor("tea")
     assert together.shape == (2, 8)
@@ -76,28 +76,28 @@ def test_the_mean_leaves_out_padding(extractor: FeatureExtractor, bert: Any) -> 
     np.testing.assert_allclose(together[:1], alone, atol=1e-5)
     padded = extractor.processor(["tea", "the cat sat on a mat"], return_tensors="pt", padding=True)
     with torch.no_grad():
-        twin = bert.eval()(**padded).last_hidden_state.mean(dim=1)
-    assert np.abs(twin[0].numpy() - alone[0]).max() > 1e-2
+        broken = bert.eval()(**padded).last_hidden_state.mean(dim=1)
+    assert np.abs(broken[0].numpy() - alone[0]).max() > 1e-2
 
 
-def test_pooling_is_as_named(tokenizer: Any, bert: Any) -> None:
+def test_every_pooling_matches_the_model(tokenizer: Any, bert: Any) -> None:
     with torch.no_grad():
-        out = bert.eval()(**tokenizer(TEXTS[:3], return_tensors="pt", padding=True))
+        output = bert.eval()(**tokenizer(TEXTS[:3], return_tensors="pt", padding=True))
     first = FeatureExtractor(tokenizer, bert, pooling="cls")(TEXTS[:3])
-    np.testing.assert_allclose(first, out.last_hidden_state[:, 0].numpy(), atol=1e-6)
+    np.testing.assert_allclose(first, output.last_hidden_state[:, 0].numpy(), atol=1e-6)
     pooler = FeatureExtractor(tokenizer, bert, pooling="pooler")(TEXTS[:3])
-    np.testing.assert_allclose(pooler, out.pooler_output.numpy(), atol=1e-6)
+    np.testing.assert_allclose(pooler, output.pooler_output.numpy(), atol=1e-6)
 
 
-def test_batches_change_nothing_and_the_model_comes_back_as_it_was(
+def test_the_batch_size_changes_nothing_and_the_mode_of_the_model_is_restored(
     tokenizer: Any, bert: Any
 ) -> None:
     bert.train()
     bert.pooler.eval()
     try:
-        one = FeatureExtractor(tokenizer, bert, batch_size=1)(TEXTS)
-        many = FeatureExtractor(tokenizer, bert, batch_size=64)(TEXTS)
-        np.testing.assert_allclose(one, many, atol=1e-5)  # dropout would part them
+        single = FeatureExtractor(tokenizer, bert, batch_size=1)(TEXTS)
+        batched = FeatureExtractor(tokenizer, bert, batch_size=64)(TEXTS)
+        np.testing.assert_allclose(single, batched, atol=1e-5)  # dropout would change them
         assert bert.training
         assert not bert.pooler.training
     finally:
@@ -110,7 +110,7 @@ def test_long_and_empty_texts_have_vectors(extractor: FeatureExtractor) -> None:
     assert np.isfinite(vectors).all()
 
 
-def test_images_by_a_vision_transformer() -> None:
+def test_images_are_encoded_by_a_vision_transformer() -> None:
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
     torch.manual_seed(0)
@@ -134,28 +134,30 @@ def test_images_by_a_vision_transformer() -> None:
     assert private.release.decode(private.privatize(images[0])).shape == (8,)
 
 
-def test_reports_tell_of_the_texts(extractor: FeatureExtractor, release: offaxis.Release) -> None:
-    """Means of 400 decoded reports of one text against its vector, ALPHA with both tests together.
+def test_decoded_reports_match_the_texts(
+    extractor: FeatureExtractor, release: offaxis.Release
+) -> None:
+    """Means of 400 decoded reports of one text against its vector; false alarm ALPHA.
 
-    The twin reports another text. The text's encoding lies well inside the ball, so that clipping
-    takes nothing away.
+    The broken control reports another text. The encoding of the text is well inside the ball, so
+    that clipping does not matter.
     """
-    known = dict(zip(TEXTS, extractor(TEXTS), strict=True))  # encoded once: a model takes its time
-    private = PrivateFeatures(lambda texts: np.array([known[text] for text in texts]), release)
+    encoded = dict(zip(TEXTS, extractor(TEXTS), strict=True))  # once: encoding is slow
+    private = PrivateFeatures(lambda texts: np.array([encoded[text] for text in texts]), release)
     text, other = _inner_pair(private)
     # Laplace noise through a linear decoder is unbiased.
     decoded = release.decode(private.privatize([text] * 400))
     assert mean_p_value(decoded[:, :2], private.vectors([text])[0, :2]) > ALPHA
-    twin = release.decode(private.privatize([other] * 400))
-    assert mean_p_value(twin[:, :2], private.vectors([text])[0, :2]) < ALPHA
+    broken = release.decode(private.privatize([other] * 400))
+    assert mean_p_value(broken[:, :2], private.vectors([text])[0, :2]) < ALPHA
 
 
 def _inner_pair(private: PrivateFeatures) -> tuple[str, str]:
-    """Return two texts within the ball whose vectors differ most along the task."""
+    """Return two texts inside the ball whose vectors differ most along the task."""
     vectors = private.vectors(TEXTS)
-    inside = np.abs(private.release.encoder.encode(vectors.astype(float))).sum(axis=1)
-    kept = np.flatnonzero(inside < 0.9 * private.release.randomizer.radius)
-    order = kept[np.argsort(vectors[kept, 0])]
+    norms = np.abs(private.release.encoder.encode(vectors.astype(float))).sum(axis=1)
+    inside = np.flatnonzero(norms < 0.9 * private.release.randomizer.radius)
+    order = inside[np.argsort(vectors[inside, 0])]
     return TEXTS[order[0]], TEXTS[order[-1]]
 
 
@@ -171,13 +173,13 @@ def test_every_input_is_encoded_alone(release: offaxis.Release) -> None:
     assert len(set(reports)) == 3
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_every_input_is_answered(bad: float, release: offaxis.Release) -> None:
-    private = PrivateFeatures(lambda texts: np.full((len(texts), 8), bad), release)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_every_input_gets_a_report(value: float, release: offaxis.Release) -> None:
+    private = PrivateFeatures(lambda texts: np.full((len(texts), 8), value), release)
     assert release.decode(private.privatize("text")).shape == (8,)
 
 
-def test_a_sentence_transformer_is_taken_as_it_is(
+def test_a_sentence_transformer_needs_no_wrapper(
     tokenizer: Any, bert: Any, release: offaxis.Release, tmp_path: Path
 ) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -194,7 +196,7 @@ def test_a_sentence_transformer_is_taken_as_it_is(
 
 
 class MeanOfTokens(torch.nn.Module):
-    """What FeatureExtractor does behind the tokenizer, as a network to export."""
+    """The computation of FeatureExtractor after the tokenizer, as a network to export."""
 
     def __init__(self, body: Any) -> None:
         super().__init__()
@@ -223,13 +225,13 @@ def test_a_text_encoder_is_exported_for_texts_of_any_length(
     session = onnxruntime.InferenceSession(model.SerializeToString())
     for texts in (TEXTS[:3], ["tea", "the cat sat on a mat while dogs sang"]):
         tokens = tokenizer(texts, return_tensors="np", padding=True)
-        given = {name: tokens[name] for name in ("input_ids", "attention_mask")}
-        (encoded,) = session.run(None, given)
-        wanted = release.encoder.encode(extractor(texts).astype(np.float64))
-        np.testing.assert_allclose(encoded, wanted, atol=1e-5 * np.abs(wanted).max())
+        inputs = {name: tokens[name] for name in ("input_ids", "attention_mask")}
+        (encoded,) = session.run(None, inputs)
+        expected = release.encoder.encode(extractor(texts).astype(np.float64))
+        np.testing.assert_allclose(encoded, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_wrong_parts_are_named(
+def test_invalid_arguments_raise_with_the_reason(
     extractor: FeatureExtractor, tokenizer: Any, bert: Any, release: offaxis.Release
 ) -> None:
     with pytest.raises(InvalidInput, match="pooling='max'"):
@@ -246,8 +248,8 @@ def test_wrong_parts_are_named(
         PrivateFeatures(lambda texts: np.zeros((len(texts), 2)), release).privatize("text")
 
 
-class Strange(torch.nn.Module):
-    """Gives what it was told to."""
+class FixedOutput(torch.nn.Module):
+    """Returns a fixed output."""
 
     def __init__(self, **output: Any) -> None:
         super().__init__()
@@ -257,14 +259,14 @@ class Strange(torch.nn.Module):
         return self.output
 
 
-def test_strange_outputs_are_named(tokenizer: Any) -> None:
+def test_unsupported_model_outputs_raise_with_the_reason(tokenizer: Any) -> None:
     texts = ["tea", "the cat"]
     with pytest.raises(InvalidInput, match="no pooler_output"):
-        FeatureExtractor(tokenizer, Strange(), pooling="pooler")(texts)
+        FeatureExtractor(tokenizer, FixedOutput(), pooling="pooler")(texts)
     with pytest.raises(InvalidInput, match="AutoModel"):
-        FeatureExtractor(tokenizer, Strange(logits=torch.zeros(2, 3)))(texts)
-    with pytest.raises(InvalidInput, match="does not tell which of 9"):
-        FeatureExtractor(tokenizer, Strange(last_hidden_state=torch.zeros(2, 9, 4)))(texts)
+        FeatureExtractor(tokenizer, FixedOutput(logits=torch.zeros(2, 3)))(texts)
+    with pytest.raises(InvalidInput, match="does not show which of 9"):
+        FeatureExtractor(tokenizer, FixedOutput(last_hidden_state=torch.zeros(2, 9, 4)))(texts)
     convolved = torch.arange(2.0 * 3 * 2 * 2).reshape(2, 3, 2, 2)
-    vectors = FeatureExtractor(tokenizer, Strange(last_hidden_state=convolved))(texts)
+    vectors = FeatureExtractor(tokenizer, FixedOutput(last_hidden_state=convolved))(texts)
     np.testing.assert_allclose(vectors, convolved.mean(dim=(2, 3)))

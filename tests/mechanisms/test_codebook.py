@@ -8,6 +8,7 @@ import pytest
 import offaxis
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
+from offaxis.randomizers.symbols import SymbolForm
 from tests.checks import ALPHA, mean_p_value
 
 RNG = np.random.default_rng(5)
@@ -21,13 +22,13 @@ def fitted(name="response", epsilon=3, **settings):
     return offaxis.fit(TASK, PUBLIC, epsilon=epsilon, mechanism=name, **settings)
 
 
-def test_the_task_decides_which_vectors_share_a_codeword():
+def test_vectors_with_the_same_answer_share_a_codeword():
     release = fitted()
     symbols = release.encoder.encode(PUBLIC)
     assert release.encoder.output_dim == 3
     for label in range(3):
         assert len(set(symbols[label == LABELS])) == 1
-    # Without the task the third coordinate, which varies most, decides instead.
+    # Without the task, the third coordinate dominates because it varies most.
     plain = fitted(reshaping="none", size=3)
     assert any(len(set(plain.encoder.encode(PUBLIC[k == LABELS]))) > 1 for k in range(3))
 
@@ -45,25 +46,26 @@ def test_codewords_are_means_of_their_cells(name, reshaping):
 
 def test_the_encoder_finds_the_nearest_decoded_point():
     release = fitted(reshaping="none", size=6)
-    # What a report stands for is nearer to the mean than the codeword, for small cells the more.
+    # The posterior mean of a symbol is nearer to the mean than its codeword, most for small cells.
     mean, shares = PUBLIC.mean(axis=0), release.decoder.prior[:, None]
     reach = np.expm1(3) * shares
     decoded = mean + (release.decoder.codewords - mean) * reach / (reach + 1)
     symbols = release.encoder.encode(PUBLIC)
     for points, least in ((decoded, 0.99), (release.decoder.codewords, 0)):
         distances = ((PUBLIC[:, None] - points) ** 2).sum(axis=2)
-        alike = (distances.argmin(axis=1) == symbols).mean()
-        assert least <= alike <= (1 if least else 0.97)
+        agreement = (distances.argmin(axis=1) == symbols).mean()
+        assert least <= agreement <= (1 if least else 0.97)
 
 
 @pytest.mark.parametrize("name", ["response", "subset"])
-def test_the_budget_decides_how_many_codewords_there_are(name):
+def test_the_number_of_codewords_grows_with_the_budget(name):
     rng = np.random.default_rng(0)
     ring = rng.standard_normal((4000, 2))
-    counts = [
-        offaxis.fit(None, ring, epsilon=e, mechanism=name, reshaping="none").randomizer.size
-        for e in (0.5, 3, 8)
-    ]
+    counts = []
+    for epsilon in (0.5, 3, 8):
+        release = offaxis.fit(None, ring, epsilon=epsilon, mechanism=name, reshaping="none")
+        assert isinstance(release.randomizer, SymbolForm)
+        counts.append(release.randomizer.size)
     assert 2 <= counts[0] < counts[1] < counts[2] <= 4000 // 20
 
 
@@ -71,14 +73,14 @@ def test_the_budget_decides_how_many_codewords_there_are(name):
 def test_means_of_reports_estimate_the_mean_codeword(name):
     release = fitted(name, epsilon=1, size=8)
     reports = release.privatize(PUBLIC[:600])
-    wanted = release.decoder.codewords[release.encoder.encode(PUBLIC[:600])].mean(axis=0)
+    expected = release.decoder.codewords[release.encoder.encode(PUBLIC[:600])].mean(axis=0)
     mean = release.aggregate(reports)
-    assert (np.abs(mean.estimate - wanted) <= 5.5 * mean.standard_error + 1e-9).all()
-    # The twin counts reports as they come, which pulls towards the middle.
+    assert (np.abs(mean.estimate - expected) <= 5.5 * mean.standard_error + 1e-9).all()
+    # The broken control averages decoded reports, which is biased towards the centre.
     assert mean_p_value(release.decode(release.privatize(PUBLIC[LABELS == 0])), PLACES[0]) < ALPHA
 
 
-def test_reports_are_integers_of_few_bytes():
+def test_reports_have_few_bytes():
     assert fitted(size=200).report_size == 13
     assert fitted("subset", size=20).report_size == 12 + -(
         -fitted("subset", size=20).randomizer.size // 8
@@ -90,17 +92,17 @@ def test_the_same_public_vectors_give_the_same_codebook():
 
 
 @pytest.mark.parametrize("size", [0, -1, 5000, 2.5, "many", True])
-def test_a_bad_size_is_named(size):
+def test_a_bad_size_is_an_error(size):
     with pytest.raises(InvalidInput, match="number of codewords"):
         fitted(size=size)
 
 
-def test_a_size_where_there_is_none_is_refused():
+def test_a_size_without_effect_is_an_error():
     with pytest.raises(InvalidInput, match="takes no size"):
         fitted("laplace", size=3)
 
 
-def test_a_task_that_tells_nothing_apart_has_no_codebook():
+def test_a_task_that_distinguishes_no_vectors_has_no_codebook():
     same = np.tile([0.0, 0.0, 1.0], (50, 1)) * np.arange(50)[:, None]
-    with pytest.raises(InvalidInput, match="tells apart"):
+    with pytest.raises(InvalidInput, match="distinguishes"):
         offaxis.fit(TASK, same, epsilon=1, mechanism="response")

@@ -1,6 +1,8 @@
-"""The noise is the published one, coordinate by coordinate, and the guarantee a ball's own."""
+"""Coordinate-wise noise: the published noise in each coordinate, with the guarantee of a ball."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,13 +18,14 @@ EPSILON = 2
 
 def fitted(public, noise, **settings):
     delta = "1e-5" if noise == "gaussian" else None
+    defaults: dict[str, Any] = {"reshaping": "none", "percentile": 80}
     return offaxis.fit(
         None,
         public,
         epsilon=EPSILON,
         mechanism=f"coordinatewise-{noise}",
         delta=delta,
-        **{"reshaping": "none", "percentile": 80} | settings,
+        **defaults | settings,
     )
 
 
@@ -36,13 +39,13 @@ def published_scales(public, noise):
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_every_coordinate_gets_the_published_noise(public, noise):
     release = fitted(public, noise)
-    found = np.diag(release.decoder.matrix) * release.randomizer.scale
-    # The lattice has whole steps, and spends a little less than it may.
-    np.testing.assert_allclose(found, published_scales(public, noise), rtol=2e-4)
+    scales = np.diag(release.decoder.matrix) * release.randomizer.scale
+    # The lattice has whole steps, so it spends slightly less than allowed.
+    np.testing.assert_allclose(scales, published_scales(public, noise), rtol=2e-4)
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_the_budgets_of_the_coordinates_add_up_to_the_promise(public, noise):
+def test_the_budgets_of_the_coordinates_add_up_to_the_guarantee(public, noise):
     """Worst-case ratio in closed form: opposite corners of the box, in the decoded units."""
     release = fitted(public, noise)
     widths = release.encoder.limits * np.diag(release.decoder.matrix)
@@ -65,13 +68,13 @@ def test_vectors_are_clipped_coordinate_by_coordinate(public):
     limits = release.encoder.limits
     np.testing.assert_array_equal(encoded[0], [limits[0], 0, 0, 0, 0, 0])
     np.testing.assert_array_equal(encoded[1], [limits[0], -limits[1], 0, 0, 0, 0])
-    # A corner lies inside the ball, up to rounding: nothing is clipped a second time.
+    # A corner is inside the ball, up to rounding: nothing is clipped a second time.
     corner = release.randomizer.domain.project(limits[None])[0]
     np.testing.assert_allclose(corner, limits, rtol=1e-12)
 
 
 def test_the_noise_is_better_than_equal_noise(public):
-    """What it is for: least summed error in the box. The twin gives every coordinate the same."""
+    """Its summed error in the box is least. The broken control gives all coordinates the same."""
     spans = 2 * np.quantile(np.abs(public * [1, 1, 1, 9, 9, 99]), 0.8, axis=0)
     uneven = 2 * published_scales(public * [1, 1, 1, 9, 9, 99], "laplace") ** 2
     equal = np.full(6, 2 * (spans.sum() / EPSILON) ** 2)
@@ -86,7 +89,7 @@ def test_means_of_reports_are_unbiased_inside_the_box(public):
     assert mean_p_value(decoded, 2 * public[0]) < ALPHA
 
 
-def test_a_coordinate_that_never_varies_needs_no_noise(public):
+def test_a_constant_coordinate_gets_no_noise(public):
     flat = public.copy()
     flat[:, 2] = 0.0
     release = fitted(flat, "laplace")
@@ -94,6 +97,6 @@ def test_a_coordinate_that_never_varies_needs_no_noise(public):
     assert (release.decode(release.privatize(flat[:50]))[:, 2] == 0).all()
 
 
-def test_nothing_that_varies_is_an_error(public):
+def test_a_percentile_of_zero_in_every_coordinate_is_an_error(public):
     with pytest.raises(InvalidInput, match="percentile of every coordinate is zero"):
         fitted(np.vstack([np.zeros((90, 6)), public[:5]]), "laplace")

@@ -12,7 +12,7 @@ from offaxis.simulation import simulate
 
 
 @pytest.mark.parametrize("name", ["laplace", "response"])
-def test_it_answers_better_than_the_public_mean_and_than_the_map_undone(head, public, name):
+def test_the_trained_decoder_is_better_than_the_public_mean_and_the_inverse_map(head, public, name):
     pytest.importorskip("torch")
     from offaxis.mechanisms.networks import noise_aware
 
@@ -22,13 +22,13 @@ def test_it_answers_better_than_the_public_mean_and_than_the_map_undone(head, pu
     assert trained.guarantee == release.guarantee
     constant = release.with_decoder(constant_decoder(release, public.mean(axis=0)))
 
-    def risk(each):
-        outputs = head.outputs(simulate(each, public, np.random.default_rng(4)))
+    def risk(candidate):
+        outputs = head.outputs(simulate(candidate, public, np.random.default_rng(4)))
         return float(((outputs - head.outputs(public)) ** 2).sum(axis=1).mean())
 
     assert risk(trained) < 0.9 * risk(constant)
     assert risk(trained) < risk(release)
-    again = tensors_of(noise_aware(release, head, public, steps=300))
+    second = tensors_of(noise_aware(release, head, public, steps=300))
     assert all(
-        np.array_equal(again[key], part) for key, part in tensors_of(trained.decoder).items()
+        np.array_equal(second[key], part) for key, part in tensors_of(trained.decoder).items()
     )

@@ -1,4 +1,4 @@
-"""The channel of a scalar answer: its error is what it says, and no small channel does better."""
+"""The channel of a scalar answer: its error is as stated, and no small channel is better."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ def random_prior(rng, most):
 
 
 def error_of(channel, values, masses, epsilon):
-    """The error of a channel, from its definition: every value, every report."""
-    k = channel.size
-    own = np.searchsorted(channel.edges, values)
-    told = np.ones((len(values), k))
-    told[np.arange(len(values)), own] = math.exp(epsilon)
-    told /= told.sum(axis=1, keepdims=True)
-    return math.sqrt(np.sum(masses[:, None] * told * (values[:, None] - channel.decoded) ** 2))
+    """Return the error of a channel from its definition: every value, every report."""
+    symbols = np.searchsorted(channel.edges, values)
+    chances = np.ones((len(values), channel.size))
+    chances[np.arange(len(values)), symbols] = math.exp(epsilon)
+    chances /= chances.sum(axis=1, keepdims=True)
+    return math.sqrt(np.sum(masses[:, None] * chances * (values[:, None] - channel.decoded) ** 2))
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_no_channel_on_few_values_does_better(epsilon):
+def test_no_channel_on_few_values_is_better(epsilon):
     rng = np.random.default_rng(int(10 * epsilon))
     for _ in range(40):
         values, masses = random_prior(rng, 10)
@@ -47,7 +46,7 @@ def test_no_channel_on_few_values_does_better(epsilon):
         assert least_rmse(values, masses, epsilon) == pytest.approx(least, abs=1e-6)
 
 
-def test_the_certificate_notices_a_worse_channel():
+def test_the_certificate_detects_a_worse_channel():
     rng = np.random.default_rng(8)
     values, masses = rng.standard_normal(8), rng.dirichlet(np.ones(8))
     two_cells = optimal_channel(AnswerPrior.of_atoms(values, masses), 5, most=2).rmse
@@ -78,20 +77,20 @@ def test_the_stated_error_is_the_error_of_the_channel(epsilon):
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 5, 10])
-def test_answers_in_bins_keep_their_full_error(epsilon):
+def test_the_stated_error_includes_the_variance_inside_bins(epsilon):
     channel = refined_channel(ANSWERS, epsilon)
     masses = np.full(ANSWERS.size, 1 / ANSWERS.size)
     assert error_of(channel, ANSWERS, masses, epsilon) == pytest.approx(channel.rmse)
 
 
-def test_more_budget_never_hurts_and_less_never_passes_the_mean():
+def test_the_error_falls_with_the_budget_and_stays_below_that_of_the_mean():
     errors = [refined_channel(ANSWERS, epsilon).rmse for epsilon in (0.01, 0.5, 1, 3, 5, 10)]
     assert errors == sorted(errors, reverse=True)
     assert errors[0] < ANSWERS.std()
     assert errors[0] == pytest.approx(ANSWERS.std(), rel=1e-4)
 
 
-def test_refining_ends_where_more_bins_change_little():
+def test_refining_stops_when_more_bins_change_little():
     for epsilon in (1, 10):
         fine = optimal_channel(AnswerPrior.of_answers(ANSWERS, 1000), epsilon).rmse
         assert refined_channel(ANSWERS, epsilon).rmse == pytest.approx(fine, rel=0.01)
@@ -106,16 +105,16 @@ def test_the_search_over_cells_does_not_stop_too_early():
 
 def test_a_thousand_bins_take_less_than_a_second():
     prior = AnswerPrior.of_answers(ANSWERS, 1000)
-    # The quickest of three, because other work may share the machine.
-    taken = []
+    # The fastest of three, because other work may share the machine.
+    seconds = []
     for _ in range(3):
         start = time.perf_counter()
         optimal_channel(prior, 10)
-        taken.append(time.perf_counter() - start)
-    assert min(taken) < 1
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 1
 
 
-def test_bins_hold_what_they_say():
+def test_bins_have_the_stated_masses_and_means():
     rounded = np.round(ANSWERS, 2)
     prior = AnswerPrior.of_answers(rounded, 100)
     bins = np.searchsorted(prior.edges, rounded)
@@ -125,7 +124,7 @@ def test_bins_hold_what_they_say():
     assert prior.variance == pytest.approx(rounded.var())
 
 
-def test_an_offset_and_a_scale_change_nothing():
+def test_the_channel_follows_an_offset_and_a_scale():
     channel = refined_channel(ANSWERS, 3)
     moved = refined_channel(1e6 + 100 * ANSWERS, 3)
     assert moved.rmse == pytest.approx(100 * channel.rmse, rel=1e-6)
@@ -139,12 +138,12 @@ def test_one_answer_needs_no_report():
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, 101, math.nan, "much"])
-def test_a_bad_budget_is_named(epsilon):
+def test_a_bad_budget_is_an_error(epsilon):
     with pytest.raises(InvalidInput, match="epsilon"):
         least_rmse([0.0, 1.0], [0.5, 0.5], epsilon)
 
 
-def test_bad_priors_are_refused():
+def test_bad_priors_are_an_error():
     with pytest.raises(InvalidInput, match="one length"):
         least_rmse([0.0, 1.0], [1.0], 1)
     with pytest.raises(InvalidInput, match="negative"):

@@ -1,4 +1,4 @@
-"""No package comes in unseen, and what is locked is what is asked for."""
+"""Every dependency is reviewed, and the lock files match the requirements."""
 
 from __future__ import annotations
 
@@ -17,52 +17,54 @@ from tools.dependencies import FOLDER, LOCKED, ROOT, closure, licence, locked, r
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def test_the_core_installs_exactly_what_was_reviewed() -> None:
+def test_the_core_installs_exactly_the_reviewed_packages() -> None:
     assert closure("offaxis") - {"colorama"} == set(reviewed()["core"])
 
 
-def test_a_collector_installs_exactly_what_was_reviewed() -> None:
-    known = reviewed()
-    more = closure("offaxis", "collector") - set(known["core"]) - set(known["windows"])
-    assert more == set(known["collector"])
+def test_a_collector_installs_exactly_the_reviewed_packages() -> None:
+    packages = reviewed()
+    added = closure("offaxis", "collector") - set(packages["core"]) - set(packages["windows"])
+    assert added == set(packages["collector"])
 
 
 def test_licences_are_allowed_and_as_reviewed() -> None:
-    known, allowed = reviewed(), dependencies.allowed()
-    for name, told in (known["core"] | known["collector"]).items():
-        assert licence(name) == told, name
-        assert set(re.split(r" AND | OR ", told)) <= allowed, name
+    packages, allowed = reviewed(), dependencies.allowed()
+    for name, expected in (packages["core"] | packages["collector"]).items():
+        assert licence(name) == expected, name
+        assert set(re.split(r" AND | OR ", expected)) <= allowed, name
 
 
 @pytest.mark.parametrize(("file", "extra"), [("collector.txt", "collector"), ("build.txt", None)])
-def test_locks_hold_what_is_asked_for_by_hashes(file: str, extra: str | None) -> None:
+def test_lock_files_hold_the_requirements_with_hashes(file: str, extra: str | None) -> None:
     text = (FOLDER / file).read_text()
-    asked = (
+    required = (
         [*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]]
         if extra
         else tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     )
     versions = LOCKED.findall(text)
-    for need in map(Requirement, asked):
-        fitting = [found for name, found in versions if name == canonicalize_name(need.name)]
-        assert fitting, f"{need} is not locked: make lock"
-        assert all(need.specifier.contains(found) for found in fitting), f"{need}: make lock"
-    # Nothing is taken on trust: each version stands before hashes.
+    for requirement in map(Requirement, required):
+        name = canonicalize_name(requirement.name)
+        locked_versions = [version for package, version in versions if package == name]
+        assert locked_versions, f"{requirement} is not locked: make lock"
+        fits = map(requirement.specifier.contains, locked_versions)
+        assert all(fits), f"{requirement}: make lock"
+    # Every version has at least one hash.
     for block in re.split(r"\n(?=\S)", text)[1:]:
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", block), block
 
 
-def test_the_collectors_lock_holds_nothing_unreviewed() -> None:
+def test_the_lock_file_of_the_collector_holds_only_reviewed_packages() -> None:
     assert locked("collector.txt") == set().union(*reviewed().values())
 
 
-def test_pyspark_is_asked_for_as_stated() -> None:
-    """tools/resolving.py states what pyspark asks for, because nobody wants its source."""
+def test_the_stated_requirements_of_pyspark_are_true() -> None:
+    """tools/resolving.py states them, because pyspark has no wheel with metadata."""
     from tools.resolving import _STATED
 
     stated = Requirement(tomllib.loads(_STATED)["dependency-metadata"][0]["requires-dist"][0])
-    real = [Requirement(line) for line in distribution("pyspark").requires or ()]
-    (py4j,) = [need for need in real if need.marker is None]
+    required = [Requirement(line) for line in distribution("pyspark").requires or ()]
+    (py4j,) = [requirement for requirement in required if requirement.marker is None]
     assert py4j.name == stated.name
     assert stated.specifier.contains(distribution("py4j").version)
 

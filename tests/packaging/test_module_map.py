@@ -1,4 +1,4 @@
-"""Packages import as docs/module-map.md shows, and every contract rejects a violation."""
+"""docs/module-map.md matches the imports, and every import contract rejects a violation."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tools.module_map import ROOT
 
 SOURCE = ROOT / "src/offaxis"
 
-TOUCHES_RANDOMNESS = {
+USES_RANDOMNESS = {
     "sampling/entropy.py": "every report",
-    "files.py": "names of drafts",
-    "engines/local.py": "names of drafts",
-    "engines/spark/data.py": "names of drafts",
+    "files.py": "names of temporary files",
+    "engines/local.py": "names of temporary files",
+    "engines/spark/data.py": "names of temporary files",
     "engines/spark/cluster.py": "names of jobs",
     "collector/access.py": "tokens",
     "client/device.py": "when to send",
 }
-"""Files that use the operating system's randomness, and what for. Only the first makes reports."""
+"""Files that use system randomness, and their purpose. Only the first makes reports."""
 
 
-def test_page_and_picture_are_drawn_from_the_imports_as_they_are() -> None:
-    for path, content in module_map.drawn().items():
-        assert path.read_text() == content, f"{path.name} is old: make map"
+def test_page_and_picture_match_the_imports() -> None:
+    for path, content in module_map.generate().items():
+        assert path.read_text() == content, f"{path.name} is out of date: run make map"
 
 
-def _asks(file: Path) -> bool:
+def _uses_randomness(file: Path) -> bool:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -49,12 +49,12 @@ def _asks(file: Path) -> bool:
     return False
 
 
-def test_only_reviewed_files_ask_for_randomness() -> None:
-    found = {str(file.relative_to(SOURCE)) for file in SOURCE.rglob("*.py") if _asks(file)}
-    assert found == set(TOUCHES_RANDOMNESS)
+def test_only_reviewed_files_use_randomness() -> None:
+    files = [file for file in SOURCE.rglob("*.py") if _uses_randomness(file)]
+    assert {str(file.relative_to(SOURCE)) for file in files} == set(USES_RANDOMNESS)
 
 
-def _linted(home: Path) -> subprocess.CompletedProcess[str]:
+def _run_linter(home: Path) -> subprocess.CompletedProcess[str]:
     command = [Path(sys.executable).parent / "lint-imports", "--no-cache", "--config"]
     return subprocess.run(
         [*command, ROOT / "pyproject.toml"],
@@ -84,7 +84,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "only from layers below",
         ),
         ("theory/risk.py", "def f():\n    import offaxis.audit", "only from layers below"),
-        ("theory/risk.py", "import experiments.rows", "neither its experiments nor"),
+        ("theory/risk.py", "import experiments.methods", "neither its experiments nor"),
         ("cli/fit.py", "def f():\n    import benchmarks.run", "neither its experiments nor"),
         ("client/terms.py", "import offaxis.fitting", "no fitting side"),
         ("collector/access.py", "import offaxis.mechanisms", "neither fits nor draws"),
@@ -107,13 +107,14 @@ def test_every_contract_rejects_a_violation(
     before = path.read_text() if path.exists() else None
     path.write_text(f"{before or ''}\n{line}\n")
     try:
-        done = _linted(copy)
+        done = _run_linter(copy)
     finally:
         path.write_text(before) if before is not None else path.unlink()
     if broken is None:
         assert done.returncode == 0, done.stdout
     else:
         assert done.returncode == 1
-        assert any(broken in said and "BROKEN" in said for said in done.stdout.splitlines()) or (
+        lines = done.stdout.splitlines()
+        assert any(broken in text and "BROKEN" in text for text in lines) or (
             broken in done.stdout and "corridor" in done.stdout
         )

@@ -14,7 +14,7 @@ from tools.module_map import ROOT
 HEAVY = {"numpy", "scipy", "pydantic", "cryptography", "torch", "sklearn", "pandas", "pyarrow"}
 
 
-def test_everybody_knows_the_same_version() -> None:
+def test_the_version_is_the_same_everywhere() -> None:
     assert version("offaxis") == offaxis.__version__
     package = json.loads((ROOT / "src/offaxis/collector/pages/client/package.json").read_text())
     assert package["version"] == offaxis.__version__
@@ -23,9 +23,9 @@ def test_everybody_knows_the_same_version() -> None:
     assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", released[0][1])
 
 
-def test_no_other_source_states_it() -> None:
+def test_no_other_file_states_the_version() -> None:
     stated = re.compile(rf"""(?<![\d.=]){re.escape(offaxis.__version__)}(?![\d.])""")
-    own = {
+    allowed = {
         ROOT / "src/offaxis/version.py",
         ROOT / "src/offaxis/collector/pages/client/package.json",
     }
@@ -33,7 +33,7 @@ def test_no_other_source_states_it() -> None:
     files += (ROOT / "src/offaxis").rglob("*.py")
     files += (ROOT / "src/offaxis/collector/pages").rglob("*.js")
     assert [
-        str(file) for file in files if file not in own and stated.search(file.read_text())
+        str(file) for file in files if file not in allowed and stated.search(file.read_text())
     ] == []
 
 
@@ -43,5 +43,5 @@ def test_importing_offaxis_imports_nothing_heavy() -> None:
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert "offaxis" in loaded
     assert not HEAVY & loaded
-    # The names are there all the same.
+    # The public names are still listed.
     assert {"fit", "load", "recommend"} <= set(dir(offaxis))

@@ -1,4 +1,4 @@
-"""The wheel is whole, and works where nothing but its dependencies is installed."""
+"""The wheel is complete, and works in an environment with only its dependencies."""
 
 from __future__ import annotations
 
@@ -20,41 +20,43 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return package.build(tmp_path_factory.mktemp("dist"), "--wheel", isolated=False)
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git here")
-def test_the_wheel_has_every_tracked_file_and_sound_metadata(wheel: Path) -> None:
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_wheel_has_every_tracked_file_and_valid_metadata(wheel: Path) -> None:
     try:
         package.tracked()
     except subprocess.CalledProcessError:
-        pytest.skip("this is not a clone")
+        pytest.skip("not a git clone")
     assert package.faults_of_wheel(wheel) == []
 
 
-def test_a_wheel_that_lacks_a_file_is_found(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {f"src/{name}" for name in package.contents(wheel) if name.startswith("offaxis/")}
-    monkeypatch.setattr(package, "tracked", lambda *_: there | {"src/offaxis/lost.html"})
+def test_a_missing_or_extra_file_in_the_wheel_is_reported(
+    wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = {f"src/{name}" for name in package.contents(wheel) if name.startswith("offaxis/")}
+    monkeypatch.setattr(package, "tracked", lambda *_: packed | {"src/offaxis/lost.html"})
     assert package.faults_of_wheel(wheel) == ["the wheel lacks offaxis/lost.html"]
-    monkeypatch.setattr(package, "tracked", lambda *_: there - {"src/offaxis/py.typed"})
+    monkeypatch.setattr(package, "tracked", lambda *_: packed - {"src/offaxis/py.typed"})
     assert package.faults_of_wheel(wheel) == ["the wheel has offaxis/py.typed, which git ignores"]
 
 
 def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     python = package.install(wheel, tmp_path / "empty")
-    said = package.smoke(python)
-    assert said.startswith("offaxis ")
-    assert " works; " in said
+    output = package.smoke(python)
+    assert output.startswith("offaxis ")
+    assert " works; " in output
 
 
-def test_a_collector_is_asked_for_its_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    package.collects(Path(sys.executable))
+def test_the_pages_of_a_collector_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    package.check_collector(Path(sys.executable))
     monkeypatch.setattr(package, "PAGES", ("/readyz", "/lost.html"))
-    with pytest.raises(SystemExit, match=r"/lost\.html answers 404"):
-        package.collects(Path(sys.executable))
+    with pytest.raises(SystemExit, match=r"/lost\.html responds with 404"):
+        package.check_collector(Path(sys.executable))
 
 
-def test_nobody_answers_for_a_collector_that_does_not_start(
+def test_a_collector_that_does_not_start_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On its port there is another, which has every page."""
+    """Even if another server on the same port serves every page."""
     script = tmp_path / "offaxis"
     script.write_text("#!/bin/sh\nsleep 1; echo no such thing >&2; exit 3\n")
     script.chmod(0o755)
@@ -68,7 +70,7 @@ def test_nobody_answers_for_a_collector_that_does_not_start(
         thread.start()
         try:
             with pytest.raises(SystemExit, match="ended with code 3\nno such thing"):
-                package.collects(tmp_path / "python")
+                package.check_collector(tmp_path / "python")
         finally:
             other.shutdown()
             thread.join()

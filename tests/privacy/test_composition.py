@@ -1,4 +1,4 @@
-"""Totals over time: exact sums, loss distributions, and the shuffle bound."""
+"""Composition: exact sums, loss distributions, and the shuffle bound."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, MissingExtra
 from offaxis.privacy.composition import (
+    MOST_COMPOSED,
     Cost,
     _above,
     _below,
     basic,
     by_loss_distribution,
+    composed_epsilon,
     shuffled_epsilon,
     within,
 )
@@ -23,8 +25,8 @@ from offaxis.privacy.composition import (
 
 def test_budgets_add_up_exactly():
     costs = [Cost(Fraction(1, 3), reports=3), Cost(Fraction(2), Fraction(1, 10**6), 2)]
-    assert basic(costs) == (5, Fraction(2, 10**6))
-    assert basic([]) == (0, 0)
+    assert basic(costs) == (Fraction(5), Fraction(2, 10**6))
+    assert basic([]) == (Fraction(0), Fraction(0))
 
 
 def test_many_small_budgets_cost_less_than_their_sum():
@@ -36,7 +38,7 @@ def test_many_small_budgets_cost_less_than_their_sum():
 
 
 def homogeneous(epsilon: float, count: int, delta: float) -> float:
-    """The smallest ε at δ of k-fold randomized response, by its binomial law."""
+    """Return the smallest ε at δ of k-fold randomized response, by its binomial distribution."""
 
     def delta_at(total: float) -> float:
         p = math.exp(epsilon) / (1 + math.exp(epsilon))
@@ -78,7 +80,7 @@ def test_the_total_never_exceeds_the_sum_by_more_than_the_grid(parts):
     assert by_loss_distribution(costs, 1e-9) <= float(basic(costs)[0]) + 2e-3 * reports
 
 
-def test_within_counts_either_way():
+def test_within_accepts_either_bound():
     costs = [Cost(Fraction(1, 10), reports=400)]
     assert within(costs, Fraction(40), Fraction(0))
     assert not within(costs, Fraction(39), Fraction(0)), "a pure total is a plain sum"
@@ -89,8 +91,8 @@ def test_within_counts_either_way():
     assert not within(gaussian, Fraction(2), Fraction(1, 10**6)), "the deltas add up too"
 
 
-def test_a_delta_below_what_can_be_told_apart_refuses():
-    """Composed on a grid the loss has a tail that is cut off; below it the total is infinite."""
+def test_a_delta_below_the_resolution_of_the_grid_is_not_within():
+    """The composed loss has a truncated tail; for a δ below its mass the total is infinite."""
     costs = [Cost(Fraction(1, 10), reports=400)]
     assert not within(costs, Fraction(12), Fraction(1, 10**80))
     assert within(costs, Fraction(40), Fraction(1, 10**80)), "the exact sum still counts"
@@ -99,6 +101,79 @@ def test_a_delta_below_what_can_be_told_apart_refuses():
 def test_a_pure_report_is_dominated_by_randomized_response():
     """One report at δ = 0+ costs its ε, neither less nor visibly more."""
     assert by_loss_distribution([Cost(Fraction(3, 2))], 1e-12) == pytest.approx(1.5, abs=2e-3)
+
+
+PER_MILLION = Fraction(1, 10**6)
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2), Fraction(4)])
+@pytest.mark.parametrize("delta", [Fraction(1, 100), Fraction(1, 10)])
+def test_one_report_has_the_epsilon_of_randomized_response(epsilon, delta):
+    """δ(ε') = p (1 − e^(ε' − ε)) with p = e^ε / (1 + e^ε), solved for ε'."""
+    closed_form = epsilon + math.log(1 - delta * (1 + math.exp(-epsilon)))
+    composed = composed_epsilon([Cost(epsilon)], delta)
+    assert composed is not None
+    assert float(composed) == pytest.approx(closed_form, abs=2e-3)
+
+
+@pytest.mark.parametrize("delta", [Fraction(1, 100), Fraction(1, 10)])
+def test_two_reports_have_the_epsilon_of_their_largest_loss(delta):
+    """Only the loss 2ε exceeds ε' in (0, 2ε): δ(ε') = p² (1 − e^(ε' − 2ε))."""
+    p = math.e / (1 + math.e)
+    closed_form = 2 + math.log(1 - delta / p**2)
+    for costs in ([Cost(1, reports=2)], [Cost(1), Cost(1)]):
+        composed = composed_epsilon(costs, delta)
+        assert composed is not None
+        assert float(composed) == pytest.approx(closed_form, abs=4e-3)
+
+
+def test_the_delta_of_a_report_counts_towards_the_total_delta():
+    """δ(ε') = δ0 + (1 − δ0) p (1 − e^(ε' − ε)) for a report that is (ε, δ0)."""
+    p = math.exp(2) / (1 + math.exp(2))
+    closed_form = 2 + math.log(1 - (0.1 - 0.01) / 0.99 / p)
+    composed = composed_epsilon([Cost(2, Fraction(1, 100))], Fraction(1, 10))
+    assert composed is not None
+    assert float(composed) == pytest.approx(closed_form, abs=2e-3)
+
+
+def test_no_reports_compose_to_zero():
+    assert composed_epsilon([], PER_MILLION) == 0
+    assert composed_epsilon([Cost(1, reports=0)], PER_MILLION) == 0
+
+
+def test_a_delta_that_covers_every_loss_composes_to_zero_and_not_below():
+    assert composed_epsilon([Cost(Fraction(1, 10))], Fraction(1, 2)) == 0
+
+
+def test_costs_may_be_given_as_an_iterator():
+    costs = [Cost(Fraction(1, 10), reports=50), Cost(1)]
+    assert composed_epsilon(iter(costs), PER_MILLION) == composed_epsilon(costs, PER_MILLION)
+    assert within(iter(costs), Fraction(6), Fraction(0))
+
+
+@pytest.mark.parametrize(
+    ("cost", "delta"),
+    [
+        pytest.param(Cost(1, PER_MILLION, 2), PER_MILLION, id="the deltas exceed the total"),
+        pytest.param(Cost(1, reports=MOST_COMPOSED + 1), PER_MILLION, id="too many reports"),
+        pytest.param(Cost(Fraction(1, 10), reports=400), Fraction(1, 10**80), id="delta too small"),
+    ],
+)
+def test_where_losses_cannot_be_composed_the_total_is_unknown(cost, delta):
+    assert composed_epsilon([cost], delta) is None
+
+
+def test_composing_needs_dp_accounting_and_exact_sums_do_not(without_dp_accounting):
+    costs = [Cost(Fraction(1, 10), reports=400)]
+    for compose in (composed_epsilon, by_loss_distribution):
+        with pytest.raises(MissingExtra, match=r"need dp-accounting: .*accounting"):
+            compose(costs, PER_MILLION)
+    assert within(costs, Fraction(40), PER_MILLION)
+    assert not within(costs, Fraction(12), Fraction(0))
+    with pytest.raises(MissingExtra):
+        within(costs, Fraction(12), PER_MILLION)
+    # Answers that need no composition are available without the package.
+    assert composed_epsilon([Cost(1, PER_MILLION, 2)], PER_MILLION) is None
 
 
 @pytest.mark.parametrize("count", [10**5, 10**6, 10**8])
@@ -118,13 +193,13 @@ def test_the_shuffle_bound_is_known_only_for_small_budgets():
         shuffled_epsilon(1, 0, 1e-6)
 
 
-def test_a_negative_number_of_reports_is_refused():
+def test_a_negative_number_of_reports_is_an_error():
     with pytest.raises(InvalidInput, match="whole number of at least 0"):
         Cost(Fraction(1), reports=-1)
 
 
 @given(st.fractions(min_value=Fraction(1, 10**12), max_value=100))
-def test_where_a_fraction_becomes_a_float_it_is_rounded_against_the_promise(value):
+def test_fractions_become_floats_rounded_against_the_guarantee(value):
     assert Fraction(_below(value)) <= value <= Fraction(_above(value))
     assert _above(value) <= float(value) * (1 + 2**-51)
     assert _below(value) >= float(value) * (1 - 2**-51)

@@ -1,3 +1,5 @@
+"""A guarantee reads its numbers exactly, rejects bad ones by name, and prints what it promises."""
+
 from decimal import Decimal
 from fractions import Fraction
 
@@ -30,7 +32,7 @@ def test_a_number_is_read_as_its_shortest_decimal(value, expected):
 
 
 @given(st.floats(min_value=1e-6, max_value=1e4))
-def test_every_float_reads_back_as_itself(value):
+def test_every_float_is_read_back_unchanged(value):
     assert float(exact_epsilon(value)) == value
 
 
@@ -42,12 +44,12 @@ def test_every_float_reads_back_as_itself(value):
         *("1e999999999", "9" * 5000),
     ],
 )
-def test_a_bad_epsilon_is_named(value):
+def test_an_error_names_epsilon(value):
     with pytest.raises(InvalidInput, match="epsilon"):
         exact_epsilon(value)
 
 
-def test_every_accepted_promise_fits_a_release_file(head, public):
+def test_every_accepted_guarantee_fits_a_release_file(head, public):
     import offaxis
     from offaxis.formats.release_file import from_bytes, to_bytes
 
@@ -59,13 +61,13 @@ def test_every_accepted_promise_fits_a_release_file(head, public):
             exact_epsilon(value)
 
 
-def test_an_integer_too_long_to_print_is_refused():
+def test_an_integer_too_long_to_print_is_an_error():
     with pytest.raises(InvalidInput, match="epsilon"):
         exact_epsilon(10**5000)
 
 
 @pytest.mark.parametrize("value", [0, 1, -0.1, 2, float("nan"), "x"])
-def test_a_bad_delta_is_named(value):
+def test_an_error_names_delta(value):
     with pytest.raises(InvalidInput, match="delta"):
         exact_delta(value)
 
@@ -75,11 +77,11 @@ def test_pure_means_delta_is_exactly_zero():
     assert not Guarantee(Fraction(1), Fraction(1, 10**12)).pure
 
 
-def test_a_guarantee_refuses_an_unknown_unit():
+def test_an_unknown_unit_is_an_error():
     with pytest.raises(InvalidInput, match="unit"):
-        Guarantee(Fraction(1), unit="household")
+        Guarantee(Fraction(1), unit="household")  # type: ignore[arg-type]
 
 
-def test_it_prints_what_it_promises():
+def test_a_guarantee_prints_what_it_promises():
     assert str(Guarantee(exact_epsilon(7.5))) == "ε = 7.5, pure"
     assert str(Guarantee(exact_epsilon("1/3"), exact_delta(1e-5))) == "ε = 1/3, δ = 1e-05"

@@ -1,4 +1,4 @@
-"""The ledger: limits hold, payments survive kills, and nothing is paid twice or not at all."""
+"""The ledger: limits hold, payments survive kills, and every report is paid for exactly once."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from multiprocessing import get_context
 import pytest
 
 from offaxis.errors import BudgetExceeded, InvalidInput
-from offaxis.privacy.composition import Cost
+from offaxis.privacy.composition import Cost, composed_epsilon
 from offaxis.privacy.guarantee import Guarantee
-from offaxis.privacy.ledger import Ledger, Limit, Spent
+from offaxis.privacy.ledger import Balance, Ledger, Limit, Spent
 
 ONE = Guarantee(Fraction(1))
+PER_MILLION = Fraction(1, 10**6)
 
 
-def test_a_limit_is_kept_to_the_last_report(tmp_path):
+def test_a_limit_is_enforced_to_the_last_report(tmp_path):
     with Ledger(tmp_path / "x.ledger", Limit(3)) as ledger:
         for _ in range(3):
             ledger.spend(ONE, "r")
         with pytest.raises(BudgetExceeded, match="ε = 3 in all"):
             ledger.spend(Guarantee(Fraction(1, 10**6)), "r")
-        assert ledger.spent() == (3, 0)
+        assert ledger.spent() == (Fraction(3), Fraction(0))
 
 
-def test_payments_are_remembered_by_the_file(tmp_path):
+def test_payments_are_stored_in_the_file(tmp_path):
     path = tmp_path / "x.ledger"
     with Ledger(path, Limit(3)) as ledger:
         ledger.spend(ONE, "r", reports=2)
@@ -45,7 +46,7 @@ def test_every_limit_must_hold(tmp_path):
             ledger.spend(ONE, "r")
 
 
-def test_a_schedule_frees_the_budget_again(tmp_path, monkeypatch):
+def test_a_limit_per_period_frees_its_budget_later(tmp_path, monkeypatch):
     with Ledger(tmp_path / "x.ledger", Limit(3), Limit(1, seconds=60)) as ledger:
         now = time.time()
         for step in range(3):
@@ -66,7 +67,7 @@ def test_a_clock_set_back_frees_nothing(tmp_path, monkeypatch):
             ledger.spend(ONE, "r")
 
 
-def test_many_small_budgets_are_counted_by_their_losses(tmp_path):
+def test_many_small_budgets_are_counted_by_their_loss_distributions(tmp_path):
     small = Guarantee(Fraction(1, 10))
     with Ledger(tmp_path / "x.ledger", Limit(12, "1e-6")) as ledger:
         ledger.spend(small, "r", reports=400)
@@ -79,7 +80,7 @@ def test_a_refused_payment_leaves_no_trace(tmp_path):
     with Ledger(tmp_path / "x.ledger", Limit(1)) as ledger:
         with pytest.raises(BudgetExceeded):
             ledger.spend(Guarantee(Fraction(2)), "r")
-        assert ledger.spent() == (0, 0)
+        assert ledger.spent() == (Fraction(0), Fraction(0))
         ledger.spend(ONE, "r")
 
 
@@ -92,12 +93,12 @@ def test_a_refused_payment_leaves_no_trace(tmp_path):
         lambda path: Limit(1, seconds=0),
     ],
 )
-def test_a_ledger_without_a_real_limit_is_refused(tmp_path, make):
+def test_a_ledger_without_a_valid_limit_is_an_error(tmp_path, make):
     with pytest.raises(InvalidInput):
         make(tmp_path / "x.ledger")
 
 
-def test_payments_are_summed_up_by_release_and_by_stretch(tmp_path, monkeypatch):
+def test_payments_are_summed_by_release_and_by_period(tmp_path, monkeypatch):
     limit = Limit(10, seconds=60)
     with Ledger.create(tmp_path / "x.ledger", Limit(100), limit) as ledger:
         for at, (release, reports) in enumerate([("b", 2), ("a", 1), ("b", 3)]):
@@ -111,7 +112,89 @@ def test_payments_are_summed_up_by_release_and_by_stretch(tmp_path, monkeypatch)
         assert ledger.within(Limit(100)) == [Cost(1, reports=6)]
 
 
-def test_what_is_charged_stands_and_falls_with_what_is_written_beside_it(tmp_path):
+def test_the_balance_under_a_pure_limit_is_the_exact_sum(tmp_path):
+    limit = Limit("7/2")
+    with Ledger(tmp_path / "x.ledger", limit) as ledger:
+        assert ledger.balances() == [Balance(limit, Fraction(0), Fraction(0), None)]
+        ledger.spend(Guarantee(Fraction(1, 3)), "r", reports=3)
+        ledger.spend(ONE, "other")
+        [balance] = ledger.balances()
+        assert balance == Balance(limit, Fraction(2), Fraction(0), None)
+        assert balance.left == Fraction(3, 2)
+        ledger.spend(Guarantee(balance.left), "r")
+        assert ledger.balances()[0].left == 0
+
+
+def test_the_balance_under_a_limit_with_a_delta_uses_the_smaller_total(tmp_path):
+    limit = Limit(45, PER_MILLION)
+    with Ledger(tmp_path / "x.ledger", limit) as ledger:
+        ledger.spend(Guarantee(Fraction(1, 10)), "r", reports=400)
+        [balance] = ledger.balances()
+    assert (balance.epsilon, balance.delta) == (Fraction(40), Fraction(0))
+    assert balance.composed == composed_epsilon([Cost(Fraction(1, 10), reports=400)], PER_MILLION)
+    assert balance.composed is not None
+    assert 8 < balance.composed < 12
+    assert balance.left == 45 - balance.composed
+
+
+def test_the_balance_counts_sums_where_losses_cannot_be_composed(tmp_path):
+    """A δ too small to compose: the exact sum still holds at it."""
+    limit = Limit(45, "1e-80")
+    with Ledger(tmp_path / "x.ledger", limit) as ledger:
+        ledger.spend(Guarantee(Fraction(1, 10)), "r", reports=400)
+        assert ledger.balances() == [Balance(limit, Fraction(40), Fraction(0), None)]
+        assert ledger.balances()[0].left == 5
+
+
+def test_the_balance_without_dp_accounting_is_the_exact_sum(tmp_path, without_dp_accounting):
+    limit = Limit(45, PER_MILLION)
+    with Ledger(tmp_path / "x.ledger", limit) as ledger:
+        ledger.spend(Guarantee(Fraction(1, 10)), "r", reports=400)
+        assert ledger.balances() == [Balance(limit, Fraction(40), Fraction(0), None)]
+        assert ledger.balances()[0].left == 5
+
+
+def test_each_limit_has_a_balance_over_its_period(tmp_path, monkeypatch):
+    lifetime, hourly = Limit(10), Limit(2, seconds=3600)
+    with Ledger(tmp_path / "x.ledger", lifetime, hourly) as ledger:
+        for at in (1000.0, 5000.0):
+            monkeypatch.setattr(time, "time", lambda at=at: at)
+            ledger.spend(ONE, "r")
+        balances = ledger.balances()
+    assert [balance.limit for balance in balances] == [lifetime, hourly]
+    assert [balance.epsilon for balance in balances] == [2, 1]
+    assert [balance.left for balance in balances] == [8, 1]
+
+
+def test_nothing_is_left_under_a_limit_that_is_already_exceeded(tmp_path):
+    path = tmp_path / "x.ledger"
+    with Ledger(path, Limit(10, "1e-5")) as ledger:
+        ledger.spend(Guarantee(Fraction(2), PER_MILLION), "r", reports=2)
+    stricter = (Limit(3), Limit(10), Limit(10, PER_MILLION))
+    with Ledger(path, *stricter) as ledger:
+        balances = ledger.balances()
+    assert [balance.left for balance in balances] == [0, 0, 0]
+    totals = {(balance.epsilon, balance.delta) for balance in balances}
+    assert totals == {(Fraction(4), 2 * PER_MILLION)}
+    assert {balance.composed for balance in balances} == {None}
+
+
+@pytest.mark.parametrize(
+    ("delta", "composed", "left"),
+    [
+        (Fraction(0), None, 4),
+        (Fraction(0), Fraction(3), 5),
+        (PER_MILLION, Fraction(5), 4),
+        (2 * PER_MILLION, Fraction(3), 5),
+        (2 * PER_MILLION, None, 0),
+        (Fraction(0), Fraction(9), 4),
+    ],
+)
+def test_what_is_left_follows_the_smallest_total_that_holds_at_the_delta(delta, composed, left):
+    assert Balance(Limit(8, PER_MILLION), Fraction(4), delta, composed).left == left
+
+
+def test_a_charge_is_committed_or_rolled_back_with_its_transaction(tmp_path):
     with Ledger(tmp_path / "x.ledger", Limit(3)) as ledger:
         with ledger.alone() as database:
             ledger.charge(ONE, "r")
@@ -129,7 +212,7 @@ def test_what_is_charged_stands_and_falls_with_what_is_written_beside_it(tmp_pat
             fail(reports=100)
         with ledger.alone() as database:
             assert database.execute("SELECT COUNT(*) FROM beside").fetchone() == (0,)
-        assert ledger.spent() == (1, 0)
+        assert ledger.spent() == (Fraction(1), Fraction(0))
 
 
 def _race(path, results):
@@ -158,7 +241,7 @@ def test_processes_that_share_a_ledger_never_overspend(tmp_path):
 
 
 def _send(ledger_path, sent_path):
-    """A device that pays, then sends: one byte a report, at once on the disk's side."""
+    """Run a device that pays, then sends: one byte per report, written without buffering."""
     with Ledger(ledger_path, Limit(10_000)) as ledger:
         sent = os.open(sent_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         while True:
@@ -167,7 +250,7 @@ def _send(ledger_path, sent_path):
 
 
 def kill_at_random(folder, kills: int, seed: int) -> tuple[int, int]:
-    """Kill a sending device again and again; return what was paid and what was sent."""
+    """Kill a sending device repeatedly; return the numbers of reports paid for and sent."""
     rng = random.Random(seed)
     ledger_path, sent_path = folder / "x.ledger", folder / "sent"
     context = get_context("fork")
@@ -175,6 +258,7 @@ def kill_at_random(folder, kills: int, seed: int) -> tuple[int, int]:
         device = context.Process(target=_send, args=(ledger_path, sent_path), daemon=True)
         device.start()
         time.sleep(rng.uniform(0.0, 0.03))
+        assert device.pid is not None
         os.kill(device.pid, signal.SIGKILL)
         device.join()
     with Ledger(ledger_path, Limit(10_000)) as ledger:
@@ -183,7 +267,7 @@ def kill_at_random(folder, kills: int, seed: int) -> tuple[int, int]:
 
 
 def test_a_killed_device_never_spends_less_than_it_sent(tmp_path):
-    """CI size; benchmarks/kills.py does a thousand."""
+    """Sized for CI; benchmarks/kills.py runs a thousand kills."""
     kills = sent = 0
     # On a busy machine few devices live long enough to send; then more are started.
     while sent <= 20 and kills < 1200:

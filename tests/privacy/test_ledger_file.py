@@ -1,4 +1,4 @@
-"""The ledger's file: what it stores holds for whoever opens it; no other file is taken for it."""
+"""The ledger file: stored limits hold for every process; no other file is taken for a ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offaxis.privacy.ledger import Ledger, Limit
 ONE = Guarantee(Fraction(1))
 
 
-def test_stored_limits_hold_for_everybody_who_opens_the_file(tmp_path):
+def test_stored_limits_hold_for_every_process_that_opens_the_file(tmp_path):
     path = tmp_path / "x.ledger"
     limits = (Limit("7/2", "1e-6"), Limit(2, seconds=60.5))
     Ledger.create(path, *limits).close()
@@ -31,10 +31,10 @@ def test_stored_limits_hold_for_everybody_who_opens_the_file(tmp_path):
         assert ledger.limits == (Limit("5/2"), *limits)
         with pytest.raises(BudgetExceeded):
             ledger.spend(ONE, "r")
-        assert ledger.spent() == (2, 0)
+        assert ledger.spent() == (Fraction(2), Fraction(0))
 
 
-def test_a_ledger_is_not_made_again(tmp_path):
+def test_an_existing_ledger_is_not_created_again(tmp_path):
     path = tmp_path / "x.ledger"
     with Ledger.create(path, Limit(3)) as ledger:
         ledger.spend(ONE, "r")
@@ -42,7 +42,7 @@ def test_a_ledger_is_not_made_again(tmp_path):
         Ledger.create(path, Limit(100))
     with Ledger(path) as ledger:
         assert ledger.limits == (Limit(3),)
-        assert ledger.spent() == (1, 0)
+        assert ledger.spent() == (Fraction(1), Fraction(0))
     with pytest.raises(InvalidInput, match="at least one limit"):
         Ledger.create(tmp_path / "y.ledger")
     assert not (tmp_path / "y.ledger").exists()
@@ -53,13 +53,13 @@ def test_without_any_limit_a_ledger_can_be_read_but_not_spent_from(tmp_path):
     with Ledger(path, Limit(3)) as ledger:
         ledger.spend(ONE, "r")
     with Ledger(path) as ledger:
-        assert ledger.spent() == (1, 0)
+        assert ledger.spent() == (Fraction(1), Fraction(0))
         with pytest.raises(InvalidInput, match="stores no limit"):
             ledger.spend(ONE, "r")
-        assert ledger.spent() == (1, 0)
+        assert ledger.spent() == (Fraction(1), Fraction(0))
 
 
-def test_a_ledger_of_version_1_is_read_and_then_closed_to_its_old_readers(tmp_path):
+def test_a_ledger_of_version_1_is_upgraded_so_that_old_readers_refuse_it(tmp_path):
     path = tmp_path / "x.ledger"
     with Ledger(path, Limit(3)) as ledger:
         ledger.spend(ONE, "r")
@@ -67,7 +67,7 @@ def test_a_ledger_of_version_1_is_read_and_then_closed_to_its_old_readers(tmp_pa
         database.execute("DROP TABLE stored_limit")
         database.execute("PRAGMA user_version = 1")
     with Ledger(path, Limit(3)) as ledger:
-        assert ledger.spent() == (1, 0)
+        assert ledger.spent() == (Fraction(1), Fraction(0))
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA user_version").fetchone() == (2,)
 
@@ -90,38 +90,38 @@ def _newer(path):
         (_newer, "of version 3, not 2"),
     ],
 )
-def test_other_files_are_no_ledgers_and_stay_as_they_are(tmp_path, make, words):
+def test_files_that_are_not_ledgers_are_refused_and_left_unchanged(tmp_path, make, words):
     path = tmp_path / "x.ledger"
     make(path)
     before = path.read_bytes()
-    for opened in (Ledger, Ledger.create):
+    for opening in (Ledger, Ledger.create):
         with pytest.raises(InvalidInput, match=words):
-            opened(path, Limit(1))
+            opening(path, Limit(1))
     with pytest.raises(InvalidInput, match=words):
         Ledger(path)
     assert path.read_bytes() == before
 
 
-def test_a_folder_that_is_not_there_is_an_error_of_ours(tmp_path):
+def test_a_missing_folder_raises_invalid_input(tmp_path):
     with pytest.raises(InvalidInput, match="cannot open the ledger"):
         Ledger.create(tmp_path / "no" / "x.ledger", Limit(1))
 
 
-def test_a_full_disk_costs_nothing_and_is_survived(tmp_path):
+def test_a_full_disk_costs_nothing_and_the_ledger_recovers(tmp_path):
     with Ledger(tmp_path / "x.ledger", Limit(1000)) as ledger:
         with ledger.alone() as database:
             pages = database.execute("PRAGMA page_count").fetchone()[0]
         database.execute(f"PRAGMA max_page_count = {pages}")
         paid = []
 
-        def spend_on():
+        def spend_until_full():
             while True:
                 ledger.spend(ONE, "r" * 500)
                 paid.append(ONE)
 
         with pytest.raises(InvalidInput, match="disk is full"):
-            spend_on()
-        assert ledger.spent() == (len(paid), 0)
+            spend_until_full()
+        assert ledger.spent() == (Fraction(len(paid)), Fraction(0))
         database.execute("PRAGMA max_page_count = 100000")
         ledger.spend(ONE, "r")
-        assert ledger.spent() == (len(paid) + 1, 0)
+        assert ledger.spent() == (Fraction(len(paid) + 1), Fraction(0))

@@ -1,4 +1,4 @@
-"""Public directions: bit by bit as specified, in chunks or not, and exactly ranked."""
+"""Public directions: bit by bit as specified, in any chunks, and ranked exactly."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import ndtri
 
 from offaxis.randomizers import directions
 from offaxis.randomizers.directions import (
@@ -27,7 +28,7 @@ NONCES = np.frombuffer(hashlib.shake_128(b"nonces").digest(12 * 6), dtype=np.uin
 
 
 def plain_vector(nonce: bytes, pair: int, dim: int) -> list[int]:
-    """The specification, written once more: AES in counter mode, one pair after the other."""
+    """A second implementation of the specification: AES in counter mode, pair by pair."""
     stream = Cipher(algorithms.AES(PUBLIC_KEY), modes.CTR(nonce + bytes(4))).encryptor()
     blocks = -(-dim // 8)
     key_stream = stream.update(bytes(16 * blocks * (pair + 1)))[16 * blocks * pair :]
@@ -44,15 +45,13 @@ def test_vectors_are_those_of_the_specification(dim):
             assert g[row, column].tolist() == plain_vector(bytes(nonce), int(pair), dim)
 
 
-def test_the_table_is_the_certified_one():
-    """Every entry against Φ⁻¹ with thirty digits, where a float could have tipped it over."""
+def test_every_entry_of_the_table_is_certified():
+    """Against Φ⁻¹ with thirty digits, wherever a float could have rounded the wrong way."""
     values = table()
     k = np.arange(1 << 16)
     assert (values % 2 == 1).all()
     assert (values == -values[::-1]).all()
     assert hashlib.sha256(values.astype("<i2").tobytes()).hexdigest() == TABLE_SHA256
-    from scipy.special import ndtri
-
     real = 2048 * ndtri((2 * k + 1) / (1 << 17))
     doubtful = np.flatnonzero(np.abs(real - np.rint(real)) < 2e-4)
     assert 5 < doubtful.size < 100
@@ -63,7 +62,7 @@ def test_the_table_is_the_certified_one():
             assert values[index] == 2 * int(mpmath.floor(exact)) + 1
 
 
-def test_another_table_would_be_noticed(monkeypatch):
+def test_a_different_table_is_detected(monkeypatch):
     monkeypatch.setattr(directions, "ndtri", lambda p: stats.norm.ppf(p) * (1 + 1e-6))
     with pytest.raises(AssertionError, match="table"):
         table.__wrapped__()
@@ -77,7 +76,7 @@ def test_coordinates_follow_the_normal_law():
 
 
 @pytest.mark.parametrize("normalise", [True, False])
-def test_products_are_exact_integers_however_they_are_chunked(monkeypatch, normalise):
+def test_products_are_exact_integers_in_any_chunks(monkeypatch, normalise):
     inputs = np.random.default_rng(1).integers(-(2**18), 2**18, size=(6, 9))
     whole = products(NONCES, 50, inputs, normalise=normalise)
     for row in range(6):
@@ -106,15 +105,15 @@ def test_products_are_exact_integers_however_they_are_chunked(monkeypatch, norma
         )
     )
 )
-def test_exactly_so_many_are_near_ties_going_to_the_first(case):
+def test_exactly_the_requested_number_are_near_and_ties_go_to_the_first(case):
     near, rows = case
-    found = nearest(np.array(rows), near)
-    for row, chosen in zip(rows, found.tolist(), strict=True):
-        # The specification: sort pairs by falling |score|, then by index; take the first.
+    indices = nearest(np.array(rows), near)
+    for row, chosen in zip(rows, indices.tolist(), strict=True):
+        # The specification: sort pairs by descending |score|, then by index; take the first.
         order = sorted(range(len(row)), key=lambda j: (-abs(row[j]), j))[:near]
         assert chosen == sorted(2 * j + (row[j] < 0) for j in order)
 
 
-def test_a_ranking_that_cannot_count_is_stopped():
+def test_a_ranking_of_the_wrong_size_is_an_error():
     with pytest.raises(AssertionError, match="exactly"):
         nearest(np.array([[np.nan, np.nan, 1.0]]), 2)

@@ -1,4 +1,7 @@
-"""The rank form: pure by counting, whatever the floats do."""
+"""The rank form: pure by counting, whatever floating point does.
+
+A check raises a false alarm with probability ALPHA, and rejects a broken control.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers import directions, make
-from offaxis.randomizers import privunit as rank_form
+from offaxis.randomizers import directions, make, privunit
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
 from offaxis.sampling.entropy import Entropy
 from tests.checks import ALPHA, counts_p_value
@@ -21,7 +23,7 @@ KINDS = [PrivUnit2, PrivUnitG]
 any_float = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 
-def law(randomizer, w, nonce) -> np.ndarray:
+def closed_form(randomizer, w, nonce) -> np.ndarray:
     """Pr[index | w, nonce] in closed form."""
     weight = np.ones(randomizer.directions)
     weight[randomizer.nearest(w[None], nonce[None])[0]] = math.exp(randomizer.epsilon)
@@ -35,15 +37,15 @@ def test_no_pair_of_inputs_is_further_apart_than_e_to_the_epsilon(kind, values, 
     randomizer = kind(3, 1.0, Fraction(2), directions=20, near=3)
     w, other = np.array(values[:3]), np.array(values[3:])
     key = np.frombuffer(nonce, dtype=np.uint8)
-    ratio = law(randomizer, w, key) / law(randomizer, other, key)
+    ratio = closed_form(randomizer, w, key) / closed_form(randomizer, other, key)
     assert ratio.max() <= math.exp(2) * (1 + 1e-12)
-    assert law(randomizer, w, key) == pytest.approx(
-        np.where(law(randomizer, w, key) > 1 / 20, math.exp(2), 1) / (3 * math.exp(2) + 17)
+    assert closed_form(randomizer, w, key) == pytest.approx(
+        np.where(closed_form(randomizer, w, key) > 1 / 20, math.exp(2), 1) / (3 * math.exp(2) + 17)
     )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_reported_indices_follow_that_law(monkeypatch, kind):
+def test_reported_indices_follow_the_closed_form(monkeypatch, kind):
     randomizer = kind(3, 1.0, Fraction(2), directions=12, near=2)
     nonce = np.arange(12, dtype=np.uint8)
     w = np.array([0.3, -1.0, 0.2])
@@ -53,13 +55,15 @@ def test_reported_indices_follow_that_law(monkeypatch, kind):
     )
     payloads = randomizer.report(np.tile(w, (60_000, 1)), Entropy())
     index = np.array([int.from_bytes(p[12:], "little") for p in payloads])
-    expected = law(randomizer, w, nonce)
+    expected = closed_form(randomizer, w, nonce)
     assert counts_p_value(np.bincount(index, minlength=12), expected) > ALPHA
-    assert counts_p_value(np.bincount(index, minlength=12), law(randomizer, -w, nonce)) < ALPHA
+    assert (
+        counts_p_value(np.bincount(index, minlength=12), closed_form(randomizer, -w, nonce)) < ALPHA
+    )
 
 
-def test_rejection_under_a_fixed_generator_would_not_be_pure():
-    """The twin: take what lies above a threshold. How many do depends on the input."""
+def test_a_threshold_under_a_fixed_generator_would_not_be_pure():
+    """Broken control: near means above a threshold, so their number depends on the input."""
     randomizer = PrivUnit2(3, 1.0, Fraction(4), directions=40, near=4)
     nonce = np.arange(12, dtype=np.uint8)[None]
     rng = np.random.default_rng(0)
@@ -67,19 +71,19 @@ def test_rejection_under_a_fixed_generator_would_not_be_pure():
     scores = directions.products(
         np.repeat(nonce, 200, axis=0), 20, randomizer.integers(W), normalise=True
     )
-    near = (np.abs(scores) >= 0.8 * rank_form.INPUT_BOUND).sum(axis=1)
+    near = (np.abs(scores) >= 0.8 * privunit.INPUT_BOUND).sum(axis=1)
     normaliser = near * math.exp(4) + 40 - near
     assert normaliser.max() / normaliser.min() > 1.5
     assert {row.size for row in randomizer.nearest(W, np.repeat(nonce, 200, axis=0))} == {4}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_ranking_gone_wrong_costs_no_privacy(monkeypatch, kind):
-    """Even noise in the scores leaves exactly c near: the guarantee does not look at floats."""
+def test_a_wrong_ranking_costs_no_privacy(monkeypatch, kind):
+    """With pure noise as scores exactly c are near: the guarantee does not depend on floats."""
     randomizer = kind(3, 1.0, Fraction(1))
     rng = np.random.default_rng(1)
     monkeypatch.setattr(
-        rank_form,
+        privunit,
         "products",
         lambda nonces, pairs, inputs, normalise: rng.random((len(inputs), pairs)),
     )
@@ -98,7 +102,7 @@ def test_a_zero_vector_is_reported_as_a_random_direction(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_length_of_the_input_leaves_no_trace(kind):
+def test_reports_do_not_depend_on_the_length_of_the_input(kind):
     randomizer = kind(4, 1.0, 5)
     w = np.array([1.0, -2.0, 0.5, 0.0])
     W = np.stack([w * size for size in (1.0, 2.0**-1060, 2.0**900, 2.0**-500)])
@@ -108,27 +112,27 @@ def test_the_length_of_the_input_leaves_no_trace(kind):
     assert (randomizer.integers(W) == randomizer.integers(w[None])).all()
 
 
-def test_nothing_of_the_draw_depends_on_the_input(monkeypatch):
-    """Nonce, group and place are drawn before the input is ranked."""
+def test_all_randomness_is_drawn_before_the_input_is_ranked(monkeypatch):
+    """Nonce, group and index within the group are drawn before the input is ranked."""
     order = []
-    monkeypatch.setattr(
-        Entropy,
-        "words",
-        lambda self, count, original=Entropy.words: order.append("draw") or original(self, count),
-    )
-    monkeypatch.setattr(
-        PrivUnit2,
-        "nearest",
-        lambda self, W, nonces, original=PrivUnit2.nearest: (
-            order.append("rank") or original(self, W, nonces)
-        ),
-    )
-    PrivUnit2(3, 1.0, 2).report(np.ones((5, 3)), Entropy())
+    words, nearest = Entropy.words, PrivUnit2.nearest
+
+    def words_recorded(self, count):
+        order.append("draw")
+        return words(self, count)
+
+    def nearest_recorded(self, W, nonces):
+        order.append("rank")
+        return nearest(self, W, nonces)
+
+    monkeypatch.setattr(Entropy, "words", words_recorded)
+    monkeypatch.setattr(PrivUnit2, "nearest", nearest_recorded)
+    PrivUnit2(3, 1.0, Fraction(2)).report(np.ones((5, 3)), Entropy())
     assert order.index("rank") == len(order) - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_direction_that_does_not_exist_is_refused(kind):
+def test_a_direction_that_does_not_exist_is_rejected(kind):
     randomizer = kind(3, 1.0, 1, directions=10, near=2)
     assert randomizer.payload_size == 16
     randomizer.read([bytes(12) + (9).to_bytes(4, "little")])
@@ -138,7 +142,7 @@ def test_a_direction_that_does_not_exist_is_refused(kind):
 
 
 def test_opposite_indices_are_opposite_vectors():
-    randomizer = PrivUnitG(5, 1.0, 1, directions=10, near=2)
+    randomizer = PrivUnitG(5, 1.0, Fraction(1), directions=10, near=2)
     V = randomizer.read([bytes(12) + bytes([i, 0, 0, 0]) for i in range(10)])
     assert (V[::2] == -V[1::2]).all()
 
@@ -155,20 +159,21 @@ def test_opposite_indices_are_opposite_vectors():
         {"near": 1},
     ],
 )
-def test_numbers_of_directions_that_cannot_be_are_refused(numbers):
+def test_impossible_numbers_of_directions_are_rejected(numbers):
     with pytest.raises(InvalidInput, match=r"directions|near"):
-        PrivUnit2(3, 1.0, 1, **numbers)
+        PrivUnit2(3, 1.0, Fraction(1), **numbers)
 
 
-def test_reading_is_the_same_in_parts(monkeypatch):
+def test_chunked_reading_and_ranking_give_the_same_result(monkeypatch):
     randomizer = make("privunit2", dim=5, radius=1.0, epsilon=3)
+    assert isinstance(randomizer, PrivUnit2)
     payloads = randomizer.report(np.random.default_rng(0).standard_normal((100, 5)), Entropy())
     whole = randomizer.read(payloads)
-    monkeypatch.setattr(rank_form, "_READ_ROWS", 1)
+    monkeypatch.setattr(privunit, "_READ_ROWS", 1)
     assert np.array_equal(randomizer.read(payloads), whole)
-    monkeypatch.setattr(rank_form, "_SCORES", 1)
+    monkeypatch.setattr(privunit, "_SCORES", 1)
     W = np.random.default_rng(1).standard_normal((7, 5))
     nonces = np.random.default_rng(2).integers(0, 256, (7, 12), dtype=np.uint8)
     near = randomizer.nearest(W, nonces)
-    monkeypatch.setattr(rank_form, "_SCORES", 1 << 30)
+    monkeypatch.setattr(privunit, "_SCORES", 1 << 30)
     assert np.array_equal(randomizer.nearest(W, nonces), near)

@@ -1,3 +1,7 @@
+"""Randomizers by name, and rebuilt from untrusted parameters."""
+
+from __future__ import annotations
+
 import pytest
 
 from offaxis.errors import InvalidInput
@@ -10,7 +14,7 @@ def build(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_randomizer_survives_its_parameters(name):
+def test_every_randomizer_is_rebuilt_from_its_parameters(name):
     randomizer = build(name)
     assert rebuild(randomizer.kind, parameters(randomizer)) == randomizer
 
@@ -21,7 +25,7 @@ def test_wire_ids_are_unique():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_radius_norm_is_that_of_the_mechanism(name):
+def test_the_norm_of_the_radius_is_that_of_the_randomizer(name):
     boxes = {"duchi": "inf", "piecewise": "inf", "hybrid": "inf"}
     assert norm(name) == boxes.get(name, 1 if name == "laplace" else 2)
 
@@ -46,14 +50,14 @@ def test_untrusted_parameters_are_checked(change, message):
         rebuild("laplace", values)
 
 
-def test_unknown_names_list_the_known_ones():
+def test_an_unknown_name_suggests_known_ones():
     with pytest.raises(InvalidInput, match="laplace"):
         make("lapalce", dim=1, radius=1.0, epsilon=1)
     with pytest.raises(InvalidInput, match="laplace"):
         rebuild("rot13", {})
 
 
-def test_delta_is_required_or_refused():
+def test_delta_is_required_or_rejected():
     with pytest.raises(InvalidInput, match="needs delta"):
         make("gaussian", dim=1, radius=1.0, epsilon=1)
     with pytest.raises(InvalidInput, match="takes no delta"):

@@ -1,4 +1,7 @@
-"""Spherical Laplace: the promise in exact numbers, the wire, and the law of both faces."""
+"""Spherical Laplace: the exact guarantee, the payload, and the law of reports and simulation.
+
+A check raises a false alarm with probability ALPHA, and rejects a broken control.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ def test_two_points_of_the_ball_are_within_epsilon_as_rationals(epsilon, dim):
     randomizer = SphericalLaplace(dim, 1.0, epsilon)
     t = 1 << randomizer.log2_scale
     assert Fraction(2 * randomizer.bound, t) == randomizer.realised_epsilon <= epsilon
-    # The budget is spent but for less than one step, so the noise is not wastefully large.
+    # The budget is spent up to less than one step: the noise is not larger than necessary.
     assert Fraction(2 * (randomizer.bound + 1), t) > epsilon
-    # The twin, R = ε t in place of ε t / 2, would break the promise.
+    # Broken control: R = ε t in place of ε t / 2 would break the guarantee.
     assert Fraction(2 * math.floor(epsilon * t), t) > epsilon
     assert randomizer.guarantee == Guarantee(epsilon)
     assert randomizer.guarantee.pure
@@ -50,7 +53,7 @@ def test_bound_and_tails_fit_the_payload_and_the_check(epsilon, dim):
 
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(-300, 300))
 def test_hostile_vectors_never_leave_the_ball(dim, seed, magnitude):
-    randomizer = SphericalLaplace(dim, 2.5, 3)
+    randomizer = SphericalLaplace(dim, 2.5, Fraction(3))
     rng = np.random.default_rng(seed)
     W = rng.standard_normal((4, dim)) * 10.0**magnitude
     W[0] = np.sign(W[0]) * 1.7e308
@@ -69,7 +72,7 @@ def cell_masses(t: float, reach: int) -> np.ndarray:
     return mass.reshape(k.size, x.size, k.size, x.size).sum(axis=(1, 3))
 
 
-def worst_log_ratio(points: list[tuple[int, int]], t: float, reach: int) -> float:
+def worst_log_ratio(points: list[tuple[int, ...]], t: float, reach: int) -> float:
     """The largest log ratio of any two of the points at any output of a window, cell by cell."""
     shift = max(abs(c) for point in points for c in point)
     masses = np.log(cell_masses(t, reach + shift))
@@ -80,18 +83,18 @@ def worst_log_ratio(points: list[tuple[int, int]], t: float, reach: int) -> floa
     return float((windows.max(axis=0) - windows.min(axis=0)).max())
 
 
-def test_rounded_noise_keeps_the_ratio_of_every_pair_of_a_small_lattice():
+def test_rounded_noise_keeps_the_ratio_for_every_pair_of_a_small_lattice():
     """All pairs of points of the disc of R = 3, t = 4: at most 2R/t, and nearly reached."""
     disc = [p for p in product(range(-3, 4), repeat=2) if p[0] ** 2 + p[1] ** 2 <= 9]
     worst = worst_log_ratio(disc, 4.0, 12)
     assert 1.4 < worst <= 1.5 + 1e-9
-    # The twin: a square of the same bound is no ball.
+    # Broken control: a square of the same bound is not a ball.
     square = list(product(range(-3, 4), repeat=2))
     assert worst_log_ratio(square, 4.0, 12) > 1.6
 
 
-def test_density_ratio_of_the_simulated_face():
-    randomizer = SphericalLaplace(4, 2.0, 1.5)
+def test_the_density_ratio_of_the_simulation_is_within_epsilon():
+    randomizer = SphericalLaplace(4, 2.0, Fraction(3, 2))
     rng = np.random.default_rng(5)
     W, X = rng.standard_normal((2, 3000, 4)) * 3
     V = draw_observations(randomizer, W, rng)
@@ -103,7 +106,7 @@ def test_density_ratio_of_the_simulated_face():
 
 
 def test_the_likelihood_of_the_bytes_is_within_epsilon_and_reaches_it(monkeypatch):
-    randomizer = SphericalLaplace(2, 1.0, 3)
+    randomizer = SphericalLaplace(2, 1.0, Fraction(3))
     w, other = (np.tile(x, (500, 1)) for x in randomizer.worst_pair())
     payloads = randomizer.report(w, Entropy())
     ratio = randomizer.log_likelihood(payloads, w) - randomizer.log_likelihood(payloads, other)
@@ -114,42 +117,42 @@ def test_the_likelihood_of_the_bytes_is_within_epsilon_and_reaches_it(monkeypatc
     assert ratio == pytest.approx(float(randomizer.realised_epsilon), rel=1e-12)
 
 
-def drawn(randomizer: SphericalLaplace, W: np.ndarray, face: str) -> np.ndarray:
-    if face == "simulate":
+def drawn(randomizer: SphericalLaplace, W: np.ndarray, source: str) -> np.ndarray:
+    if source == "simulate":
         return draw_observations(randomizer, W, np.random.default_rng(1))
     return randomizer.read(randomizer.report(W, Entropy()))
 
 
-faces = pytest.mark.parametrize("face", ["simulate", "report"])
+sources = pytest.mark.parametrize("source", ["simulate", "report"])
 
 
-@faces
-def test_both_faces_are_unbiased_with_the_stated_error(face):
-    randomizer = SphericalLaplace(3, 2.0, 4)
+@sources
+def test_simulation_and_reports_are_unbiased_with_the_stated_error(source):
+    randomizer = SphericalLaplace(3, 2.0, Fraction(4))
     w = np.array([0.7, -0.4, 0.2])
-    V = drawn(randomizer, np.tile(w, (40_000, 1)), face)
+    V = drawn(randomizer, np.tile(w, (40_000, 1)), source)
     error = ((V - w) ** 2).sum(axis=1)
     expected = randomizer.expected_squared_error()
     assert mean_p_value(V, w) > ALPHA
     assert mean_p_value(error, expected) > ALPHA
-    # Twins: shifted by five percent of the radius; six percent less noise.
+    # Broken controls: shifted by five percent of the radius; six percent less noise.
     assert mean_p_value(V + 0.05 * randomizer.radius, w) < ALPHA
     assert mean_p_value(0.94**2 * error, expected) < ALPHA
 
 
-@faces
+@sources
 @pytest.mark.parametrize("dim", [1, 2, 16])
-def test_both_faces_have_the_gamma_law_in_length(face, dim):
-    randomizer = SphericalLaplace(dim, 1.0, 2)
-    V = drawn(randomizer, np.zeros((20_000, dim)), face)
+def test_simulation_and_reports_have_the_gamma_law_in_length(source, dim):
+    randomizer = SphericalLaplace(dim, 1.0, Fraction(2))
+    V = drawn(randomizer, np.zeros((20_000, dim)), source)
     radii = np.linalg.norm(V, axis=1) / randomizer.scale
     assert law_p_value(radii, stats.gamma(dim).cdf) > ALPHA
     assert law_p_value(0.9 * radii, stats.gamma(dim).cdf) < ALPHA
     assert law_p_value(radii, stats.gamma(dim + 1).cdf) < ALPHA
 
 
-def test_real_reports_and_simulation_have_one_law():
-    randomizer = SphericalLaplace(5, 1.0, 3)
+def test_reports_and_simulation_have_the_same_law():
+    randomizer = SphericalLaplace(5, 1.0, Fraction(3))
     w = np.array([0.5, 0.1, -0.2, 0.3, 0.0])
     W = np.tile(w, (20_000, 1))
     real, simulated = drawn(randomizer, W, "report"), drawn(randomizer, W, "simulate")
@@ -158,8 +161,8 @@ def test_real_reports_and_simulation_have_one_law():
         assert stats.ks_2samp(of(real), of(simulated) / 2, method="asymp").pvalue < ALPHA
 
 
-def test_on_the_line_it_is_laplace():
-    spherical, plain = SphericalLaplace(1, 1.0, 2), Laplace(1, 1.0, 2)
+def test_in_one_dimension_it_is_laplace():
+    spherical, plain = SphericalLaplace(1, 1.0, Fraction(2)), Laplace(1, 1.0, Fraction(2))
     assert spherical.scale == pytest.approx(plain.scale)
     assert spherical.expected_squared_error() == pytest.approx(plain.expected_squared_error())
     V = drawn(spherical, np.zeros((20_000, 1)), "report")[:, 0]
@@ -171,22 +174,22 @@ def test_the_tail_of_a_coordinate_is_as_rare_as_stated():
     """Chernoff with the exact moment generating function: 2 e^{−λa} (1 − λ²)^{−(m+1)/2}."""
     for dim in (1, 2, 64, 4096, 1 << 20):
         slope = np.linspace(1e-4, 0.9999, 20_000)
-        tail = SphericalLaplace(dim, 1.0, 1).tail
+        tail = SphericalLaplace(dim, 1.0, Fraction(1)).tail
         exponent = -slope * tail - (dim + 1) / 2 * np.log1p(-(slope**2))
         assert exponent.min() <= -44
         assert (-slope * tail / 2 - (dim + 1) / 2 * np.log1p(-(slope**2))).min() > -44
 
 
-def test_outside_vectors_are_clipped_before_the_noise():
-    randomizer = SphericalLaplace(2, 1.0, 50)
-    for face in ("simulate", "report"):
-        V = drawn(randomizer, np.tile([3e8, 4e8], (4000, 1)), face)
+def test_vectors_outside_the_ball_are_clipped_before_the_noise():
+    randomizer = SphericalLaplace(2, 1.0, Fraction(50))
+    for source in ("simulate", "report"):
+        V = drawn(randomizer, np.tile([3e8, 4e8], (4000, 1)), source)
         assert V.mean(axis=0) == pytest.approx([0.6, 0.8], abs=0.02)
 
 
 def test_a_report_is_the_lattice_point_plus_the_samplers_noise(monkeypatch):
-    """Nothing else enters: with the sampler's noise known, the payload is known."""
-    randomizer = SphericalLaplace(3, 2.0, 4)
+    """The noise of the sampler and the input determine the payload."""
+    randomizer = SphericalLaplace(3, 2.0, Fraction(4))
     noise = np.array([[5, -7, 0], [1, 2, 1 << 33]])
     monkeypatch.setattr(RoundedSpherical, "draw", lambda self, rows, bits: noise)
     W = np.array([[0.5, -0.25, 0.0], [1e300, 0.0, 0.0]])
@@ -200,31 +203,38 @@ def test_a_report_is_drawn_from_the_operating_system_only():
         def words(self, count):
             return np.zeros(count, dtype=np.uint16)
 
+    randomizer = SphericalLaplace(2, 1.0, Fraction(1))
     for source in (np.random.default_rng(0), None, 7, Seeded()):
         with pytest.raises(TypeError, match="Entropy"):
-            SphericalLaplace(2, 1.0, 1).report(np.zeros((1, 2)), source)
+            randomizer.report(np.zeros((1, 2)), source)  # type: ignore[arg-type]
 
 
-def test_every_row_takes_its_own_bits_from_the_operating_system(monkeypatch):
+def test_every_row_takes_separate_bits_from_the_operating_system(monkeypatch):
     taken = []
     words = Entropy.words
-    monkeypatch.setattr(
-        Entropy, "words", lambda self, count: taken.append(count) or words(self, count)
-    )
-    payloads = SphericalLaplace(5, 1.0, 1).report(np.zeros((7, 5)), Entropy())
-    # 11 normals a row of 32 + 64 bits at least, in words of 16.
+
+    def recorded(self, count):
+        taken.append(count)
+        return words(self, count)
+
+    monkeypatch.setattr(Entropy, "words", recorded)
+    payloads = SphericalLaplace(5, 1.0, Fraction(1)).report(np.zeros((7, 5)), Entropy())
+    # At least 11 normals of 32 + 64 bits per row, in words of 16.
     assert sum(taken) >= 7 * 11 * 6
     assert len(set(payloads)) == 7
 
 
-def test_noise_comes_in_whole_vectors():
+def test_noise_is_drawn_in_whole_vectors():
     with pytest.raises(ValueError, match="vectors of 3"):
-        SphericalLaplace(3, 1.0, 1).noise(7, Entropy())
+        SphericalLaplace(3, 1.0, Fraction(1)).noise(7, Entropy())
 
 
-def test_many_coordinates_and_little_budget_take_four_bytes():
-    """Truncation must not shrink a vector: the share of it that survives stays near one."""
-    narrow, wide = SphericalLaplace(768, 1.0, 5), SphericalLaplace(768, 1.0, "1/50")
+def test_many_coordinates_with_a_small_budget_take_four_bytes():
+    """Truncation must not shrink a vector: the share that remains stays near one."""
+    narrow, wide = (
+        SphericalLaplace(768, 1.0, Fraction(5)),
+        SphericalLaplace(768, 1.0, Fraction(1, 50)),
+    )
     assert (narrow.width, wide.width) == (3, 4)
     for randomizer in (narrow, wide):
         w = np.random.default_rng(0).standard_normal((20, 768))
@@ -238,18 +248,18 @@ def test_many_coordinates_and_little_budget_take_four_bytes():
             randomizer.read([payloads[0][:-1]])
 
 
-def test_lattices_that_cannot_carry_the_promise_are_refused(monkeypatch):
+def test_lattices_that_cannot_keep_the_guarantee_are_rejected(monkeypatch):
     for log2_scale in (-2, 26, 1 << 70):
         with pytest.raises(InvalidInput, match="log2_scale"):
-            SphericalLaplace(2, 1.0, 1, log2_scale=log2_scale)
+            SphericalLaplace(2, 1.0, Fraction(1), log2_scale=log2_scale)
     with pytest.raises(InvalidInput, match="no lattice point but zero"):
-        SphericalLaplace(2, 1.0, "1/1000", log2_scale=4)
+        SphericalLaplace(2, 1.0, Fraction(1, 10**3), log2_scale=4)
     monkeypatch.setattr(SphericalLaplace, "bound", 1 << 20)
     with pytest.raises(InvalidInput, match="the lattice gives"):
-        SphericalLaplace(2, 1.0, 1)
+        SphericalLaplace(2, 1.0, Fraction(1))
 
 
-def test_the_largest_release_is_built_at_once():
+def test_the_largest_release_is_built_quickly():
     with bounded(mebibytes=1):
-        SphericalLaplace(1 << 20, 1.0, 10_000)
-        SphericalLaplace(1 << 20, 1.0, "1/10000")
+        SphericalLaplace(1 << 20, 1.0, Fraction(10000))
+        SphericalLaplace(1 << 20, 1.0, Fraction(1, 10**4))

@@ -1,4 +1,4 @@
-"""A page read strictly: everything that is opened is closed, in order."""
+"""A strict HTML parser: every element must be closed, in order."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "col"}
 LOADERS = {"src", "srcset", "data", "poster", "action", "background", "cite", "manifest"}
-"""Attributes by which a page would fetch something."""
+"""Attributes that make a page load something."""
 
 
 class StrictPage(HTMLParser):
-    """The tags, attributes and ids of a page, and the cells of rows that name what they show."""
+    """The tags, attributes and ids of a page, and the cells of rows with a ``data-mechanism``."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -27,13 +27,13 @@ class StrictPage(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(tag, name, value) for name, value in attrs]
-        found = dict(attrs)
-        self.ids += [str(found["id"])] if "id" in found else []
+        attributes = dict(attrs)
+        self.ids += [str(attributes["id"])] if "id" in attributes else []
         if tag not in VOID:
             self.open.append(tag)
         if tag == "tr":
-            name = found.get("data-mechanism")
-            self._row = (name, found.get("data-reshaping")) if name else None
+            name = attributes.get("data-mechanism")
+            self._row = (name, attributes.get("data-reshaping")) if name else None
         if tag == "td" and self._row:
             self.cells.setdefault(self._row, []).append("")
 

@@ -1,4 +1,4 @@
-"""The audit's page: complete, self-contained, honest in its words."""
+"""The page of an audit is complete and self-contained, and claims no more than was shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def text(result) -> str:
     return render(result)
 
 
-def test_every_finding_is_on_the_page_with_words_of_its_own(result, text):
+def test_every_finding_is_on_the_page_with_a_description(result, text):
     for finding in result.findings:
         assert re.search(rf'scope="row">{finding.test}<br>.*?<td class="what">\w', text)
     for finding in result.findings:
@@ -52,7 +52,7 @@ def test_the_page_loads_nothing(text):
     assert len(labels) == page.tags.count("svg") == 2
 
 
-def test_the_page_claims_no_more_than_was_found(text):
+def test_the_page_claims_no_more_than_was_shown(text):
     body = text[text.index("<body>") :].lower()
     for word in ("verified", "proved", "proven", "safe", "certified"):
         assert word not in body
@@ -60,7 +60,7 @@ def test_the_page_claims_no_more_than_was_found(text):
 
 
 def test_a_violation_is_the_headline(result):
-    broken = Finding(
+    violation = Finding(
         "worst-pair",
         "white box",
         "the worst in theory",
@@ -72,16 +72,16 @@ def test_a_violation_is_the_headline(result):
         alpha=1e-5,
         count=Count(Event(0.0, True), 90, 100, 0, 100),
     )
-    page = render(dataclasses.replace(result, findings=(broken, *result.findings[1:])))
+    page = render(dataclasses.replace(result, findings=(violation, *result.findings[1:])))
     assert "<h1>Violation found</h1>" in page
     assert "No violation" not in page
     assert page.count("ε ≥ 3.141, promised ε = 2") == 2
     assert "var(--plain)" in page
 
 
-def test_what_was_not_run_is_said(result):
-    left_out = Finding("classifier", "black box", "trees", "not run", "needs <scikit-learn>")
-    page = render(dataclasses.replace(result, findings=(*result.findings, left_out)))
+def test_tests_that_were_not_run_are_listed(result):
+    not_run = Finding("classifier", "black box", "trees", "not run", "needs <scikit-learn>")
+    page = render(dataclasses.replace(result, findings=(*result.findings, not_run)))
     assert "not run" in page
     assert "needs &lt;scikit-learn&gt;" in page
 
@@ -93,12 +93,12 @@ def test_extreme_budgets_have_pages(result, epsilon):
 
 
 def test_a_run_without_bounds_has_a_page(result):
-    none = tuple(finding for finding in result.findings if finding.epsilon is None)
-    page = StrictPage(render(dataclasses.replace(result, findings=none, curve=())))
+    findings = tuple(finding for finding in result.findings if finding.epsilon is None)
+    page = StrictPage(render(dataclasses.replace(result, findings=findings, curve=())))
     assert "svg" not in page.tags
 
 
-def test_the_page_is_written_whole(result, tmp_path):
+def test_the_page_is_written_to_a_file(result, tmp_path):
     write_page(result, tmp_path / "audit.html")
     assert (tmp_path / "audit.html").read_text(encoding="utf-8") == render(result)
 

@@ -1,4 +1,7 @@
-"""The exact sampler: its law at every size, its integer digits, its rare paths, and twins."""
+"""The exact discrete Gaussian sampler: its law at every scale, its digits and its rare paths.
+
+A check raises a false alarm with probability ALPHA, and rejects a broken control.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ COUNT = 200_000
 
 
 def cells(variance: int, reach: int) -> np.ndarray:
-    """Probabilities of -reach … reach, the tails folded into the ends."""
+    """Probabilities of -reach … reach, with the tails added to the ends."""
     k = np.arange(-reach - 60, reach + 61)
     p = np.exp(-(k**2) / (2 * variance))
     p /= p.sum()
@@ -38,7 +41,7 @@ def test_the_law_is_the_discrete_gaussian(variance, reach):
     samples = DiscreteGaussian(variance).draw(COUNT, Entropy())
     law = cells(variance, reach)
     assert counts_p_value(histogram(samples, reach), law) > ALPHA
-    # Twins: a rounded normal of the same variance, and one sign a little too often.
+    # Broken controls: a rounded normal of the same variance, and one sign slightly too often.
     rng = np.random.default_rng(0)
     rounded = np.rint(rng.normal(0, np.sqrt(variance), COUNT)).astype(int)
     assert variance > 2 or counts_p_value(histogram(rounded, reach), law) < ALPHA
@@ -47,7 +50,7 @@ def test_the_law_is_the_discrete_gaussian(variance, reach):
 
 
 @pytest.mark.parametrize("variance", [10**6 + 1, 2**33, 2**47 - 5, LARGEST_VARIANCE])
-def test_the_law_holds_at_the_sizes_of_real_sums(variance):
+def test_the_law_holds_at_the_scale_of_real_sums(variance):
     samples = DiscreteGaussian(variance).draw(COUNT, Entropy()) / np.sqrt(variance)
     edges = stats.norm.ppf(np.linspace(0, 1, 41))
 
@@ -60,7 +63,7 @@ def test_the_law_holds_at_the_sizes_of_real_sums(variance):
 
 
 @given(st.integers(1, LARGEST_VARIANCE), st.floats(0, 1, exclude_max=True))
-def test_digits_of_the_exponent_are_never_above_it_and_hardly_below(variance, share):
+def test_digits_of_the_exponent_are_never_above_it_and_barely_below(variance, share):
     sampler = DiscreteGaussian(variance)
     magnitude = int(share * (16 << sampler.log2_scale))
     for value in {0, 1, magnitude, (16 << sampler.log2_scale) - 1}:
@@ -77,7 +80,7 @@ def test_the_square_is_completed_exactly():
 
 
 class Scripted:
-    """All digit coins show heads, the last word is open, and written integers decide."""
+    """All digit coins show heads, the last word is undecided, and given integers decide."""
 
     def __init__(self, integer: int) -> None:
         self.value = integer
@@ -89,7 +92,7 @@ class Scripted:
         return self.value
 
 
-def test_what_16_bits_leave_open_is_decided_by_the_exact_rest():
+def test_the_exact_rest_decides_when_16_bits_do_not():
     sampler = DiscreteGaussian(3)  # γ has no finite expansion
     one = np.array([1], dtype=np.int64)
     assert sampler._gamma(1) > Fraction(int(sampler._digits(one)[0]), 1 << 24)
@@ -97,14 +100,14 @@ def test_what_16_bits_leave_open_is_decided_by_the_exact_rest():
     assert not sampler._keep(one, Scripted((1 << 64) - 1))[0]
 
 
-def test_a_rest_of_nothing_is_kept_for_certain():
+def test_a_rest_of_zero_is_always_kept():
     sampler = DiscreteGaussian(4)
     assert sampler._gamma(0) == Fraction(int(sampler._digits(np.array([0]))[0]), 1 << 24)
     assert sampler._keep(np.array([0]), Scripted((1 << 64) - 1))[0]
 
 
 class Short:
-    """A Laplace sampler that stops at a magnitude which comes often."""
+    """A Laplace sampler that saturates at a common magnitude."""
 
     saturated = 3
 
@@ -112,7 +115,7 @@ class Short:
         return np.clip(DiscreteLaplace(1).draw(count, bits), -self.saturated, self.saturated)
 
 
-def test_magnitudes_beyond_the_laplace_sampler_are_drawn_and_a_clipped_twin_is_caught():
+def test_magnitudes_beyond_the_laplace_sampler_are_drawn_and_clipping_is_rejected():
     law, few = cells(5, 5), 1_500
     sampler = DiscreteGaussian(5)
     sampler.__dict__["_laplace"] = Short()
@@ -123,14 +126,14 @@ def test_magnitudes_beyond_the_laplace_sampler_are_drawn_and_a_clipped_twin_is_c
     assert counts_p_value(histogram(clipped.draw(few, Entropy()), 5), law) < ALPHA
 
 
-def test_far_proposals_are_weighed_exactly_too():
-    """Beyond 16 scales the coin takes the slow path; its odds there are e^-100 and less."""
+def test_far_proposals_are_weighed_exactly():
+    """Beyond 16 scales the coin takes the slow path; heads has probability at most e^-100."""
     sampler = DiscreteGaussian(64)
     far = np.array([16 << sampler.log2_scale, 1 << 40], dtype=np.int64)
     assert not sampler._keep(far, Entropy()).any()
 
 
 @pytest.mark.parametrize("variance", [0, -1, 1.5, True, LARGEST_VARIANCE + 1, Fraction(3)])
-def test_a_variance_outside_the_proof_is_refused(variance):
+def test_a_variance_outside_the_proof_is_rejected(variance):
     with pytest.raises(ValueError, match="variance"):
         DiscreteGaussian(variance)

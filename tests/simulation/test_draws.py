@@ -1,4 +1,7 @@
-"""Every source draws the laws it names; each check has a false-alarm rate of ALPHA and a twin."""
+"""Every source of random numbers draws the laws that it names.
+
+A check raises a false alarm with probability ALPHA, and rejects a broken control.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def draws(request: pytest.FixtureRequest) -> Draws:
 
 
 def _integers(draws: Draws, value: int) -> Any:
-    """Return so many times an integer, as an array of the source's library."""
+    """Return COUNT copies of an integer, as an array of the library of the source."""
     return draws.integers(1, COUNT) + value
 
 
@@ -87,17 +90,17 @@ def test_signs_and_integers_are_uniform(draws: Draws) -> None:
     assert counts_p_value(counts, np.r_[np.full(5, 0.12), np.full(5, 0.08)]) < ALPHA
 
 
-def test_chosen_places_are_drawn_again_and_only_those(draws: Draws) -> None:
+def test_only_the_chosen_elements_are_redrawn(draws: Draws) -> None:
     before = draws.integers(100, COUNT) + 100
     chosen = before % 2 == 0
-    kept = np.asarray(before).copy(), np.asarray(chosen)
+    original, mask = np.asarray(before).copy(), np.asarray(chosen)
     after = np.asarray(draws.redrawn(before, chosen, 10))
-    assert np.array_equal(after[~kept[1]], kept[0][~kept[1]])
-    counts = np.bincount(after[kept[1]], minlength=10)
+    assert np.array_equal(after[~mask], original[~mask])
+    counts = np.bincount(after[mask], minlength=10)
     assert counts_p_value(counts, np.full(10, 0.1)) > ALPHA
 
 
-def test_sets_and_their_members_are_uniform(draws: Draws) -> None:
+def test_subsets_and_their_members_are_uniform(draws: Draws) -> None:
     member, last = (np.asarray(part) for part in draws.subsets(5, 2, COUNT))
     assert (member.sum(axis=1) == 2).all()
     assert member[np.arange(COUNT), last].all()
@@ -105,12 +108,12 @@ def test_sets_and_their_members_are_uniform(draws: Draws) -> None:
     counts = np.unique(5 * last + other, return_counts=True)[1]
     assert counts.size == 20
     assert counts_p_value(counts, np.full(20, 0.05)) > ALPHA
-    # A member that is always the smaller one would be seen.
+    # Broken control: the member is always the smaller one.
     smaller = np.minimum(last, other)
     assert counts_p_value(np.bincount(smaller, minlength=4) + 10, np.full(4, 0.25)) < ALPHA
 
 
-def test_two_draws_of_one_source_differ_and_a_seed_repeats_them() -> None:
+def test_two_draws_of_one_source_differ_and_the_seed_repeats_them() -> None:
     for make in SOURCES:
         draws, again = make(), make()
         first, second = (np.asarray(draws.normal(50)) for _ in range(2))
@@ -119,13 +122,13 @@ def test_two_draws_of_one_source_differ_and_a_seed_repeats_them() -> None:
 
 
 @pytest.mark.parametrize("dim", [2, 3, 64, 4096])
-def test_quantiles_on_a_device_are_scipy_s(dim: int) -> None:
+def test_quantiles_on_a_device_agree_with_scipy(dim: int) -> None:
     tails = np.concatenate([np.linspace(1e-4, 1, 999), 10.0 ** -np.arange(5, 12)])
     shape = (dim - 1) / 2
-    wanted = 1 - 2 * special.betaincinv(shape, shape, tails / 2)
-    np.testing.assert_allclose(cosine(tails, dim), wanted)
-    np.testing.assert_allclose(cosine(torch.tensor(tails), dim), wanted, atol=2e-9)
-    np.testing.assert_allclose(cosine(jnp.asarray(tails), dim), wanted, atol=3e-6)
+    expected = 1 - 2 * special.betaincinv(shape, shape, tails / 2)
+    np.testing.assert_allclose(cosine(tails, dim), expected)
+    np.testing.assert_allclose(cosine(torch.tensor(tails), dim), expected, atol=2e-9)
+    np.testing.assert_allclose(cosine(jnp.asarray(tails), dim), expected, atol=3e-6)
     np.testing.assert_allclose(deviate(torch.tensor(tails)), deviate(tails), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(deviate(jnp.asarray(tails)), deviate(tails), rtol=1e-4, atol=1e-5)
 
@@ -143,6 +146,6 @@ def test_quantiles_on_a_device_are_scipy_s(dim: int) -> None:
         (jax.random.key(0), np.zeros(1)),
     ],
 )
-def test_a_generator_of_another_kind_is_refused(rng: Any, beside: Any) -> None:
+def test_a_generator_of_another_kind_is_rejected(rng: Any, beside: Any) -> None:
     with pytest.raises(InvalidInput, match="Generator"):
         draws_from(rng, beside)

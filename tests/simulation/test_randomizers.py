@@ -1,6 +1,6 @@
 """Simulations on a device have the law of those in NumPy.
 
-Every check has a false-alarm rate of ALPHA, and catches a twin with another budget.
+A check raises a false alarm with probability ALPHA, and rejects a broken control.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RANDOMIZERS = (
     "hybrid",
 )
 ON_JAX = ("laplace", "spherical-laplace", "privunit2-mean", "privunitg", "projunit")
-"""The rest differs from torch in nothing but the draws, which have tests of their own."""
+"""The others differ from torch only in the draws, which test_draws.py covers."""
 
 CASES = [(name, "torch") for name in RANDOMIZERS] + [(name, "jax") for name in ON_JAX]
 
@@ -54,17 +54,17 @@ def simulated(name: str, library: str, epsilon: float = 3) -> np.ndarray:
     rows = np.tile(W, (COUNT, 1))
     if library == "numpy":
         return draw_observations(randomizer(name, epsilon), rows, np.random.default_rng(4))
-    found = draw_observations(
+    observed = draw_observations(
         randomizer(name, epsilon), device_array(library, rows), generator(library)
     )
-    assert type(found) is type(device_array(library, rows))
-    return np.asarray(found, dtype=float)
+    assert type(observed) is type(device_array(library, rows))
+    return np.asarray(observed, dtype=float)
 
 
 def two_sample_p_value(a: np.ndarray, b: np.ndarray) -> float:
-    """Kolmogorov–Smirnov along the vector, across it, and of the length (Bonferroni).
+    """Kolmogorov–Smirnov along the vector, orthogonal to it, and of the length (Bonferroni).
 
-    Ties, as discrete observations have, only make it rarer to reject.
+    Ties, which discrete observations have, only make rejections rarer.
     """
     along, across = W / np.linalg.norm(W), np.array([0.5, 1.0, 0.0, 0.0, 0.0])
     values = [
@@ -79,44 +79,47 @@ def two_sample_p_value(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(("name", "library"), CASES)
-def test_a_device_draws_the_law_of_numpy(name: str, library: str) -> None:
-    there, here = simulated(name, library), simulated(name, "numpy")
-    assert two_sample_p_value(np.round(there, 4), np.round(here, 4)) > ALPHA
-    twin = simulated(name, library, epsilon=6)
-    assert two_sample_p_value(np.round(twin, 4), np.round(here, 4)) < ALPHA
+def test_a_device_draws_the_same_law_as_numpy(name: str, library: str) -> None:
+    on_device, in_numpy = simulated(name, library), simulated(name, "numpy")
+    assert two_sample_p_value(np.round(on_device, 4), np.round(in_numpy, 4)) > ALPHA
+    # Broken control: another budget.
+    broken = simulated(name, library, epsilon=6)
+    assert two_sample_p_value(np.round(broken, 4), np.round(in_numpy, 4)) < ALPHA
 
 
 @pytest.mark.parametrize(("name", "library"), CASES)
-def test_a_device_has_the_mean_and_the_error_in_closed_form(name: str, library: str) -> None:
-    one = randomizer(name)
-    boundary = isinstance(one.domain, Sphere)
-    clipped = W[None] if boundary else one.domain.project(W[None])
-    wanted = one.domain.directions(W[None])[0] * one.radius if boundary else clipped[0]
-    found = simulated(name, library)
-    assert mean_p_value(found, wanted) > ALPHA
-    assert mean_p_value(found, wanted * 1.2) < ALPHA
-    if not isinstance(one.domain, Box):  # their error is declared at a corner of the box
-        error = ((found - wanted) ** 2).sum(axis=1)
-        assert mean_p_value(error, one.expected_squared_error()) > ALPHA
-        assert mean_p_value(error, one.expected_squared_error() * 1.1) < ALPHA
+def test_a_simulation_on_a_device_has_the_stated_mean_and_error(name: str, library: str) -> None:
+    subject = randomizer(name)
+    domain = subject.domain
+    if isinstance(domain, Sphere):
+        expected = domain.directions(W[None])[0] * subject.radius
+    else:
+        expected = domain.project(W[None])[0]
+    observed = simulated(name, library)
+    assert mean_p_value(observed, expected) > ALPHA
+    assert mean_p_value(observed, expected * 1.2) < ALPHA
+    if not isinstance(domain, Box):  # their error is stated at a corner of the box
+        error = ((observed - expected) ** 2).sum(axis=1)
+        assert mean_p_value(error, subject.expected_squared_error()) > ALPHA
+        assert mean_p_value(error, subject.expected_squared_error() * 1.1) < ALPHA
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("law", [KaryResponse, SubsetSelection])
-def test_symbols_are_named_as_often_as_they_should(law: Any, library: str) -> None:
-    one = law(7, 2)
+@pytest.mark.parametrize("kind", [KaryResponse, SubsetSelection])
+def test_symbols_are_named_with_the_stated_probability(kind: Any, library: str) -> None:
+    subject = kind(7, 2)
     own = device_array(library, np.arange(COUNT) % 7, "int32")
-    found = np.asarray(draw_observations(one, own, generator(library)), dtype=float)
-    named = found > 0
-    assert (named.sum(axis=1) == one.named).all()
+    observed = np.asarray(draw_observations(subject, own, generator(library)), dtype=float)
+    named = observed > 0
+    assert (named.sum(axis=1) == subject.named).all()
     is_own = np.eye(7, dtype=bool)[np.arange(COUNT) % 7]
-    truly = named[is_own].astype(float)
-    assert mean_p_value(truly[:, None], one.own_chance) > ALPHA
-    assert mean_p_value(truly[:, None], law(7, 3).own_chance) < ALPHA
-    # The observation is unbiased for the symbol, which also checks the others.
+    input_named = named[is_own].astype(float)
+    assert mean_p_value(input_named[:, None], subject.own_chance) > ALPHA
+    assert mean_p_value(input_named[:, None], kind(7, 3).own_chance) < ALPHA
+    # The observation is unbiased for the symbol, which also checks the other symbols.
     for symbol in range(7):
-        assert mean_p_value(found[symbol::7], np.eye(7)[symbol]) > ALPHA
-    assert mean_p_value(found[::7], np.eye(7)[1]) < ALPHA
+        assert mean_p_value(observed[symbol::7], np.eye(7)[symbol]) > ALPHA
+    assert mean_p_value(observed[::7], np.eye(7)[1]) < ALPHA
 
 
 @pytest.mark.parametrize(
@@ -136,11 +139,11 @@ def test_a_whole_release_runs_on_a_device(
 ) -> None:
     release = offaxis.fit(head, public, epsilon=4, mechanism=name)
     rows = np.tile(public[3], (COUNT, 1))
-    found = simulate(release, device_array(library, rows), generator(library))
-    wanted = simulate(release, np.tile(public[3], (10 * COUNT, 1)), np.random.default_rng(2))
-    centre = wanted.mean(axis=0)
-    # The centre is a mean itself, of twenty times as many: false alarms are below 2 ALPHA.
-    assert mean_p_value(np.asarray(found, dtype=float)[: COUNT // 2], centre) > ALPHA
+    on_device = simulate(release, device_array(library, rows), generator(library))
+    in_numpy = simulate(release, np.tile(public[3], (10 * COUNT, 1)), np.random.default_rng(2))
+    centre = in_numpy.mean(axis=0)
+    # The centre is a mean too, of twenty times as many: false alarms are below 2 ALPHA.
+    assert mean_p_value(np.asarray(on_device, dtype=float)[: COUNT // 2], centre) > ALPHA
     other = simulate(release, device_array(library, rows * -2), generator(library))
     assert mean_p_value(np.asarray(other, dtype=float), centre) < ALPHA
 
@@ -160,11 +163,11 @@ def test_a_whole_release_runs_on_a_device(
 def test_extreme_vectors_are_simulated_on_a_device(name: str, library: str) -> None:
     scales = np.resize([0.0, 1e-42, 1e-30, 1.0, 1e14, -1e18], (COUNT, 1))
     rows = np.ones((COUNT, DIM)) * scales
-    found = np.asarray(
+    observed = np.asarray(
         draw_observations(randomizer(name, 20), device_array(library, rows), generator(library))
     )
-    assert np.isfinite(found).all()
-    assert np.abs(found).max() < 100
-    # A zero vector is any direction, or no vector: its mean is zero.
-    assert mean_p_value(found[::6], 0.0) > ALPHA
-    assert mean_p_value(found[::6], 0.3) < ALPHA
+    assert np.isfinite(observed).all()
+    assert np.abs(observed).max() < 100
+    # A zero vector has a random direction or stays zero: its mean is zero.
+    assert mean_p_value(observed[::6], 0.0) > ALPHA
+    assert mean_p_value(observed[::6], 0.3) < ALPHA

@@ -1,4 +1,4 @@
-"""The bundled features with their ReLU head, and reshaped releases for them."""
+"""The bundled features with their ReLU head, and reshaped releases fitted to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from offaxis.theory import (
 )
 
 BUDGETS = (5, 200, 5000)
-"""Reports nearly always, mostly and rarely leave the activation cell."""
+"""Reports leave the activation cell nearly always, mostly, and rarely."""
 
 STRETCHES = (2, 1000)
 
@@ -59,7 +59,7 @@ def fitted(features: DemoData, geometry: Geometry) -> Fit:
 
 @pytest.fixture(scope="session")
 def measured(features: DemoData, some: np.ndarray, fitted: Fit) -> Measure:
-    """Return a function of ε and λ_max: the nonlinear risk and both bounds, from equal draws."""
+    """Return a function of ε and λ_max: the nonlinear risk and both bounds, from the same draws."""
 
     @cache
     def everything(

@@ -1,4 +1,4 @@
-"""The reshaping minimises the noise risk under its constraint: no other map does better."""
+"""The reshaping minimises the noise risk under its constraint: no other map has a smaller one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _stretches(rng: np.random.Generator, dim: int, order: float, cap: float) -> 
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("cap", [2.0, 1000.0])
-def test_no_random_map_does_better(geometry, order, cap):
+def test_no_random_map_has_a_smaller_risk(geometry, order, cap):
     best = reshape(geometry, order=order, lambda_max=cap)
     lowest = _cost(geometry.gram, best.basis, best.stretch)
     assert np.sum(best.stretch ** (-order / 2)) == pytest.approx(64)

@@ -1,3 +1,5 @@
+"""The remainder bound: closed-form moments, cells, confidence limits, and its conditions."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -13,22 +15,22 @@ from tests.theory.conftest import BUDGETS, STRETCHES
 
 
 @pytest.mark.parametrize("settings", [{}, {"mechanism": "gaussian", "delta": 1e-5}])
-def test_fourth_moments_are_those_of_the_simulation(public, head, settings):
-    """Five standard errors of 200,000 draws each; the closed form has no error.
+def test_fourth_moments_match_the_simulation(public, head, settings):
+    """Five standard errors of 200,000 draws each; the closed form is exact.
 
-    The last two vectors lie far outside, so that clipping moves them as much as noise does.
+    The last two vectors are far outside, so that clipping moves them as much as noise does.
     """
     release = offaxis.fit(head, public, epsilon=3, percentile=30, **settings)
     weight = head.weights[0]
     vectors = np.concatenate([public[:1], 50 * public[1:2], 200 * public[2:3]])
-    expected, behind = (fourth_moments(release, vectors, w) for w in (None, weight))
-    for z, moment, inner in zip(vectors, expected, behind, strict=True):
+    plain, after_first = (fourth_moments(release, vectors, w) for w in (None, weight))
+    for z, moment, inner in zip(vectors, plain, after_first, strict=True):
         h = simulate(release, np.tile(z, (200_000, 1)), np.random.default_rng(3)) - z
-        for moved, wanted in ((h, moment), (h @ weight.T, inner)):
+        for moved, expected in ((h, moment), (h @ weight.T, inner)):
             values = np.sum(moved**2, axis=1) ** 2
             error = values.std() / np.sqrt(len(values))
-            assert error < 0.03 * wanted
-            assert abs(values.mean() - wanted) < 5 * error
+            assert error < 0.03 * expected
+            assert abs(values.mean() - expected) < 5 * error
 
 
 @pytest.mark.parametrize("lambda_max", STRETCHES)
@@ -44,20 +46,20 @@ def test_both_bounds_hold_on_real_features(measured, epsilon, lambda_max):
 
 
 def test_the_bound_shrinks_with_the_noise(measured):
-    """From ε = 5 to 5000 the noise falls a thousandfold; a bound stuck high would not follow."""
+    """From ε = 5 to 5000 the noise falls a thousandfold, and the bound follows."""
     roots = [[measured(e, s)[1].root for e in BUDGETS] for s in STRETCHES]
     assert np.isfinite(roots).all()
     for first, second, third in roots:
         assert first > 20 * second > 200 * third
 
 
-def test_the_sharper_form_ignores_noise_the_first_layer_does_not_see(measured):
+def test_the_sharper_form_ignores_noise_that_the_first_layer_removes(measured):
     _, bound, _ = measured(5, 1000)
     assert bound.sharper_root < 0.01 * bound.root
 
 
-def test_the_bound_is_small_beside_the_risk_for_a_kink_that_is_rarely_met():
-    """One hidden unit that nearly every report leaves on: the bound says less than 60 percent."""
+def test_the_bound_is_small_if_reports_rarely_leave_the_cell():
+    """One hidden unit that nearly every report leaves on: the bound is below 60 % of the risk."""
     rng = np.random.default_rng(5)
     public = rng.uniform(-1, 1, (200, 2))
     model = Layers([np.array([[1.0, 0.0]]), np.array([[1.0]])], [np.array([10.0]), np.zeros(1)])
@@ -77,17 +79,17 @@ def test_an_affine_model_has_no_remainder(release, head, public):
         assert bound.root == bound.risk == bound.sharper_root == 0
 
 
-def test_a_share_measured_as_zero_is_not_taken_for_zero(public):
+def test_a_measured_share_of_zero_is_not_taken_for_zero(public):
     far = Layers([np.eye(6), np.eye(6)], [np.full(6, 1e6), np.zeros(6)])
     release = offaxis.fit(None, public, epsilon=3, reshaping="centre")
     bound = remainder_bound(release, far, public, draws=10)
     assert bound.leaving.mean == 0
-    # −ln(0.001) = 6.9 leavings in 5,000 would still go unseen once in a thousand simulations.
+    # A share of −ln(0.001) = 6.9 in 5,000 is still measured as zero in one of 1,000 simulations.
     assert bound.highest_leaving == pytest.approx(6.9 / 5000, rel=0.01)
 
 
-def test_the_limit_on_leaving_covers_unlike_events():
-    """Of 4,000 simulations at most 1.8 % miss at 99 %: a false alarm in a million runs."""
+def test_the_limit_on_leaving_covers_events_of_different_probabilities():
+    """At 99 %, at most 1.8 % of 4,000 simulations miss: a false alarm in one of a million runs."""
     rng = np.random.default_rng(6)
     p = np.concatenate([np.full(80, 0.001), np.linspace(0, 0.5, 20)])
     hits = (rng.random((4000, 100)) < p).sum(1)
@@ -108,7 +110,7 @@ def test_inside_a_cell_the_first_order_is_exact(head, public):
     assert not exact[~same].all()
 
 
-def test_no_pair_of_vectors_is_stretched_beyond_the_constant(head, public):
+def test_no_pair_of_vectors_is_stretched_beyond_the_lipschitz_constant(head, public):
     stretched = np.linalg.norm(np.diff(head.outputs(public), axis=0), axis=1)
     distance = np.linalg.norm(np.diff(public, axis=0), axis=1)
     constant = lipschitz(head.weights)
@@ -116,7 +118,7 @@ def test_no_pair_of_vectors_is_stretched_beyond_the_constant(head, public):
     assert (np.linalg.norm(head.jacobians(public), 2, axis=(1, 2)) <= constant).all()
 
 
-def test_conditions_are_named(release, head, public):
+def test_errors_name_the_condition_that_fails(release, head, public):
     bent = Layers(head.weights, head.biases, activation="gelu")
     with pytest.raises(InvalidInput, match=r"'piecewise affine' fails.*'gelu'"):
         remainder_bound(release, bent, public)

@@ -1,8 +1,8 @@
-"""Make the recorded test vectors anew: ``python -m tests.vectors.make``.
+"""Record the test vectors again: ``python -m tests.vectors.make``.
 
 They let another implementation check itself byte by byte against docs/report-format.md. Random bits
-come from a written tape (SHAKE-128 of a name), which a real report can never use: the guard that
-refuses it is switched off here, and only here.
+come from a tape (SHAKE-128 of a name), which a real report can never use: the check that rejects it
+is disabled here and in tests only.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 
 import offaxis
-from offaxis import mechanisms as recipes
+from offaxis import mechanisms
 from offaxis.geometry import Layers
-from offaxis.randomizers import NAMES, KaryResponse, SubsetSelection, base, make
-from offaxis.randomizers import privunit as rank_form
-from offaxis.randomizers import privunit as sign_flip
+from offaxis.randomizers import NAMES, KaryResponse, SubsetSelection, base, make, privunit
 from offaxis.randomizers.additive import pack
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
 from offaxis.sampling.choices import Response, below, choose_subsets
@@ -41,7 +40,7 @@ INPUTS = [
 
 
 def samplers() -> dict:
-    """What each sampler makes of a tape, and how many of its bytes it takes."""
+    """The values that each sampler draws from a tape, and the number of bytes it uses."""
 
     def run(name, draw):
         tape = Tape.named(name, 1 << 16)
@@ -80,7 +79,7 @@ def samplers() -> dict:
 
 
 def directions() -> dict:
-    """The table by its hash, some entries, and some vectors."""
+    """The hash of the table, some of its entries, and some vectors."""
     nonce = bytes(range(12))
     key = np.frombuffer(nonce, dtype=np.uint8)[None]
     entries = [0, 1, 255, 23570, 32767, 32768, 65535]
@@ -107,7 +106,7 @@ def randomizer(name: str):
 
 
 def payloads(name: str) -> dict:
-    """Inputs, the integers they become, and the payloads a tape makes of them."""
+    """Inputs, their integers, and their payloads under a tape."""
     built = randomizer(name)
     inputs = np.array(INPUTS)
     tape = Tape.named(f"payload {name}", 1 << 16)
@@ -121,26 +120,27 @@ def payloads(name: str) -> dict:
         "payloads": [p.hex() for p in made],
         "observations": built.read(made).tolist(),
     }
-    if isinstance(built, rank_form.RankForm):
+    if isinstance(built, privunit.RankForm):
         nonces = np.frombuffer(b"".join(p[:12] for p in made), dtype=np.uint8).reshape(-1, 12)
         record["near"] = built.nearest(inputs, nonces).tolist()
         record["mean"] = built.mean
         if built.target == "vector":
-            record["lengths"] = sign_flip.lengths(inputs, built.domain).tolist()
+            assert isinstance(built.domain, base.Ball)
+            record["lengths"] = privunit.lengths(inputs, built.domain).tolist()
     return record
 
 
 SYMBOLS = [0, 1, 5, 11, 11]
-SYMBOL_RANDOMIZERS = {
+SYMBOL_RANDOMIZERS: dict[str, KaryResponse | SubsetSelection] = {
     "response": KaryResponse(12, Fraction(3)),
     "subset": SubsetSelection(12, Fraction(1)),
 }
 
 
 def symbol_payloads(name: str) -> dict:
-    """Symbols, and the payloads a tape makes of them."""
+    """Symbols and their payloads under a tape."""
     built = SYMBOL_RANDOMIZERS[name]
-    tape = Tape.named(f"payload {name}", 1 << 16)
+    tape: Any = Tape.named(f"payload {name}", 1 << 16)
     with mock.patch.object(base, "require_entropy"):
         made = built.report(np.array(SYMBOLS), tape)
     return {
@@ -153,18 +153,18 @@ def symbol_payloads(name: str) -> dict:
 
 
 def release(name: str) -> offaxis.Release:
-    """A small release of each kind, on written numbers."""
+    """A small release of each kind, fitted on fixed numbers."""
     k = np.arange(1, 61, dtype=float).reshape(20, 3)
     public = np.sin(k) + np.array([0.5, -0.25, 0.0])
     weights = np.array([[1.0, -0.5, 0.25], [0.0, 0.75, -1.0]])
     task = task_for(name, Layers.linear(weights))
-    if name == "class-response":  # both answers must occur
+    if name == "class-response":  # both classes must occur
         task = Layers.linear(weights, -np.median(public @ weights.T, axis=0))
     return offaxis.fit(task, public, epsilon=4, mechanism=name, delta=delta_for(name))
 
 
 def content() -> dict[str, dict]:
-    """Everything that is recorded as JSON and can be made again exactly."""
+    """Everything that is recorded as JSON and can be reproduced exactly."""
     wide = np.array([[0, 1, -1, (1 << 23) - 1, -(1 << 23), 1 << 24, -(1 << 40)]])
     return {
         "samplers": samplers(),
@@ -185,21 +185,22 @@ def main() -> None:
     for name, record in content().items():
         text = json.dumps(record, indent=1)
         (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    kept = FOLDER / "reports.json"
-    reports = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    for name in recipes.NAMES:
-        if name in reports:  # what was once written must be readable for ever
+    path = FOLDER / "reports.json"
+    reports = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for name in mechanisms.NAMES:
+        if name in reports:  # recorded reports must stay readable
             continue
         built = release(name)
         built.save(FOLDER / f"{name}.release")
         made = built.privatize(np.array(INPUTS[:3]))
+        assert isinstance(made, list)
         decoded = built.decode(made).tolist()
         reports[name] = {
             "release": built.hash,
             "reports": [r.hex() for r in made],
             "decoded": decoded,
         }
-    kept.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The recorded vectors hold, and a reader written from the document alone agrees with them."""
+"""The code reproduces the recorded vectors, and a reader written from the document agrees."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 import math
 from fractions import Fraction
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import offaxis
-from offaxis import mechanisms as recipes
+from offaxis import mechanisms
 from offaxis.randomizers import NAMES
 from tests.vectors.make import SYMBOL_RANDOMIZERS, content
 
@@ -28,25 +29,25 @@ def made() -> dict:
     return json.loads(json.dumps(content()))
 
 
-def close(one, other) -> bool:
-    """Equal, but for the last digits of floats."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(close(one[k], other[k]) for k in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(close, one, other))
-    if isinstance(one, float):
-        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
-    return one == other
+def close(first, second) -> bool:
+    """Equal, up to the last digits of floats."""
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(close(first[k], second[k]) for k in first)
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(close, first, second))
+    if isinstance(first, float):
+        return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
+    return first == second
 
 
 @pytest.mark.parametrize("name", ["samplers", "directions", "payloads"])
-def test_the_vectors_are_what_the_code_makes(made, name):
-    """A change here is a change of the format: it needs a new version, not a new recording."""
+def test_the_code_reproduces_the_recorded_vectors(made, name):
+    """A difference is a change of the format: it needs a new version, not a new recording."""
     assert close(made[name], recorded(name))
 
 
-@pytest.mark.parametrize("name", recipes.NAMES)
-def test_old_releases_and_reports_are_still_read(name):
+@pytest.mark.parametrize("name", mechanisms.NAMES)
+def test_recorded_releases_and_reports_are_still_read(name):
     release = offaxis.load(FOLDER / f"{name}.release")
     record = recorded("reports")[name]
     assert release.hash == record["release"]
@@ -57,7 +58,7 @@ def test_old_releases_and_reports_are_still_read(name):
 def plain_observation(
     kind: str, parameters: dict, mean: float | None, payload: bytes
 ) -> list[float]:
-    """docs/report-format.md in plain Python, sharing nothing with the package."""
+    """docs/report-format.md in plain Python, without any code of the package."""
     if kind in ("response", "subset"):
         return plain_symbols(kind, parameters, payload)
     dim, radius = parameters["dim"], parameters["radius"]
@@ -134,8 +135,6 @@ TABLE: list[int] = []
 
 
 def gaussian_entry(k: int) -> int:
-    from statistics import NormalDist
-
     if not TABLE:
         upper = [NormalDist().inv_cdf((2 * i + 1) / 2**17) for i in range(2**15, 2**16)]
         right = [2 * math.floor(2048 * x) + 1 for x in upper]

@@ -1,4 +1,4 @@
-"""The masked training as a Flower app, which ``flwr run`` sends to SuperLink and SuperNodes."""
+"""Training with secure aggregation as a Flower app, for ``flwr run`` on real processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from offaxis.federated import DistributedGuarantee
-from offaxis.federated.flower import MaskedClientSide, MaskedStrategy
+from offaxis.federated.flower import SecureAggregationMod, SecureAggregationStrategy
 
 # isort: split
 # After offaxis.federated.flower, so that Flower sends no statistics.
@@ -20,7 +20,7 @@ CLIP = 1.0
 
 
 def plan(context: Context) -> dict:
-    """Return the promise, from the run's configuration."""
+    """Return the parameters of the guarantee from the run's configuration."""
     config = context.run_config
     return {
         "epsilon": config["epsilon"],
@@ -31,21 +31,21 @@ def plan(context: Context) -> dict:
     }
 
 
-side = MaskedClientSide(
+mod = SecureAggregationMod(
     DistributedGuarantee(1000, "1e-5", rounds=100, threshold=2, colluders=0),
     file=lambda context: str(context.node_config["offaxis-file"]),
 )
 client = ClientApp()
-side.register(client)
+mod.register(client)
 
 
-@client.train(mods=[side])
+@client.train(mods=[mod])
 def train(message: Message, context: Context) -> Message:
     """Train on this node's digits."""
     clients = int(context.run_config["clients"])
-    own = Digits.load().client(int(context.node_config["partition-id"]), clients)
+    digits = Digits.load().client(int(context.node_config["partition-id"]), clients)
     weights = message.content["arrays"]["weights"].numpy()
-    arrays = ArrayRecord({"weights": Array(own.trained(weights))})
+    arrays = ArrayRecord({"weights": Array(digits.trained(weights))})
     return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
 
@@ -54,19 +54,21 @@ server = ServerApp()
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run all rounds and write what came of it to the file named in the configuration."""
-    given = plan(context)
-    strategy = MaskedStrategy(
-        clients=int(context.run_config["clients"]), clip=CLIP, seconds=300, **given
+    """Run all rounds and write the result to the file named in the configuration."""
+    parameters = plan(context)
+    strategy = SecureAggregationStrategy(
+        clients=int(context.run_config["clients"]), clip=CLIP, seconds=300, **parameters
     )
     arrays = ArrayRecord({"weights": Array(start())})
-    trained = strategy.start(grid, initial_arrays=arrays, num_rounds=given["rounds"], timeout=300)
-    found = {
+    trained = strategy.start(
+        grid, initial_arrays=arrays, num_rounds=parameters["rounds"], timeout=300
+    )
+    outcome = {
         "accuracy": Digits.load().part(TEST).accuracy(trained.arrays["weights"].numpy()),
-        "metrics": [dict(one) for one in trained.train_metrics_clientapp.values()],
+        "metrics": [dict(m) for m in trained.train_metrics_clientapp.values()],
         "refused": strategy.refused,
         "promise": str(strategy.roster.plan.guarantee),
     }
     result = Path(str(context.run_config["result"]))
-    result.with_suffix(".part").write_text(json.dumps(found))
-    result.with_suffix(".part").rename(result)  # whoever sees it sees all of it
+    result.with_suffix(".part").write_text(json.dumps(outcome))
+    result.with_suffix(".part").rename(result)  # atomic: readers see all or nothing

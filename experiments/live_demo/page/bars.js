@@ -1,10 +1,10 @@
-/** A vector as a row of bars, up from the middle if positive. */
+/** A vector as a bar chart; positive values point up. */
 
 import { drawn, element } from "../shared/dom.js";
 
 const [STEP, WIDTH, HALF] = [10, 7, 40];
 
-/** Fill a figure with a vector: an <svg>, a .scale, and the numbers in an <ol>. */
+/** Show a vector in a figure with an <svg>, a .scale, and an <ol> for the numbers. */
 export function showBars(figure, vector) {
   const largest = Math.max(...vector.map(Math.abs)) || 1;
   const svg = figure.querySelector("svg");

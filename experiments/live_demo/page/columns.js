@@ -1,4 +1,4 @@
-/** The two columns: what a release makes of the vector, and what is made of its report. */
+/** The two columns: the report of each release, and what a collector decodes from it. */
 
 import { showBars } from "./bars.js";
 
@@ -14,7 +14,7 @@ export function hexOf(bytes) {
   return text.replace(/.{8}(?=.)/g, "$& ");
 }
 
-/** One column, filled again with every report. */
+/** One column, updated with every report. */
 export class Column {
   #part;
 
@@ -30,7 +30,7 @@ export class Column {
     place.append(copy);
   }
 
-  /** Show a report, its decoded vector and the answer beside the network's own. */
+  /** Show a report, its decoded vector, and whether the answer is the one without privacy. */
   show({ title, agreement }, report, decoded, answer, own) {
     this.#head(title, "");
     this.#part(".report").textContent = hexOf(report);
@@ -40,20 +40,20 @@ export class Column {
     this.#part(".answer").textContent = answer;
     const same = answer === own;
     this.#part(".words").textContent = same
-      ? "is the network's own answer"
-      : `is not the network's own answer, ${own}`;
+      ? "is the answer without privacy"
+      : `is not the answer without privacy, ${own}`;
     this.section.dataset.right = same;
     this.#part(".expected").textContent =
-      `Simulated on 12,000 public digits, it is the network's own answer for ${percent(agreement)}.`;
+      `On 12,000 public digits, simulated reports keep ${percent(agreement)} of the answers.`;
   }
 
-  /** Show that there is no report, and why. */
+  /** Show that no report was made, and why. */
   refuse({ title }, reason) {
     this.#head(title, `This release is refused, and no report was made: ${reason}`);
     this.section.removeAttribute("data-right");
   }
 
-  /** Show that nothing is drawn. */
+  /** Show that the drawing is empty. */
   clear() {
     this.#head("Draw a digit, or choose an example.", "");
     this.#part(".outcome").hidden = true;

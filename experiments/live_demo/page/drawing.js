@@ -1,17 +1,17 @@
 /**
- * A canvas to draw a digit on, and the image that the encoder gets of it.
+ * A canvas to draw a digit on, and its conversion to the encoder's input.
  *
- * The image is made as MNIST's were (LeCun, Bottou, Bengio, Haffner 1998): the ink is scaled to fit
- * 20×20 pixels without changing its proportions, each pixel the mean of what it covers, and put into
- * 28×28 pixels with its centre of mass in the middle.
+ * The image is made as in MNIST (LeCun, Bottou, Bengio, Haffner 1998): the ink is scaled to fit
+ * 20×20 pixels without changing its proportions, each pixel the mean of the area it covers, and placed
+ * in 28×28 pixels with its centre of mass in the middle.
  */
 
 export const SIDE = 28;
 const FIT = 20;
 const BRUSH = 20;
-const FAINT = 40; // ink below this of 255 does not widen the box
+const FAINT = 40; // fainter ink, of 255, does not widen the bounding box
 
-/** Strokes by mouse, finger or pen; the canvas sends "stroke" amid and "drawn" after each one. */
+/** Strokes by mouse, finger or pen; the canvas fires "stroke" during and "drawn" after each one. */
 export class Drawing {
   #canvas;
   #context;
@@ -44,7 +44,7 @@ export class Drawing {
     this.#context.rotate((degrees * Math.PI) / 180);
     this.#context.drawImage(bitmap, -width / 2, -height / 2, width, height);
     this.#context.restore();
-    this.#tell("drawn");
+    this.#fire("drawn");
   }
 
   /** Return the image, 784 numbers of 0 to 255, or null if nothing is drawn. */
@@ -62,14 +62,14 @@ export class Drawing {
 
   #move(event) {
     if (!this.#last) return;
-    const passed = event.getCoalescedEvents?.() ?? [];
-    for (const one of passed.length ? passed : [event]) this.#line(this.#place(one));
+    const coalesced = event.getCoalescedEvents?.() ?? [];
+    for (const step of coalesced.length ? coalesced : [event]) this.#line(this.#place(step));
   }
 
   #end() {
     if (!this.#last) return;
     this.#last = null;
-    this.#tell("drawn");
+    this.#fire("drawn");
   }
 
   #line(to) {
@@ -78,7 +78,7 @@ export class Drawing {
     this.#context.lineTo(...to);
     this.#context.stroke();
     this.#last = to;
-    this.#tell("stroke");
+    this.#fire("stroke");
   }
 
   #place(event) {
@@ -87,12 +87,12 @@ export class Drawing {
     return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
   }
 
-  #tell(name) {
+  #fire(name) {
     this.#canvas.dispatchEvent(new Event(name));
   }
 }
 
-/** Return ink of any size as a 28×28 image, or null if there is none. */
+/** Return ink of any size as a 28×28 image, or null for an empty drawing. */
 export function asDigit(ink, width) {
   const box = boundsOf(ink, width);
   if (!box) return null;
@@ -128,7 +128,7 @@ function boundsOf(ink, width) {
   return right < 0 ? null : { left, top, width: right - left + 1, height: bottom - top + 1 };
 }
 
-/** Return the box in so many columns and rows, each the mean of what it covers. */
+/** Return the box scaled to columns and rows; each pixel is the mean of the area it covers. */
 function shrunk(ink, width, box, columns, rows) {
   const across = covers(box.left, box.width, columns);
   const down = covers(box.top, box.height, rows);
@@ -145,7 +145,7 @@ function shrunk(ink, width, box, columns, rows) {
   return out;
 }
 
-/** Return for each of `count` parts of a length which places it covers, with their shares. */
+/** Return, for each of `count` parts of a length, the positions it covers and their shares. */
 function covers(start, length, count) {
   const step = length / count;
   return Array.from({ length: count }, (_, part) => {

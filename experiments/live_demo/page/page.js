@@ -1,15 +1,15 @@
-/** The demo page: a drawing becomes a vector, the vector two reports, each report an answer. */
+/** The demo page: from a drawing to a vector, two reports, and their answers. */
 
 import { element } from "../shared/dom.js";
+import { Assets, KINDS } from "./assets.js";
 import { showBars } from "./bars.js";
 import { Column } from "./columns.js";
 import { Drawing, SIDE } from "./drawing.js";
 import { offerSending } from "./sending.js";
-import { KINDS, Shelf } from "./shelf.js";
 import { Tally } from "./tally.js";
 
 const REPEATS = 100;
-const TILT = 12; // degrees to either side of a random digit
+const TILT = 12; // largest tilt of a random digit, in degrees
 const at = (id) => document.getElementById(id);
 
 class Page {
@@ -17,12 +17,12 @@ class Page {
   #own = null;
   #turn = 0;
 
-  constructor(shelf) {
-    this.shelf = shelf;
+  constructor(assets) {
+    this.assets = assets;
     this.drawing = new Drawing(at("canvas"));
     this.columns = KINDS.map((kind) => new Column(kind, at("columns"), at("column")));
     this.tally = new Tally(at("tally"), KINDS);
-    at("canvas").addEventListener("stroke", () => this.#look());
+    at("canvas").addEventListener("stroke", () => this.#encode());
     at("canvas").addEventListener("drawn", () => this.#drawn());
     at("epsilon").addEventListener("input", () => this.#budget());
     at("clear").addEventListener("click", () => this.#clear());
@@ -33,18 +33,18 @@ class Page {
     this.#budget();
   }
 
-  /** The vector of what is drawn, or null. */
+  /** The vector of the drawing, or null. */
   get vector() {
     return this.#vector;
   }
 
   get #row() {
     const epsilon = Number(at("epsilon").value);
-    return this.shelf.rows.find((row) => row.epsilon === epsilon);
+    return this.assets.rows.find((row) => row.epsilon === epsilon);
   }
 
   #offerExamples() {
-    this.shelf.examples.forEach(({ digit, image }) => {
+    this.assets.examples.forEach(({ digit, image }) => {
       const canvas = element("canvas");
       showImage(canvas, image);
       const label = { type: "button", "aria-label": `Example of a ${digit}` };
@@ -54,7 +54,7 @@ class Page {
   }
 
   #random() {
-    const { examples } = this.shelf;
+    const { examples } = this.assets;
     const { image } = examples[Math.floor(Math.random() * examples.length)];
     return this.drawing.paint(image, TILT * (2 * Math.random() - 1));
   }
@@ -64,18 +64,18 @@ class Page {
     this.#drawn();
   }
 
-  /** Run the network on what is drawn. */
-  #look() {
+  /** Run the network on the drawing. */
+  #encode() {
     const image = this.drawing.image();
-    this.#vector = image && this.shelf.encoder.apply(Float64Array.from(image, (ink) => ink / 255));
-    this.#own = image && this.shelf.head.answer(this.#vector);
+    this.#vector = image && this.assets.encoder.apply(Float64Array.from(image, (ink) => ink / 255));
+    this.#own = image && this.assets.head.answer(this.#vector);
     showImage(at("seen"), image ?? new Uint8Array(SIDE * SIDE));
     at("own").textContent = image ? this.#own : "–";
-    showBars(at("vector"), this.#vector ?? new Float64Array(this.shelf.encoder.size));
+    showBars(at("vector"), this.#vector ?? new Float64Array(this.assets.encoder.size));
   }
 
   #drawn() {
-    this.#look();
+    this.#encode();
     this.tally.reset();
     return this.report();
   }
@@ -83,17 +83,17 @@ class Page {
   #budget() {
     const { epsilon } = this.#row;
     const factor = Math.exp(epsilon);
-    const spoken = factor < 100 ? factor.toPrecision(3) : Math.round(factor).toLocaleString("en");
+    const shown = factor < 100 ? factor.toPrecision(3) : Math.round(factor).toLocaleString("en");
     at("budget").textContent = `ε = ${epsilon}`;
     at("epsilon").setAttribute("aria-valuetext", `ε = ${epsilon}`);
     at("odds").textContent =
-      "Whoever reads one report may change the odds between any two drawings " +
-      `by at most e^ε = ${spoken}.`;
+      "One report changes a reader's odds between any two drawings by a factor of " +
+      `at most e^ε = ${shown}.`;
     this.tally.reset();
     return this.report();
   }
 
-  /** Make a fresh report of each kind and show what becomes of it. */
+  /** Make a fresh report of each kind and show it. */
   async report() {
     const turn = ++this.#turn;
     at("again").disabled = at("many").disabled = !this.#vector;
@@ -101,7 +101,7 @@ class Page {
     else await Promise.all(this.columns.map((column) => this.#fill(column, turn)));
     if (turn !== this.#turn) return;
     this.tally.show();
-    this.#sayCost();
+    this.#showCost();
     document.dispatchEvent(new Event("shown"));
   }
 
@@ -109,31 +109,31 @@ class Page {
     const [row, own] = [this.#row, this.#own];
     const listed = row[column.kind];
     try {
-      const found = await this.#once(column.kind, row);
+      const { report, decoded, answer } = await this.#makeReport(column.kind, row);
       if (turn !== this.#turn) return;
-      column.show(listed, found.report, found.decoded, found.answer, own);
-      this.tally.count(column.kind, found.answer === own);
+      column.show(listed, report, decoded, answer, own);
+      this.tally.count(column.kind, answer === own);
     } catch (error) {
       if (turn === this.#turn) column.refuse(listed, error.message);
     }
   }
 
-  /** Return a fresh report with its decoded vector and the network's answer to that. */
-  async #once(kind, row) {
-    const release = await this.shelf.release(kind, row);
+  /** Return a fresh report, its decoded vector and the network's answer. */
+  async #makeReport(kind, row) {
+    const release = await this.assets.release(kind, row);
     const report = await release.privatize(this.#vector);
     const decoded = await release.decode(report);
-    return { report, decoded, answer: this.shelf.head.answer(decoded) };
+    return { report, decoded, answer: this.assets.head.answer(decoded) };
   }
 
-  /** Make many reports and count; a new drawing or budget ends it. */
+  /** Make many reports and count their answers; a new drawing or budget stops it. */
   async #repeat() {
     const [turn, row, own] = [this.#turn, this.#row, this.#own];
     at("many").disabled = true;
     for (let i = 0; i < REPEATS && turn === this.#turn; i++) {
       for (const kind of KINDS) {
-        const found = await this.#once(kind, row).catch(() => null);
-        if (found && turn === this.#turn) this.tally.count(kind, found.answer === own);
+        const result = await this.#makeReport(kind, row).catch(() => null);
+        if (result && turn === this.#turn) this.tally.count(kind, result.answer === own);
       }
       if (i % 10 === 9) {
         this.tally.show();
@@ -142,18 +142,16 @@ class Page {
     }
     if (turn !== this.#turn) return;
     at("many").disabled = false;
-    this.#sayCost();
+    this.#showCost();
     document.dispatchEvent(new Event("counted"));
   }
 
-  #sayCost() {
+  #showCost() {
     const [{ epsilon }, { reports }] = [this.#row, this.tally];
-    const drawn = Boolean(this.#vector);
-    at("cost").textContent = drawn
-      ? `Each report would cost its own ε. Of this drawing you have seen ${reports} of each kind: sent, those of ` +
-        `one kind would have cost ε = ${epsilon * reports}. A device pays before it reports, and reports ` +
-        "once a round."
-      : "Draw first.";
+    at("cost").textContent = this.#vector
+      ? `Every report costs ε. You have made ${reports} of each kind from this drawing: sending all of one ` +
+        `kind would cost ε = ${epsilon * reports}. A device pays before it reports, and reports once per round.`
+      : "Draw a digit first.";
   }
 }
 
@@ -166,16 +164,16 @@ function showImage(canvas, image) {
 }
 
 async function start() {
-  const told = (done, all) => {
-    at("status").textContent = `Loading the page's networks and releases: ${done} of ${all} files…`;
+  const progress = (done, total) => {
+    at("status").textContent = `Loading networks and releases: ${done} of ${total} files…`;
   };
   try {
-    const page = new Page(await Shelf.open(told));
+    const page = new Page(await Assets.open(progress));
     at("tool").hidden = false;
-    at("status").textContent = "Ready. All is loaded: the page now works without a network.";
+    at("status").textContent = "Ready. Everything is loaded; the page now works offline.";
     await offerSending(page);
   } catch (error) {
-    at("status").textContent = `The page could not be loaded: ${error.message}. Load it again.`;
+    at("status").textContent = `The page could not be loaded: ${error.message}. Reload it.`;
   }
 }
 

@@ -1,8 +1,8 @@
-/** How often reports of one drawing led to the network's own answer. */
+/** How often reports of one drawing give the answer without privacy. */
 
 import { element } from "../shared/dom.js";
 
-/** Counts a kind's reports; a new drawing or another ε starts anew. */
+/** Counts reports of each kind; a new drawing or another ε resets it. */
 export class Tally {
   #rows = new Map();
 
@@ -15,7 +15,7 @@ export class Tally {
     this.reset();
   }
 
-  /** Start anew. */
+  /** Set all counts to zero. */
   reset() {
     for (const row of this.#rows.values()) Object.assign(row, { reports: 0, right: 0 });
     this.show();
@@ -28,7 +28,7 @@ export class Tally {
     row.right += right ? 1 : 0;
   }
 
-  /** The most reports of one kind. */
+  /** The largest number of reports of one kind. */
   get reports() {
     return Math.max(...Array.from(this.#rows.values(), (row) => row.reports));
   }

@@ -1,4 +1,4 @@
-/** Weights of the public networks: safetensors from this page's own origin, as layers to apply. */
+/** The public networks, read from safetensors files of this page's origin. */
 
 const READERS = {
   F16: [2, (view, at) => half(view.getUint16(at, true))],
@@ -6,7 +6,7 @@ const READERS = {
   F64: [8, (view, at) => view.getFloat64(at, true)],
 };
 
-/** Return the number that 16 bits stand for (IEEE 754). */
+/** Return the value of a 16-bit float (IEEE 754). */
 function half(bits) {
   const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
   const size = exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction;
@@ -28,11 +28,11 @@ function readTensors(buffer) {
   return new Map(Object.entries(header).map(read));
 }
 
-/** Affine layers with max(x, 0) between them. */
+/** Affine layers with ReLU between them. */
 export class Network {
   #layers;
 
-  /** `names` gives the names of each layer's weight and bias. */
+  /** `names` lists the names of each layer's weight and bias. */
   constructor(buffer, names) {
     const tensors = readTensors(buffer);
     this.#layers = names.map(([weight, bias]) => ({
@@ -42,12 +42,12 @@ export class Network {
     }));
   }
 
-  /** How many numbers come out. */
+  /** The number of outputs. */
   get size() {
     return this.#layers.at(-1).bias.length;
   }
 
-  /** Return the last layer's numbers. */
+  /** Return the outputs of the last layer. */
   apply(input) {
     return this.#layers.reduce((x, { columns, weight, bias }, depth) => {
       const last = depth === this.#layers.length - 1;
@@ -59,7 +59,7 @@ export class Network {
     }, input);
   }
 
-  /** Return the place of the largest number, the first of equals. */
+  /** Return the index of the largest output, the first of equal ones. */
   answer(input) {
     const scores = this.apply(input);
     return scores.indexOf(Math.max(...scores));

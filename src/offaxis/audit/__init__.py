@@ -1,4 +1,4 @@
-"""Auditing: attacks on a release, from ``privatize`` to the bytes, and what they found."""
+"""Attack a release, from ``privatize`` to the bytes of its reports, and report the findings."""
 
 from offaxis.audit.auditor import FALSE_ALARM, FULL, LEAST, audit
 from offaxis.audit.result import AuditResult, Finding

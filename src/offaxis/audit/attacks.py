@@ -1,9 +1,8 @@
-"""Attacks on the last digits: what floating-point noise gives away and lattices do not.
+"""Attacks: statistics that may distinguish the reports of two vectors.
 
-The lowest set bit of a float64 sum is as coarse as the larger of its parts, so noise added in
-floating point shows the size of what it was added to (Mironov 2012; Haney, Desfontaines, Hartman,
-Shrestha, Hay 2022). On a lattice the last bits of a noisy number are even to within 2**-20 or so,
-whatever the vector: no difference may be seen.
+Three kinds, by what they use: the code (the likelihood of the bytes), the reports alone (a
+classifier), and the last digits of observations and bytes. All follow
+:class:`offaxis.audit.trials.Attack`.
 """
 
 from __future__ import annotations
@@ -16,193 +15,24 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 from threadpoolctl import ThreadpoolController
 
-from offaxis.audit.checks import payloads, size
-from offaxis.audit.inputs import hostile, is_lattice, is_ranked, says_gaussian
-from offaxis.audit.result import Finding
+from offaxis.audit.inputs import claims_gaussian, hostile, is_lattice, is_ranked, power_sum
 from offaxis.audit.trials import SIDES, Aim, Count, Draw, Scores, choose
 from offaxis.errors import InvalidReport, installing
 from offaxis.randomizers import Randomizer
-from offaxis.randomizers.box import BoxForm, Piecewise, SampledForm
-from offaxis.randomizers.directions import NONCE_BYTES
-from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors
 
-_MANTISSA: Final = 53
-_SIZES: Final = 64
-"""Powers of two of the observation's size that are told apart."""
-
-_ZERO: Final = 2 * _SIZES
-"""The class of zero, after the sizes on the lattice and those beside it."""
-
-_LOW_BITS: Final = 6
-_CLEARANCE: Final = 6
-"""Bits between the last bits looked at and the noise: below, the law of the noise is even."""
-
-_INDEX_BYTES: Final = 4
-
-
-def lowest_set_bit(values: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the binary exponent of every number and how many zeros end its 53-bit mantissa."""
-    fraction, exponent = np.frexp(values)
-    mantissa = np.abs(np.ldexp(fraction, _MANTISSA)).astype(np.int64)
-    lowest = mantissa & -mantissa
-    zeros = np.where(mantissa > 0, np.frexp(lowest.astype(np.float64))[1] - 1, _MANTISSA)
-    return exponent.astype(np.int64), zeros.astype(np.int64)
-
-
-class Precision:
-    """How fine one coordinate of the observation is, together with its size.
-
-    Parameters
-    ----------
-    randomizer : Randomizer
-    coordinate : int
-        The coordinate of the observation to look at.
-    given_size : bool
-        Compare only reports whose observation has the same power of two, the one that tells most
-        among those from half a noise scale on: what differs then is precision alone. Such a
-        difference is no bound on ε. (Smaller powers of two hold few lattice points, and which of
-        few points it is may differ, as far as ε allows.)
-    """
-
-    learns = True
-
-    def __init__(self, randomizer: Randomizer, coordinate: int, *, given_size: bool) -> None:
-        self.aim: Aim = "difference" if given_size else "epsilon"
-        self._randomizer = randomizer
-        self._coordinate = coordinate
-        self._given_size = given_size
-        self._counts = np.zeros((2, _ZERO + 1, _MANTISSA + 1))
-        self._table = np.zeros((_ZERO + 1, _MANTISSA + 1))
-
-    def _cells(self, payloads: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        observed = np.asarray(self._randomizer.read(payloads), dtype=np.float64)
-        values = observed.reshape(len(payloads), -1)[:, self._coordinate]
-        size: Any = 0
-        if is_lattice(self._randomizer):
-            # Which last bits integer · step has as a float depends on the integer alone, and tells
-            # where in a power of two it lies: a lattice point is looked at as its integer. What
-            # lies beside the lattice has no excuse, and sizes of its own.
-            whole = np.rint(values / self._randomizer.step)
-            beside = whole * self._randomizer.step != values
-            values, size = np.where(beside, values, whole), np.where(beside, _SIZES, 0)
-        exponent, zeros = lowest_set_bit(values)
-        # Zero has no size: it is a class of its own.
-        return np.where(values == 0, _ZERO, size + exponent % _SIZES), zeros
-
-    def learn(self, side: int, payloads: list[bytes]) -> None:
-        """Count sizes and precisions."""
-        np.add.at(self._counts[side], self._cells(payloads), 1)
-
-    def settle(self) -> None:
-        """Turn counts into log odds."""
-        first, second = self._counts
-        self._table = np.log(first + 0.5) - np.log(second + 0.5)
-        if self._given_size:
-            gaps = np.array([_chi2(first[i], second[i]) for i in range(_ZERO)])
-            size = int(np.argmax(np.where(self._comparable(), gaps, -math.inf)))
-            self._table[np.arange(_ZERO + 1) != size] = math.nan
-
-    def _comparable(self) -> NDArray[np.bool_]:
-        """Whether a size is as large as the noise: then it holds very many lattice points."""
-        if not is_lattice(self._randomizer):
-            return np.ones(_ZERO, dtype=bool)
-        return np.arange(_ZERO) >= self._randomizer.log2_scale
-
-    def scores(self, payloads: list[bytes]) -> Scores:
-        """Return the log odds of the first vector; NaN for sizes that are not compared."""
-        scores: Scores = self._table[self._cells(payloads)]
-        return scores
-
-
-def wire_numbers(randomizer: Any, payloads: list[bytes]) -> NDArray[np.int64] | None:
-    """Return the integers on the wire whose last bits must be even, (n, columns); None if unknown.
-
-    Lattice points of a lattice randomizer; the bytes of the nonce and the index of a ranked one.
-    """
-    if is_lattice(randomizer):
-        return np.rint(randomizer.read(payloads) / randomizer.step).astype(np.int64)
-    if is_ranked(randomizer):
-        octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
-        index = octets[:, -_INDEX_BYTES:].copy().view("<u4").astype(np.int64)
-        return np.concatenate([octets[:, :-_INDEX_BYTES].astype(np.int64), index], axis=1)
-    return None
-
-
-def wire_bits(randomizer: Any) -> int:
-    """Return how many last bits must be even, 0 if none need be."""
-    if is_lattice(randomizer):
-        return max(0, min(_LOW_BITS, randomizer.log2_scale - _CLEARANCE))
-    return _LOW_BITS if is_ranked(randomizer) else 0
-
-
-class WireBits:
-    """The last bits of one integer on the wire, the one that tells most."""
-
-    learns = True
-    aim: Aim = "difference"
-
-    def __init__(self, randomizer: Randomizer) -> None:
-        self._randomizer = randomizer
-        self._values = 1 << wire_bits(randomizer)
-        self._counts: dict[int, NDArray[np.float64]] = {}
-        self._column = 0
-        self._table = np.zeros(self._values)
-
-    def _residues(self, payloads: list[bytes]) -> NDArray[np.int64]:
-        numbers = wire_numbers(self._randomizer, payloads)
-        assert numbers is not None
-        return numbers & (self._values - 1)
-
-    def learn(self, side: int, payloads: list[bytes]) -> None:
-        """Count the last bits of every integer."""
-        residues = self._residues(payloads)
-        columns = residues.shape[1]
-        flat = residues + self._values * np.arange(columns)
-        counts = np.bincount(flat.ravel(), minlength=columns * self._values)
-        before = self._counts.get(side, 0.0)
-        self._counts[side] = before + counts.reshape(columns, self._values).astype(np.float64)
-
-    def settle(self) -> None:
-        """Take the integer whose last bits differ most."""
-        if len(self._counts) < 2:
-            return
-        first, second = self._counts[0], self._counts[1]
-        gaps = [_chi2(a, b) for a, b in zip(first, second, strict=True)]
-        self._column = int(np.argmax(gaps))
-        a, b = first[self._column], second[self._column]
-        self._table = np.log(a + 0.5) - np.log(b + 0.5)
-
-    def scores(self, payloads: list[bytes]) -> Scores:
-        """Return the log odds of the first vector."""
-        scores: Scores = self._table[self._residues(payloads)[:, self._column]]
-        return scores
-
-
-def _chi2(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Return how much two rows of counts differ, for choosing only."""
-    both, total = first + second, first.sum() + second.sum()
-    if not first.sum() or not second.sum():
-        return -math.inf
-    expected = np.stack([both * first.sum(), both * second.sum()]) / total
-    gaps = (np.stack([first, second]) - expected) ** 2 / np.maximum(expected, 1e-300)
-    return float(gaps.sum() - np.count_nonzero(both))
-
-
-# ----------------------------------------------------------------------------
-# Attacks that know the code: the likelihood of the very bytes under each of two vectors.
+# ---- White box: the likelihood of the bytes under each of two vectors
 #
-# By Neyman and Pearson no other statistic of one report tells two vectors apart better.
+# By Neyman and Pearson, no other statistic of one report distinguishes two vectors better.
 
 _CANDIDATES: Final = 3000
 _FARTHEST: Final = 200
 _PILOT: Final = 10_000
 _TRIED: Final = 8
-"""Pairs of a form that are tried on reports, at most."""
+"""Largest number of pairs per form that are tried on reports."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,10 +47,10 @@ class LikelihoodRatio:
     learns = False
 
     def learn(self, side: int, payloads: list[bytes]) -> None:
-        """Learn nothing: the code is known."""
+        """Do nothing: the code is known."""
 
     def settle(self) -> None:
-        """Decide nothing."""
+        """Do nothing."""
 
     def scores(self, payloads: list[bytes]) -> Scores:
         """Return the log-likelihood ratio of every payload."""
@@ -231,25 +61,25 @@ class LikelihoodRatio:
                 for w in (self.first, self.second)
             )
             ratio = first - second
-        # Impossible under both says nothing.
+        # A payload that is impossible under both indicates neither.
         return np.nan_to_num(ratio, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
 def from_randomizer(randomizer: Randomizer, first: Vectors, second: Vectors) -> Draw:
-    """Return a source of payloads of two encodings, without a release around them."""
-    both = (first, second)
+    """Return a source of payloads of two encodings, from the randomizer alone."""
+    encodings = (first, second)
 
     def draw(side: int, count: int) -> list[bytes]:
-        return randomizer.report(np.repeat(both[side], count, axis=0), Entropy())
+        return randomizer.report(np.repeat(encodings[side], count, axis=0), Entropy())
 
     return draw
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Two encoded vectors (1, r) of a form, and how far apart their integers before the noise lie.
+    """Two encoded vectors (1, r) of a form, and the distance of their integers before the noise.
 
-    ``distance`` is in the norm of the guarantee and in lattice steps.
+    ``distance`` and ``allowed`` are in the norm of the guarantee, in lattice steps.
     """
 
     form: Randomizer
@@ -262,15 +92,15 @@ class Spread:
 def widest_spread(
     forms: list[Randomizer], rng: np.random.Generator, *, delta: float, alpha: float
 ) -> Spread:
-    """Return hostile vectors whose reports tell them apart best, of all forms.
+    """Return the hostile vectors, of all forms, whose reports are easiest to distinguish.
 
-    Far apart in the norm of the guarantee is not all that counts: a distance spread over many
-    coordinates is harder to see. So the pairs that no other pair beats in both respects are tried
-    on a few reports each, and the best one is taken.
+    Distance in the norm of the guarantee is not the only criterion: a distance spread over many
+    coordinates is harder to detect. So the pairs that are Pareto-optimal in distance and largest
+    difference are tried on a few reports each, and the best one is returned.
     """
     shortlist = [spread for form in forms for spread in _farthest(form, rng)]
-    shown = [_pilot(spread, delta, alpha) for spread in shortlist]
-    return shortlist[int(np.argmax(shown))]
+    bounds = [_pilot(spread, delta, alpha) for spread in shortlist]
+    return shortlist[int(np.argmax(bounds))]
 
 
 def _farthest(form: Any, rng: np.random.Generator) -> list[Spread]:
@@ -282,17 +112,17 @@ def _farthest(form: Any, rng: np.random.Generator) -> list[Spread]:
             form,
             W[places[[i]]],
             W[places[[j]]],
-            float(size((points[i] - points[j]).tolist(), order) ** (1 / order)),
+            float(power_sum((points[i] - points[j]).tolist(), order) ** (1 / order)),
             2 * form.bound,
         )
-        for i, j in _front(points, order)[:_TRIED]
+        for i, j in _pareto_front(points, order)[:_TRIED]
     ]
 
 
-def _front(points: NDArray[np.int64], order: int) -> list[tuple[int, int]]:
+def _pareto_front(points: NDArray[np.int64], order: int) -> list[tuple[int, int]]:
     """Return the pairs that no other pair beats in both distance and largest difference."""
     norms = np.linalg.norm(points, ord=order, axis=1)
-    # Large entries first among equals: those pairs are easiest to see.
+    # Large entries first among equals: those pairs are easiest to detect.
     far = np.lexsort((-np.abs(points).max(axis=1), -norms))[:_FARTHEST]
     gaps = points[far][:, None, :] - points[far][None, :, :]
     distance = np.linalg.norm(gaps, ord=order, axis=2)
@@ -310,7 +140,7 @@ def _front(points: NDArray[np.int64], order: int) -> list[tuple[int, int]]:
 def _pilot(spread: Spread, delta: float, alpha: float) -> float:
     """Return the bound that a few reports of two vectors suggest, on ε or on Gaussian noise."""
     form, vectors = spread.form, (spread.first, spread.second)
-    attack = LikelihoodRatio(form, *vectors, aim="shift" if says_gaussian(form) else "epsilon")
+    attack = LikelihoodRatio(form, *vectors, aim="shift" if claims_gaussian(form) else "epsilon")
     draw = from_randomizer(form, *vectors)
     try:
         first, second = (attack.scores(draw(side, _PILOT)) for side in SIDES)
@@ -321,23 +151,22 @@ def _pilot(spread: Spread, delta: float, alpha: float) -> float:
     return count.shift(alpha) if attack.aim == "shift" else count.epsilon(delta, alpha)
 
 
-# ----------------------------------------------------------------------------
-# An attack that knows nothing but reports: a classifier on bytes, bits and observations.
+# ---- Black box: a classifier on bytes, bits and observations
 #
-# It sees what a collector sees. What the observations are is public (``read``), how they came about
-# is not used. Needs scikit-learn, the extra ``sklearn``.
+# It uses what a collector has: the bytes, and the observations read from them; not the code that
+# made them. It needs scikit-learn, the extra ``sklearn``.
 
 MISSING: Final = f"needs scikit-learn, which is not installed; run: {installing('sklearn')}"
 
 _LEARN: Final = 10_000
-"""Reports of each vector to learn from, at most."""
+"""Largest number of reports of each vector to learn from."""
 
 _OCTETS: Final = 1 << 26
 _FEATURES: Final = 24
-"""Columns of each kind that are looked at closely: those whose means differ most."""
+"""Number of columns of each kind that are features: those whose means differ most."""
 
 _BLOCK: Final = 128
-"""Bytes whose bits are spread out at a time."""
+"""Number of bytes that are unpacked into bits at a time."""
 
 _threadpools = cache(ThreadpoolController)
 
@@ -350,7 +179,7 @@ def available() -> bool:
 
 
 def _one_thread() -> Any:
-    """Keep the trees on their own core: both sides are scored at the same time already."""
+    """Limit the trees to one core each: both sides are scored at the same time."""
     return _threadpools().limit(limits=1, user_api="openmp")
 
 
@@ -360,9 +189,9 @@ class Classifier:
     Parameters
     ----------
     randomizer : Randomizer
-        Only its reader is used.
+        Only its ``read`` is used.
     seed : int
-        Of the trees.
+        Seed of the trees.
     """
 
     learns = True
@@ -377,9 +206,9 @@ class Classifier:
         self._model: Any = None
 
     def learn(self, side: int, payloads: list[bytes]) -> None:
-        """Keep reports until there are enough."""
-        room = self._rows - len(self._learned[side])
-        self._learned[side].extend(payloads[:room])
+        """Keep reports until there are enough of each side."""
+        missing = self._rows - len(self._learned[side])
+        self._learned[side].extend(payloads[:missing])
 
     def settle(self) -> None:
         """Choose the columns and fit the trees."""
@@ -442,94 +271,169 @@ def _largest(gaps: Vectors) -> NDArray[np.intp]:
     return np.argsort(-np.nan_to_num(gaps, nan=0.0), kind="stable")[:_FEATURES]
 
 
-# ----------------------------------------------------------------------------
-# Are reports fresh? The same noise twice is no noise: the difference of two reports is bare.
+# ---- Bytes: the last digits
+#
+# The lowest set bit of a float64 sum is as coarse as the larger of its parts, so noise added in
+# floating point reveals the size of what it was added to (Mironov 2012; Haney, Desfontaines,
+# Hartman, Shrestha, Hay 2022). On a lattice the last bits of a noisy number are uniform to within
+# 2**-20 or so for every vector, so there must be no difference.
 
-_ROWS: Final = 64
-_CALLS: Final = 16
-_COMPARISONS: Final = 4
+_MANTISSA: Final = 53
+_SIZES: Final = 64
+"""Number of powers of two of an observation that are distinguished."""
+
+_ZERO: Final = 2 * _SIZES
+"""The class of zero, after the sizes on the lattice and those off it."""
+
+_LOW_BITS: Final = 6
+_CLEARANCE: Final = 6
+"""Bits between the last bits and the scale of the noise: below, the noise is uniform."""
+
+_INDEX_BYTES: Final = 4
 
 
-def freshness(release: Release, alpha: float, rng: np.random.Generator) -> Finding:
-    """Look for randomness that comes back: between calls, between rows of a call, between inputs.
+def lowest_set_bit(values: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the binary exponent of every number, and the trailing zeros of its 53-bit mantissa."""
+    fraction, exponent = np.frexp(values)
+    mantissa = np.abs(np.ldexp(fraction, _MANTISSA)).astype(np.int64)
+    lowest = mantissa & -mantissa
+    zeros = np.where(mantissa > 0, np.frexp(lowest.astype(np.float64))[1] - 1, _MANTISSA)
+    return exponent.astype(np.int64), zeros.astype(np.int64)
 
-    What must not come back is the noise of a lattice randomizer, the nonce of a ranked one, the
-    whole payload of others. A few repetitions happen by chance, and more than chance allows with
-    probability ``alpha`` are needed; where chance allows any number of them, nothing is tried.
+
+class Precision:
+    """The lowest set bit of one coordinate of the observation, together with its size.
+
+    Parameters
+    ----------
+    randomizer : Randomizer
+    coordinate : int
+        The coordinate of the observation.
+    given_size : bool
+        Compare only observations of one power of two, the most informative one from half a noise
+        scale on, so that only precision can differ. Such a difference is no bound on ε. (Smaller
+        powers of two hold few lattice points, whose probabilities may differ as far as ε allows.)
     """
-    tried, chance = "randomness used again", _chance(release.randomizer)
-    if binom.isf(alpha / _COMPARISONS, _ROWS - 1, chance) >= _ROWS - 1:
-        why = "a report is one of a few, which repeat by chance"
-        return Finding("freshness", "conduct", tried, "not run", why)
-    try:
-        repeated = _repetitions(release, rng.standard_normal((_ROWS, release.input_dim)))
-    except InvalidReport as error:
-        why = f"the reports cannot be read: {error}"
-        return Finding("freshness", "conduct", tried, "not run", why)
-    faults = [
-        f"{found} of {of} are the same {where}"
-        for where, found, of in repeated
-        if found > binom.isf(alpha / _COMPARISONS, of, chance)
-    ]
-    return Finding(
-        "freshness",
-        "conduct",
-        tried,
-        "violation" if faults else "nothing found",
-        faults[0] if faults else "never",
-        reports=3 * _ROWS + _CALLS,
-        alpha=alpha,
-    )
+
+    learns = True
+
+    def __init__(self, randomizer: Randomizer, coordinate: int, *, given_size: bool) -> None:
+        self.aim: Aim = "difference" if given_size else "epsilon"
+        self._randomizer = randomizer
+        self._coordinate = coordinate
+        self._given_size = given_size
+        self._counts = np.zeros((2, _ZERO + 1, _MANTISSA + 1))
+        self._table = np.zeros((_ZERO + 1, _MANTISSA + 1))
+
+    def _cells(self, payloads: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        observed = np.asarray(self._randomizer.read(payloads), dtype=np.float64)
+        values = observed.reshape(len(payloads), -1)[:, self._coordinate]
+        size: Any = 0
+        if is_lattice(self._randomizer):
+            # The last bits of integer · step as a float depend on the integer alone, and reveal its
+            # position within a power of two. So a lattice point is represented by its integer.
+            # Values off the lattice must not occur; they get sizes of their own.
+            whole = np.rint(values / self._randomizer.step)
+            off = whole * self._randomizer.step != values
+            values, size = np.where(off, values, whole), np.where(off, _SIZES, 0)
+        exponent, zeros = lowest_set_bit(values)
+        # Zero has no size: it is a separate class.
+        return np.where(values == 0, _ZERO, size + exponent % _SIZES), zeros
+
+    def learn(self, side: int, payloads: list[bytes]) -> None:
+        """Count sizes and precisions."""
+        np.add.at(self._counts[side], self._cells(payloads), 1)
+
+    def settle(self) -> None:
+        """Convert the counts to log odds."""
+        first, second = self._counts
+        self._table = np.log(first + 0.5) - np.log(second + 0.5)
+        if self._given_size:
+            gaps = np.array([_chi2(first[i], second[i]) for i in range(_ZERO)])
+            size = int(np.argmax(np.where(self._comparable(), gaps, -math.inf)))
+            self._table[np.arange(_ZERO + 1) != size] = math.nan
+
+    def _comparable(self) -> NDArray[np.bool_]:
+        """Whether a size is at least that of the noise: then it holds very many lattice points."""
+        if not is_lattice(self._randomizer):
+            return np.ones(_ZERO, dtype=bool)
+        return np.arange(_ZERO) >= self._randomizer.log2_scale
+
+    def scores(self, payloads: list[bytes]) -> Scores:
+        """Return the log odds of the first vector; NaN for sizes that are not compared."""
+        scores: Scores = self._table[self._cells(payloads)]
+        return scores
 
 
-def _repetitions(release: Release, Z: Vectors) -> list[tuple[str, int, int]]:
-    """Return where randomness was compared, how often it was the same, out of how many."""
-    once, again = _randomness(release, Z), _randomness(release, Z)
-    other = _randomness(release, Z[::-1].copy())
-    single = np.concatenate([_randomness(release, Z[:1]) for _ in range(_CALLS)])
-    comparisons = {
-        "between two calls with the same vectors": (once, again),
-        "between two calls with other vectors": (once, other),
-        "between rows of one call": (once[1:], once[:-1]),
-        "between single calls": (single[1:], single[:-1]),
-    }
-    return [
-        (where, int((a == b).all(axis=1).sum()), len(a)) for where, (a, b) in comparisons.items()
-    ]
+def wire_numbers(randomizer: Any, payloads: list[bytes]) -> NDArray[np.int64] | None:
+    """Return the integers on the wire whose last bits must be uniform, (n, columns); else None.
 
-
-def _randomness(release: Release, Z: Vectors) -> NDArray[Any]:
-    """Return what was random in one report of every row, as far as it can be seen; (n, columns)."""
-    drawn = payloads(release, Z)
-    if is_lattice(release.randomizer):
-        noisy = wire_numbers(release.randomizer, drawn)
-        assert noisy is not None
-        return noisy - release.randomizer.integers(release.encoder.encode(Z))
-    octets = np.frombuffer(b"".join(drawn), dtype=np.uint8).reshape(len(drawn), -1)
-    return octets[:, :NONCE_BYTES] if is_ranked(release.randomizer) else octets
-
-
-def _chance(randomizer: Any) -> float:
-    """Return an upper bound on the probability that an honest draw is like a given one."""
+    Lattice points of a lattice randomizer; the bytes of the nonce and the index of a ranked one.
+    """
     if is_lattice(randomizer):
-        # No value of the noise is more likely than half an inverse scale.
-        return float(2.0 ** -((randomizer.log2_scale + 1) * min(randomizer.domain.dim, 30)))
+        return np.rint(randomizer.read(payloads) / randomizer.step).astype(np.int64)
     if is_ranked(randomizer):
-        return 2.0 ** (-8 * NONCE_BYTES)
-    if isinstance(randomizer, SampledForm):
-        chosen = math.comb(randomizer.dim, randomizer.sampled)
-        if isinstance(randomizer, Piecewise):
-            return float(randomizer.near ** float(-randomizer.sampled) / chosen)
-        return float(_likeliest(randomizer.share) ** randomizer.sampled / chosen)
-    if isinstance(randomizer, BoxForm):
-        # A random vector of signs, turned round or not.
-        return math.ldexp(_likeliest(randomizer.epsilon), 1 - randomizer.dim)
-    return 1.0
+        octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
+        index = octets[:, -_INDEX_BYTES:].copy().view("<u4").astype(np.int64)
+        return np.concatenate([octets[:, :-_INDEX_BYTES].astype(np.int64), index], axis=1)
+    return None
 
 
-def _likeliest(epsilon: Any) -> float:
-    """Return e^ε/(e^ε + 1): no payload is likelier, where the opposite vector has an opposite one.
+def wire_bits(randomizer: Any) -> int:
+    """Return how many last bits must be uniform; 0 if none need to be."""
+    if is_lattice(randomizer):
+        return max(0, min(_LOW_BITS, randomizer.log2_scale - _CLEARANCE))
+    return _LOW_BITS if is_ranked(randomizer) else 0
 
-    Pr[t | w] <= e^ε Pr[t | −w] = e^ε Pr[−t | w], and t and −t cannot both be reported.
-    """
-    return 1 / (1 + math.exp(-float(epsilon)))
+
+class WireBits:
+    """The last bits of one integer on the wire, the most informative one."""
+
+    learns = True
+    aim: Aim = "difference"
+
+    def __init__(self, randomizer: Randomizer) -> None:
+        self._randomizer = randomizer
+        self._values = 1 << wire_bits(randomizer)
+        self._counts: dict[int, NDArray[np.float64]] = {}
+        self._column = 0
+        self._table = np.zeros(self._values)
+
+    def _residues(self, payloads: list[bytes]) -> NDArray[np.int64]:
+        numbers = wire_numbers(self._randomizer, payloads)
+        assert numbers is not None
+        return numbers & (self._values - 1)
+
+    def learn(self, side: int, payloads: list[bytes]) -> None:
+        """Count the last bits of every integer."""
+        residues = self._residues(payloads)
+        columns = residues.shape[1]
+        flat = residues + self._values * np.arange(columns)
+        counts = np.bincount(flat.ravel(), minlength=columns * self._values)
+        before = self._counts.get(side, 0.0)
+        self._counts[side] = before + counts.reshape(columns, self._values).astype(np.float64)
+
+    def settle(self) -> None:
+        """Choose the integer whose last bits differ most."""
+        if len(self._counts) < 2:
+            return
+        first, second = self._counts[0], self._counts[1]
+        gaps = [_chi2(a, b) for a, b in zip(first, second, strict=True)]
+        self._column = int(np.argmax(gaps))
+        a, b = first[self._column], second[self._column]
+        self._table = np.log(a + 0.5) - np.log(b + 0.5)
+
+    def scores(self, payloads: list[bytes]) -> Scores:
+        """Return the log odds of the first vector."""
+        scores: Scores = self._table[self._residues(payloads)[:, self._column]]
+        return scores
+
+
+def _chi2(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return how much two rows of counts differ, only for choosing."""
+    both, total = first + second, first.sum() + second.sum()
+    if not first.sum() or not second.sum():
+        return -math.inf
+    expected = np.stack([both * first.sum(), both * second.sum()]) / total
+    gaps = (np.stack([first, second]) - expected) ** 2 / np.maximum(expected, 1e-300)
+    return float(gaps.sum() - np.count_nonzero(both))

@@ -1,48 +1,56 @@
-"""What stands before the noise: bounded integers, or a fixed number of near directions.
+"""Checks of a release that are not attacks on a pair: front end, inputs, bytes, freshness, time.
 
-Exact: a single vector that breaks the bound contradicts the guarantee, whatever the noise does.
+The checks of the front end, of inputs and of the bytes are exact: one vector that fails contradicts
+the guarantee, and chance cannot raise a false alarm. Freshness and timing are tests with a stated
+false-alarm rate.
 """
 
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import mannwhitneyu
+from scipy.stats import binom, mannwhitneyu
 
+from offaxis.audit.attacks import wire_numbers
 from offaxis.audit.inputs import (
     Pair,
     Ranked,
     coarse_forms,
+    draw_payloads,
+    draw_reports,
     hostile,
     is_lattice,
     is_ranked,
+    power_sum,
     preimages,
 )
 from offaxis.audit.result import Finding
 from offaxis.encoding import AffineEncoder, ShiftEncoder
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.formats import reports as wire
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import BOX_BOUND, Ball, FiniteSet
-from offaxis.randomizers.box import BoxForm
+from offaxis.randomizers.box import BoxForm, Piecewise, SampledForm
 from offaxis.randomizers.directions import NONCE_BYTES
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors
 
-_VECTORS = 4000
-_ROWS = 64
+# ---- Front end: the bounded integers, or the fixed number of directions, before the noise
+
+_VECTORS: Final = 4000
+_ROWS: Final = 64
 
 
 def front_end(randomizer: Randomizer, rng: np.random.Generator) -> Finding:
-    """Try the front end of a randomizer on hostile vectors."""
+    """Check the front end of a randomizer on hostile vectors."""
     if is_lattice(randomizer):
         return _integers(randomizer, rng)
     if is_ranked(randomizer):
@@ -54,15 +62,10 @@ def front_end(randomizer: Randomizer, rng: np.random.Generator) -> Finding:
     return Finding(
         "front-end",
         "white box",
-        "what stands before the noise",
+        "the input of the noise",
         "not run",
         f"the auditor does not know the front end of {randomizer.kind!r}",
     )
-
-
-def size(integers: list[int], order: int) -> int:
-    """Return Σ|n| or Σn² in exact integers."""
-    return sum(map(abs, integers)) if order == 1 else sum(n * n for n in integers)
 
 
 def _integers(randomizer: Any, rng: np.random.Generator) -> Finding:
@@ -73,16 +76,16 @@ def _integers(randomizer: Any, rng: np.random.Generator) -> Finding:
     lattices: list[Any] = [randomizer, *coarse_forms(randomizer)]
     for form in lattices:
         vectors = hostile(form.domain, form.bound, _VECTORS, rng)
-        sizes = [size(row, order) for row in _lattice_points(form, vectors)]
-        over = [found for found in sizes if found > form.bound**order]
+        sizes = [power_sum(row, order) for row in _lattice_points(form, vectors)]
+        over = [size for size in sizes if size > form.bound**order]
         tried, broken = tried + len(sizes), broken + len(over)
         if over:
             worst = max(worst, (max(over) / form.bound**order) ** (1 / order))
     words = f"{norm}, {tried:,} vectors"
     if broken:
-        result = f"{broken:,} vectors leave the ball, one to {worst:.3g} times the bound"
+        result = f"{broken:,} vectors leave the ball, the farthest at {worst:.3g} times the bound"
         return Finding("front-end", "white box", words, "violation", result)
-    return Finding("front-end", "white box", words, "nothing found", "all within")
+    return Finding("front-end", "white box", words, "nothing found", "all within bounds")
 
 
 def _coordinates(randomizer: BoxForm, rng: np.random.Generator) -> Finding:
@@ -95,22 +98,22 @@ def _coordinates(randomizer: BoxForm, rng: np.random.Generator) -> Finding:
     if broken:
         result = f"{broken:,} vectors leave the box"
         return Finding("front-end", "white box", words, "violation", result)
-    return Finding("front-end", "white box", words, "nothing found", "all within")
+    return Finding("front-end", "white box", words, "nothing found", "all within bounds")
 
 
 def _symbols(randomizer: Any, rng: np.random.Generator) -> Finding:
-    """Check that every payload names as many symbols as it must, whatever the own one is."""
-    own = rng.integers(0, randomizer.size, _VECTORS // _ROWS)
-    words = f"{randomizer.named} named, {own.size:,} symbols"
+    """Check that every payload names the declared number of symbols, for every true symbol."""
+    symbols = rng.integers(0, randomizer.size, _VECTORS // _ROWS)
+    words = f"{randomizer.named} named, {symbols.size:,} symbols"
     try:
-        counts = (randomizer.read(randomizer.report(own, Entropy())) > 0).sum(axis=1)
+        counts = (randomizer.read(randomizer.report(symbols, Entropy())) > 0).sum(axis=1)
     except InvalidReport as error:
         return Finding("front-end", "white box", words, "violation", str(error))
     broken = int((counts != randomizer.named).sum())
     if broken:
-        result = f"{broken:,} payloads name another number of symbols"
+        result = f"{broken:,} payloads name a wrong number of symbols"
         return Finding("front-end", "white box", words, "violation", result)
-    return Finding("front-end", "white box", words, "nothing found", "never another number")
+    return Finding("front-end", "white box", words, "nothing found", "always as declared")
 
 
 def _lattice_points(form: Any, vectors: Vectors) -> list[list[int]]:
@@ -120,70 +123,76 @@ def _lattice_points(form: Any, vectors: Vectors) -> list[list[int]]:
 
 
 def _near(randomizer: Ranked, rng: np.random.Generator) -> Finding:
-    """Check that exactly ``near`` distinct directions are near, whatever the vector."""
+    """Check that exactly ``near`` distinct directions are near, for every vector."""
     vectors = hostile(Ball(randomizer.dim, 1.0, 2), 1 << 20, _VECTORS // _ROWS, rng)
     broken, entropy = 0, Entropy()
     for start in range(0, len(vectors), _ROWS):
         part = vectors[start : start + _ROWS]
         nonces = entropy.words(len(part) * NONCE_BYTES // 2).view(np.uint8)
         with np.errstate(all="ignore"):
-            found = randomizer.nearest(part, nonces.reshape(-1, NONCE_BYTES).copy())
+            nearest = randomizer.nearest(part, nonces.reshape(-1, NONCE_BYTES).copy())
         broken += sum(
             len(row) != randomizer.near
             or len(set(row)) != randomizer.near
             or min(row) < 0
             or max(row) >= randomizer.directions
-            for row in found.tolist()
+            for row in nearest.tolist()
         )
     words = f"{randomizer.near} near, {len(vectors):,} vectors"
     if broken:
-        result = f"{broken:,} vectors have another number of near directions"
+        result = f"{broken:,} vectors have a wrong number of near directions"
         return Finding("front-end", "white box", words, "violation", result)
-    return Finding("front-end", "white box", words, "nothing found", "never another number")
+    return Finding("front-end", "white box", words, "nothing found", "always as declared")
 
 
-# ----------------------------------------------------------------------------
-# Inputs that must be refused, and odd ones that must not be.
+# ---- Inputs that must be rejected, and unusual ones that must be accepted
 #
-# NaN that passes through is a report without noise. A device that fails for some finite vectors,
-# but not for others, tells which it holds.
+# A NaN that passes through is a report without noise. A device that fails for some finite vectors
+# and not for others reveals which it holds.
 
 
-def refusals(release: Release) -> Finding:
-    """Give a release, and its randomizer alone, what they must refuse and what they must take."""
-    bad, odd = _bad(release.input_dim), _odd(release.input_dim)
+def input_checks(release: Release) -> Finding:
+    """Check that a release and its randomizer reject invalid inputs and accept unusual ones."""
+    invalid, unusual = _invalid(release.input_dim), _unusual(release.input_dim)
     domain = release.randomizer.domain
-    alone = _no_symbols(domain) if isinstance(domain, FiniteSet) else _not_finite(domain.dim)
+    encoded = _no_symbols(domain) if isinstance(domain, FiniteSet) else _not_finite(domain.dim)
 
     def randomize(w: Any) -> object:
         return release.randomizer.report(w[None], Entropy())
 
     tests: list[tuple[str, Callable[[Any], object], Any]] = [
-        (f"{name}, given to the release,", release.privatize, z) for name, z in bad.items()
+        (f"{name}, given to the release,", release.privatize, z) for name, z in invalid.items()
     ]
-    tests += [(f"{name}, given to the randomizer,", randomize, w) for name, w in alone.items()]
-    faults = [f"{name} {fault}" for name, call, z in tests if (fault := _not_refused(call, z))]
-    faults += [f"{name} {fault}" for name, z in odd.items() if (fault := _not_taken(release, z))]
-    tried = f"{len(tests)} bad and {len(odd)} odd ones"
+    tests += [(f"{name}, given to the randomizer,", randomize, w) for name, w in encoded.items()]
+    faults = [f"{name} {fault}" for name, call, z in tests if (fault := _not_rejected(call, z))]
+    for name, z in unusual.items():
+        if fault := _not_accepted(release, z):
+            faults.append(f"{name} {fault}")
+    tried = f"{len(tests)} invalid, {len(unusual)} unusual"
     if faults:
         return Finding("hostile-input", "conduct", tried, "violation", "; ".join(faults[:4]))
     return Finding(
-        "hostile-input", "conduct", tried, "nothing found", "refused and taken", reports=len(odd)
+        "hostile-input",
+        "conduct",
+        tried,
+        "nothing found",
+        "all as required",
+        reports=len(unusual),
     )
 
 
 def _not_finite(dim: int) -> dict[str, Any]:
-    """Return what is not finite, alone and among good numbers."""
-    found: dict[str, Any] = {}
+    """Return vectors with one entry or all entries that are not finite."""
+    vectors: dict[str, Any] = {}
     for name, value in (("NaN", np.nan), ("infinity", np.inf), ("−infinity", -np.inf)):
-        one = np.zeros(dim)
-        one[-1] = value
-        found |= {f"one {name}": one, f"nothing but {name}": np.full(dim, value)}
-    return found
+        single = np.zeros(dim)
+        single[-1] = value
+        vectors |= {f"one {name}": single, f"all {name}": np.full(dim, value)}
+    return vectors
 
 
 def _no_symbols(domain: FiniteSet) -> dict[str, Any]:
-    """Return what is none of the symbols."""
+    """Return values that are not symbols."""
     return {
         "the symbol −1": np.array(-1),
         "a symbol too large": np.array(domain.size),
@@ -193,7 +202,7 @@ def _no_symbols(domain: FiniteSet) -> dict[str, Any]:
     }
 
 
-def _bad(dim: int) -> dict[str, Any]:
+def _invalid(dim: int) -> dict[str, Any]:
     return _not_finite(dim) | {
         "a vector too long": np.zeros(dim + 1),
         "a vector too short": np.zeros(dim - 1),
@@ -203,7 +212,7 @@ def _bad(dim: int) -> dict[str, Any]:
     }
 
 
-def _odd(dim: int) -> dict[str, Any]:
+def _unusual(dim: int) -> dict[str, Any]:
     return {
         "zero": np.zeros(dim),
         "minus zero": np.full(dim, -0.0),
@@ -212,45 +221,45 @@ def _odd(dim: int) -> dict[str, Any]:
         "1e308": np.full(dim, 1e308),
         "float32": np.full(dim, np.finfo(np.float32).max, dtype=np.float32),
         "float16": np.full(dim, 65504, dtype=np.float16),
-        "integers": np.full(dim, -(2**62), dtype=np.int64),
-        "bytes": np.full(dim, 255, dtype=np.uint8),
+        "int64": np.full(dim, -(2**62), dtype=np.int64),
+        "uint8": np.full(dim, 255, dtype=np.uint8),
     }
 
 
-def _not_refused(call: Callable[[Any], object], z: Any) -> str | None:
-    """Return what is wrong with the answer to an input that must be refused, if anything."""
+def _not_rejected(call: Callable[[Any], object], z: Any) -> str | None:
+    """Return the fault if an invalid input is not rejected with InvalidInput."""
     try:
         with np.errstate(all="ignore"):
             call(z)
     except InvalidInput:
         return None
     except Exception as error:
-        return f"raises {type(error).__name__} in place of InvalidInput"
+        return f"raises {type(error).__name__} instead of InvalidInput"
     return "gives a report"
 
 
-def _not_taken(release: Release, z: Any) -> str | None:
-    """Return what is wrong with the report of an odd vector, if anything."""
+def _not_accepted(release: Release, z: Any) -> str | None:
+    """Return the fault if an unusual vector does not give a normal report."""
     try:
         report = release.privatize(z)
     except Exception as error:
-        return f"gives no report but {type(error).__name__}"
+        return f"raises {type(error).__name__} instead of giving a report"
     if not isinstance(report, bytes):
         return f"gives a {type(report).__name__}"
     if len(report) != release.report_size:
-        return f"gives {len(report)} bytes in place of {release.report_size}"
+        return f"gives {len(report)} bytes instead of {release.report_size}"
     return None
 
 
-# ----------------------------------------------------------------------------
-# Does the time a report takes depend on its vector? A side channel: the promise is about bytes.
+# ---- Timing: does the time of a report depend on its vector?
 #
-# The order of the calls is drawn at random, so if time does not depend on the vector, any drift of
-# the machine falls on both alike and the ranks of the times are a random labelling: the rank test
-# (Mann and Whitney 1947) keeps its false-alarm rate however noisy the machine is.
+# This would be a side channel; the guarantee covers bytes only. The order of the calls is random.
+# If time does not depend on the vector, any drift of the machine affects both vectors alike and the
+# ranks of the times are a random labelling, so the rank test (Mann and Whitney 1947) keeps its
+# false-alarm rate however noisy the machine is.
 
-_WARM_UP = 6
-LEAST = 25
+_WARM_UP: Final = 6
+_LEAST_CALLS: Final = 25
 
 
 def timing(
@@ -264,29 +273,29 @@ def timing(
 ) -> Finding:
     """Time single reports of two vectors in random order and compare the two samples.
 
-    ``calls`` of each vector, or as many as fit the seconds.
+    At most ``calls`` reports of each vector, and as many as fit into ``seconds``.
     """
     vectors = np.stack([pair.first, pair.second])
     name = f"timing-{pair.name}"
     try:
         cost = _times(release, vectors, np.arange(_WARM_UP) % 2).mean() / 1e9
-        calls = max(LEAST, min(calls, int(seconds / cost / 2)))
+        calls = max(_LEAST_CALLS, min(calls, int(seconds / cost / 2)))
         order = rng.permutation(np.repeat([0, 1], calls))
         taken = _times(release, vectors, order)
     except Exception as error:
-        why = f"a vector gave no report but {error!r}"
+        why = f"a vector raised {error!r} instead of a report"
         return Finding(name, "conduct", pair.words, "not run", why)
     first, second = taken[order == 0], taken[order == 1]
     p_value = float(mannwhitneyu(first, second, method="asymptotic").pvalue)
     gap = float(np.median(first) - np.median(second)) / 1e3
-    result = f"medians differ by {abs(gap):.1f} µs of {np.median(taken) / 1e3:,.0f}"
-    found = p_value < alpha
+    difference = f"medians differ by {abs(gap):.1f} µs of {np.median(taken) / 1e3:,.0f}"
+    significant = p_value < alpha
     return Finding(
         name,
         "conduct",
         pair.words,
-        "side channel" if found else "nothing found",
-        result if found else f"{abs(gap):.1f} µs, by chance",
+        "side channel" if significant else "nothing found",
+        difference if significant else f"{abs(gap):.1f} µs, within chance",
         reports=2 * calls + _WARM_UP,
         p_value=p_value,
         alpha=alpha,
@@ -296,7 +305,7 @@ def timing(
 def _times(
     release: Release, vectors: NDArray[np.float64], order: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return nanoseconds a call; always from the same memory, without the garbage collector."""
+    """Return the nanoseconds of each call, from the same memory, without garbage collection."""
     buffer = vectors[0].copy()
     taken = np.empty(len(order))
     collecting = gc.isenabled()
@@ -313,50 +322,46 @@ def _times(
     return taken
 
 
-# ----------------------------------------------------------------------------
-# What reports look like from outside: one length, readable, nothing off the declared lattice.
-#
-# Exact: every report of every vector must look so.
+# ---- Bytes: one length, readable, on the declared lattice
 
-_HOSTILE_VECTORS = 1000
-_EACH = 2
-_REPORT_ROWS = 256
+_HOSTILE_VECTORS: Final = 1000
+_REPORTS_PER_VECTOR: Final = 2
+_REPORT_ROWS: Final = 256
 
 
-def hostile_inputs(release: Release, count: int, rng: np.random.Generator) -> Vectors:
-    """Return inputs of a release whose encodings are hostile vectors, and some that are so raw."""
+def _hostile_inputs(release: Release, count: int, rng: np.random.Generator) -> Vectors:
+    """Return inputs whose encodings are hostile vectors, and some extreme inputs."""
     domain = release.randomizer.domain
     if isinstance(release.encoder, AffineEncoder | ShiftEncoder):
         ball = domain if isinstance(domain, Ball) else Ball(release.encoder.output_dim, 1.0, 2)
         W = hostile(ball, getattr(release.randomizer, "bound", 1 << 17), count, rng)
-        # A linear solver wants numbers that can be multiplied.
+        # Avoid overflow in the linear solver.
         Z = preimages(release.encoder, np.clip(W, -1e100, 1e100))
     else:
         Z = hostile(Ball(release.input_dim, 1.0, 2), 1 << 17, count, rng)
-    raw = np.zeros((6, release.input_dim))
-    raw[:] = np.array([0.0, -0.0, 5e-324, -1e-310, 1e308, -1e308])[:, None]
-    return np.concatenate([Z[np.isfinite(Z).all(axis=1)], raw])
+    extreme = np.zeros((6, release.input_dim))
+    extreme[:] = np.array([0.0, -0.0, 5e-324, -1e-310, 1e308, -1e308])[:, None]
+    return np.concatenate([Z[np.isfinite(Z).all(axis=1)], extreme])
 
 
-def looks(release: Release, seconds: float, rng: np.random.Generator) -> list[Finding]:
-    """Draw reports of hostile vectors and look at their length and their contents."""
-    Z = hostile_inputs(release, _HOSTILE_VECTORS, rng)
+def byte_checks(release: Release, seconds: float, rng: np.random.Generator) -> list[Finding]:
+    """Draw reports of hostile vectors and check their length and their support."""
+    Z = _hostile_inputs(release, _HOSTILE_VECTORS, rng)
     Z = Z[rng.permutation(len(Z))[: _affordable(release, Z, seconds)]]
     reports: list[bytes] = []
     try:
         for start in range(0, len(Z), _REPORT_ROWS):
-            reports += draw_reports(
-                release, np.repeat(Z[start : start + _REPORT_ROWS], _EACH, axis=0)
-            )
+            rows = np.repeat(Z[start : start + _REPORT_ROWS], _REPORTS_PER_VECTOR, axis=0)
+            reports += draw_reports(release, rows)
     except InvalidReport as error:
-        tried = f"{len(Z):,} hostile vectors, a report for each"
+        tried = f"{len(Z):,} hostile vectors"
         return [Finding("support", "bytes", tried, "violation", str(error))]
-    return [_length(release, reports, len(Z)), _support(release, reports, len(Z))]
+    return [_length(release, reports, len(Z)), _support(release, reports)]
 
 
 def _affordable(release: Release, Z: Vectors, seconds: float) -> int:
     started = time.perf_counter()
-    draw_reports(release, Z[:_EACH])
+    draw_reports(release, Z[:_REPORTS_PER_VECTOR])
     return max(16, int(seconds / (time.perf_counter() - started)))
 
 
@@ -371,14 +376,14 @@ def _length(release: Release, reports: list[bytes], vectors: int) -> Finding:
     return Finding("length", "bytes", tried, "violation", result, reports=len(reports))
 
 
-def _support(release: Release, reports: list[bytes], vectors: int) -> Finding:
+def _support(release: Release, reports: list[bytes]) -> Finding:
     randomizer = release.randomizer
-    tried = "the same, as declared"
+    tried = "the same reports"
     fault = None
     try:
         observed = np.asarray(release.observe(reports))
     except InvalidReport as error:
-        fault = f"its own reader refuses a report: {error}"
+        fault = f"a report cannot be read: {error}"
     else:
         if observed.dtype.kind == "f" and not np.isfinite(observed).all():
             fault = "an observation is not finite"
@@ -386,23 +391,100 @@ def _support(release: Release, reports: list[bytes], vectors: int) -> Finding:
             nearest = np.rint(observed / randomizer.step) * randomizer.step
             off = int(np.count_nonzero(nearest != observed))
             if off:
-                fault = f"{off:,} of {observed.size:,} numbers lie off the declared lattice"
+                fault = f"{off:,} of {observed.size:,} numbers are off the declared lattice"
     if fault is not None:
         return Finding("support", "bytes", tried, "violation", fault)
     what = "all on the lattice" if is_lattice(randomizer) else "all readable"
     return Finding("support", "bytes", tried, "nothing found", what)
 
 
-def draw_reports(release: Release, vectors: Vectors) -> list[bytes]:
-    """Return reports of finite vectors; that there is none is an error of its own."""
+# ---- Freshness: reports that share their noise reveal the difference of their vectors
+
+_FRESH_ROWS: Final = 64
+_CALLS: Final = 16
+_COMPARISONS: Final = 4
+
+
+def freshness(release: Release, alpha: float, rng: np.random.Generator) -> Finding:
+    """Look for reused randomness: between calls, between rows of a call, between inputs.
+
+    The noise of a lattice randomizer must not repeat, nor the nonce of a ranked one, nor the whole
+    payload of others. Some repetitions occur by chance; a violation needs more than chance allows
+    with probability ``alpha``. The test is not run if chance allows any number of them.
+    """
+    tried, chance = "reused randomness", _repeat_probability(release.randomizer)
+    if binom.isf(alpha / _COMPARISONS, _FRESH_ROWS - 1, chance) >= _FRESH_ROWS - 1:
+        why = "there are few possible reports, which repeat by chance"
+        return Finding("freshness", "conduct", tried, "not run", why)
     try:
-        drawn = release.privatize(vectors)
-    except Exception as error:
-        raise InvalidReport(f"a finite vector gave no report but {error!r}") from error
-    assert isinstance(drawn, list)
-    return drawn
+        comparisons = _repetitions(release, rng.standard_normal((_FRESH_ROWS, release.input_dim)))
+    except InvalidReport as error:
+        why = f"the reports cannot be read: {error}"
+        return Finding("freshness", "conduct", tried, "not run", why)
+    faults = [
+        f"{repeated} of {total} are equal {where}"
+        for where, repeated, total in comparisons
+        if repeated > binom.isf(alpha / _COMPARISONS, total, chance)
+    ]
+    return Finding(
+        "freshness",
+        "conduct",
+        tried,
+        "violation" if faults else "nothing found",
+        faults[0] if faults else "never reused",
+        reports=3 * _FRESH_ROWS + _CALLS,
+        alpha=alpha,
+    )
 
 
-def payloads(release: Release, vectors: Vectors) -> list[bytes]:
-    """Return reports of finite vectors without the public header."""
-    return [report[wire.HEADER_SIZE :] for report in draw_reports(release, vectors)]
+def _repetitions(release: Release, Z: Vectors) -> list[tuple[str, int, int]]:
+    """Return where randomness was compared, how often it was equal, and out of how many."""
+    once, again = _randomness(release, Z), _randomness(release, Z)
+    other = _randomness(release, Z[::-1].copy())
+    single = np.concatenate([_randomness(release, Z[:1]) for _ in range(_CALLS)])
+    comparisons = {
+        "between two calls with the same vectors": (once, again),
+        "between two calls with other vectors": (once, other),
+        "between rows of one call": (once[1:], once[:-1]),
+        "between single calls": (single[1:], single[:-1]),
+    }
+    return [
+        (where, int((a == b).all(axis=1).sum()), len(a)) for where, (a, b) in comparisons.items()
+    ]
+
+
+def _randomness(release: Release, Z: Vectors) -> NDArray[Any]:
+    """Return the visible randomness of one report of every row, (n, columns)."""
+    payloads = draw_payloads(release, Z)
+    if is_lattice(release.randomizer):
+        noisy = wire_numbers(release.randomizer, payloads)
+        assert noisy is not None
+        return noisy - release.randomizer.integers(release.encoder.encode(Z))
+    octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
+    return octets[:, :NONCE_BYTES] if is_ranked(release.randomizer) else octets
+
+
+def _repeat_probability(randomizer: Any) -> float:
+    """Return an upper bound on the probability that an independent draw equals a given one."""
+    if is_lattice(randomizer):
+        # No value of the noise is likelier than half the inverse scale.
+        return float(2.0 ** -((randomizer.log2_scale + 1) * min(randomizer.domain.dim, 30)))
+    if is_ranked(randomizer):
+        return 2.0 ** (-8 * NONCE_BYTES)
+    if isinstance(randomizer, SampledForm):
+        chosen = math.comb(randomizer.dim, randomizer.sampled)
+        if isinstance(randomizer, Piecewise):
+            return float(randomizer.near ** float(-randomizer.sampled) / chosen)
+        return float(_likeliest(randomizer.share) ** randomizer.sampled / chosen)
+    if isinstance(randomizer, BoxForm):
+        # A random vector of signs, negated or not.
+        return math.ldexp(_likeliest(randomizer.epsilon), 1 - randomizer.dim)
+    return 1.0
+
+
+def _likeliest(epsilon: Any) -> float:
+    """Return e^ε/(e^ε + 1): no payload is likelier, if the opposite vector has the opposite one.
+
+    Pr[t | w] <= e^ε Pr[t | −w] = e^ε Pr[−t | w], and t and −t cannot both be reported.
+    """
+    return 1 / (1 + math.exp(-float(epsilon)))

@@ -1,7 +1,6 @@
-"""What a randomizer is made of, for the auditor: its kind, and smaller forms of the same code.
+"""Inputs of an audit: smaller forms of a randomizer, hostile vectors, and pairs of vectors.
 
-A *reduced* form has two coordinates, so that many more reports can be drawn. A *coarse* form lies
-on a lattice of a few steps, on which a single step too many is a large share of ε.
+Everything here is synthetic; an audit needs no private vectors.
 """
 
 from __future__ import annotations
@@ -22,17 +21,23 @@ from offaxis.encoding import (
     ShiftEncoder,
 )
 from offaxis.encoding.encoders import AnswerEncoder
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.formats import reports as wire
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import CHOOSE, Ball, FiniteSet
 from offaxis.release import Release
 from offaxis.vectors import Vectors, row_norms
 
-COARSE_BOUND: Final = 8
-"""Steps from the centre to the boundary of a coarse lattice, at most."""
+# ---- Kinds of randomizers, and smaller forms of the same code
+#
+# A *reduced* form has two coordinates, so that many more reports can be drawn. A *coarse* form uses
+# a lattice of a few steps, on which one step too many is a large share of ε.
 
-COARSE_DIM: Final = 16
+_COARSE_BOUND: Final = 8
+"""Largest number of steps from the centre to the boundary of a coarse lattice."""
+
+_COARSE_DIM: Final = 16
 
 
 class Lattice(Protocol):
@@ -45,7 +50,7 @@ class Lattice(Protocol):
     guarantee: Guarantee
 
     def integers(self, W: Vectors) -> NDArray[np.int64]:
-        """Return what the noise is added to."""
+        """Return the integers that noise is added to."""
         ...
 
     def read(self, payloads: list[bytes]) -> Vectors:
@@ -61,7 +66,7 @@ class Ranked(Protocol):
     near: int
 
     def nearest(self, W: Vectors, nonces: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Return the directions that are more likely than the others, (n, near)."""
+        """Return the directions that are likelier than the others, (n, near)."""
         ...
 
 
@@ -73,23 +78,23 @@ def is_lattice(randomizer: Any) -> TypeGuard[Lattice]:
 
 
 def is_ranked(randomizer: Any) -> TypeGuard[Ranked]:
-    """Whether a report names one of a nonce's directions."""
+    """Whether a report names one of the directions of a nonce."""
     return all(hasattr(randomizer, name) for name in ("directions", "near", "nearest"))
 
 
-def says_gaussian(randomizer: Any) -> bool:
+def claims_gaussian(randomizer: Any) -> bool:
     """Whether the guarantee rests on Gaussian noise: not pure, on an ℓ2 ball."""
     return is_lattice(randomizer) and randomizer.domain.order == 2 and not randomizer.guarantee.pure
 
 
 def _altered(randomizer: Any, **changes: int) -> Any:
-    """Return the randomizer with those of the changes that are parameters of its."""
+    """Return the randomizer with changed parameters; names it does not have are ignored."""
     names = {field.name for field in dataclasses.fields(randomizer)}
     return dataclasses.replace(randomizer, **{k: v for k, v in changes.items() if k in names})
 
 
 def reduced(randomizer: Randomizer) -> Randomizer | None:
-    """Return the same randomizer in two dimensions; None if it has no more as it is."""
+    """Return the same randomizer in two dimensions; None if it has at most two."""
     if getattr(randomizer, "dim", 0) <= 2:
         return None
     form: Randomizer = _altered(
@@ -99,38 +104,42 @@ def reduced(randomizer: Randomizer) -> Randomizer | None:
 
 
 def coarse_forms(randomizer: Randomizer) -> list[Randomizer]:
-    """Return the same randomizer on its coarsest lattices; none if it has no lattice.
+    """Return the same randomizer on its coarsest lattices; empty if it has no lattice.
 
-    The coarser the lattice, the more one step is; but what rounding adds to many coordinates
-    needs some steps to show.
+    The coarser the lattice, the larger is one step. An error of rounding in many coordinates,
+    however, needs several steps to show, so a few lattices are returned.
     """
     forms: list[Randomizer] = []
     if not is_lattice(randomizer):
         return forms
-    dim = min(randomizer.domain.dim, COARSE_DIM)
+    dim = min(randomizer.domain.dim, _COARSE_DIM)
     for log2_scale in range(randomizer.log2_scale):
         try:
             form = _altered(randomizer, dim=dim, log2_scale=log2_scale, bound=CHOOSE)
         except InvalidInput:
             continue
-        if forms and form.bound > COARSE_BOUND:
+        if forms and form.bound > _COARSE_BOUND:
             break
         forms.append(form)
     return forms
 
 
-# ----------------------------------------------------------------------------
-# Vectors made to break a front end: on the boundary by an ulp, half a step off, tiny and huge.
+def power_sum(integers: list[int], order: int) -> int:
+    """Return Σ|n| (order 1) or Σn² (order 2) in exact integers."""
+    return sum(map(abs, integers)) if order == 1 else sum(n * n for n in integers)
+
+
+# ---- Hostile vectors: an ulp from the boundary, half a step off, tiny and huge
 #
-# They are encoded vectors, as a randomizer gets them.
+# These are encoded vectors, the input of a randomizer.
 
 _ULP: Final = float(np.finfo(np.float64).eps)
 _FACTORS: Final = (1 - 2 * _ULP, 1 - _ULP, 1.0, 1 + _ULP, 1 + 2 * _ULP, 1.5, 1e6)
-"""Where on a ray to stand, in units of the boundary."""
+"""Positions on a ray, in units of the boundary."""
 
 _EXTREMES: Final = (0.0, -0.0, 5e-324, 1e-310, 2.0**-1022, 1e-160, 1e160, 1e308)
 _NUMBERS: Final = 1 << 21
-"""So many numbers are made at most: wide releases get fewer vectors."""
+"""Largest count of numbers in all vectors: wide releases get fewer vectors."""
 
 _OVER_HALF: Final = 0.5 + 2.0**-12
 
@@ -138,7 +147,7 @@ _OVER_HALF: Final = 0.5 + 2.0**-12
 def hostile(ball: Ball, bound: int, count: int, rng: np.random.Generator) -> Vectors:
     """Return about ``count`` hostile vectors for a ball on a lattice of ``bound`` steps; (n, dim).
 
-    Each comes with its opposite.
+    The second half are the negatives of the first half.
     """
     dim = ball.dim
     count = max(1, min(count, _NUMBERS // dim) // 64)
@@ -174,7 +183,7 @@ def _random(dim: int, count: int, rng: np.random.Generator) -> Vectors:
 def _one_and_halves(ball: Ball, bound: int, count: int) -> Vectors:
     """Return, in steps, one large entry and j entries just over half a step, on the boundary.
 
-    Rounding to nearest moves the j entries up by half a step each, and so out of the ball.
+    Rounding to nearest moves the j entries up by half a step each, and so leaves the ball.
     """
     most = min(ball.dim - 1, int((bound / _OVER_HALF) ** ball.order))
     js = np.unique(np.geomspace(1, max(1, most), count).astype(int))
@@ -182,7 +191,7 @@ def _one_and_halves(ball: Ball, bound: int, count: int) -> Vectors:
     rest = np.maximum(0.0, bound**ball.order - js * _OVER_HALF**ball.order) ** (1 / ball.order)
     places = np.arange(ball.dim)
     small = np.where((places > 0) & (places <= js[:, None]), _OVER_HALF, 0.0)
-    # The large entry rounds up too if it stands just over half a step.
+    # The large entry rounds up as well if it is just over half a step.
     up = np.maximum(0.0, np.floor(rest - _OVER_HALF) + _OVER_HALF)
     W = np.concatenate([small, small])
     W[:, 0] = np.concatenate([rest, up])
@@ -190,32 +199,32 @@ def _one_and_halves(ball: Ball, bound: int, count: int) -> Vectors:
 
 
 def _halves(ball: Ball, bound: int, count: int, rng: np.random.Generator) -> Vectors:
-    """Return, in steps, random vectors inside the ball whose entries all stand over half a step."""
+    """Return, in steps, random vectors in the ball with all entries just over half a step."""
     directions = rng.standard_normal((count, ball.dim))
-    room = bound - _OVER_HALF * ball.dim ** (1 / ball.order)
-    directions *= (max(0.0, room) / row_norms(directions, ball.order))[:, None]
+    margin = bound - _OVER_HALF * ball.dim ** (1 / ball.order)
+    directions *= (max(0.0, margin) / row_norms(directions, ball.order))[:, None]
     over = np.floor(np.abs(directions)) + _OVER_HALF
-    # Where there is no room for all entries, only as many as fit are kept.
+    # If the ball is too small for all entries, keep as many as fit.
     within = np.cumsum(over**ball.order, axis=1) <= bound**ball.order
     return np.where(within, np.copysign(over, directions), 0.0)
 
 
-# ----------------------------------------------------------------------------
-# From what a randomizer gets back to vectors that a release turns into it.
+# ---- Inverting encoders
 
 _STEPS: Final = 10_000
 _TRIED: Final = 4096
+"""Number of random vectors that are tried on a network."""
 
 
 def preimages(encoder: Encoder, W: NDArray[Any]) -> Vectors:
     """Return inputs whose encodings are as close to the rows of W as the encoder allows.
 
-    W are coordinates (n, r) or symbols (n,). For a network the closest of some random vectors.
+    W are coordinates (n, r) or symbols (n,). For a network, the best of some random vectors.
 
     Raises
     ------
     InvalidInput
-        If the auditor does not know the encoder.
+        If the auditor cannot invert this kind of encoder.
     """
     if isinstance(encoder, ShiftEncoder):
         return np.asarray(W + encoder.centre)
@@ -240,7 +249,7 @@ def _solve(matrix: Vectors, rows: Vectors) -> Any:
 
 
 def _inside(encoder: ArgmaxEncoder, symbol: int) -> Vectors:
-    """Return a vector with the given symbol: step over the border to whatever beats it."""
+    """Return a vector with the given symbol, by steps across the border to the best other one."""
     z = encoder.centre.copy()
     for _ in range(_STEPS):
         scores = encoder.matrix @ (z - encoder.centre) + encoder.bias
@@ -249,48 +258,47 @@ def _inside(encoder: ArgmaxEncoder, symbol: int) -> Vectors:
         if best == symbol:
             return z
         across = encoder.matrix[symbol] - encoder.matrix[best]
-        # A little beyond the border, so that the steps end.
+        # A little beyond the border, so that the iteration ends.
         z = z + 1.1 * (scores[best] - scores[symbol]) / max(across @ across, 1e-300) * across
     raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
 
 
 def _answered(encoder: AnswerEncoder, symbol: int) -> Vectors:
-    """Return a random vector that the network answers with the given symbol."""
+    """Return a random vector for which the answer of the network is the given symbol."""
     rng = np.random.default_rng(0)
     for size in np.tile(10.0 ** np.arange(-2, 5), 20):
         tried = size * rng.standard_normal((_TRIED, encoder.input_dim))
-        found = np.flatnonzero(encoder.encode(tried) == symbol)
-        if found.size:
-            chosen: Vectors = tried[found[0]]
+        matches = np.flatnonzero(encoder.encode(tried) == symbol)
+        if matches.size:
+            chosen: Vectors = tried[matches[0]]
             return chosen
     raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
 
 
 def _closest(encoder: NetworkEncoder, W: Vectors) -> Vectors:
-    """Return the tried vectors whose encodings, once clipped, lie farthest along the rows."""
+    """Return the tried vectors whose encodings, after clipping, are farthest along the rows."""
     rng = np.random.default_rng(0)
     size = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1))
     tried = size * rng.standard_normal((_TRIED, encoder.input_dim))
-    reached = encoder.encode(tried)
-    # Beyond a row's own length the randomizer clips anyway.
+    encoded = encoder.encode(tried)
+    # Beyond the length of a row the randomizer clips anyway.
     length = row_norms(W, 1)[:, None]
-    kept = np.minimum(1.0, length / np.maximum(row_norms(reached, 1), 1e-300))
-    closest: Vectors = tried[np.argmax(W @ reached.T * kept, axis=1)]
+    shrink = np.minimum(1.0, length / np.maximum(row_norms(encoded, 1), 1e-300))
+    closest: Vectors = tried[np.argmax(W @ encoded.T * shrink, axis=1)]
     return closest
 
 
-# ----------------------------------------------------------------------------
-# Pairs of vectors that a release must not let anybody tell apart, as inputs of the release.
+# ---- Pairs of vectors that nobody may distinguish
 
-FAR: Final = 1e6
-"""How many times farther out than the boundary "far outside" is."""
+_FAR: Final = 1e6
+"""Distance of vectors "far outside", in units of the boundary."""
 
 _CLOSE: Final = 2.0**-20
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two inputs of a release, and what is special about them."""
+    """Two inputs of a release, with a name and a description."""
 
     name: str
     words: str
@@ -298,20 +306,20 @@ class Pair:
     second: Vectors
 
     def encoded(self, release: Release) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return both as the randomizer gets them, (1, r) or one symbol each."""
+        """Return the encoding of each, (1, r), or (1,) for a symbol."""
         with np.errstate(all="ignore"):
             both = release.encoder.encode(np.stack([self.first, self.second]))
         return both[:1], both[1:]
 
 
 def pairs(release: Release) -> tuple[Pair, ...]:
-    """Return the pairs every release is tried on; the first is the worst one in theory."""
+    """Return the pairs to audit a release on; the first is the worst one in theory."""
     w, other = release.randomizer.worst_pair()
     if isinstance(release.randomizer.domain, FiniteSet):
         return _symbol_pairs(release, w, other)
-    if isinstance(release.encoder, BoxEncoder):  # its corners lie on the boundary, poles do not
+    if isinstance(release.encoder, BoxEncoder):  # corners are on the boundary, poles are not
         w, other = release.encoder.limits, -release.encoder.limits
-    scales = [w, other, FAR * w, FAR * other, 0 * w, w * (1 - _CLOSE), w * (1 + _CLOSE)]
+    scales = [w, other, _FAR * w, _FAR * other, 0 * w, w * (1 - _CLOSE), w * (1 + _CLOSE)]
     poles = preimages(release.encoder, np.stack(scales))
     return (
         Pair("worst", "the worst in theory", poles[0], poles[1]),
@@ -328,27 +336,45 @@ def _extreme(release: Release) -> Pair:
     return Pair("extreme", "5e-324 and 1e308", tiny, huge)
 
 
-def _symbol_pairs(release: Release, one: NDArray[Any], other: NDArray[Any]) -> tuple[Pair, ...]:
-    """Return pairs for a release that first finds a symbol."""
-    first, second = preimages(release.encoder, np.stack([one, other]))
+def _symbol_pairs(release: Release, symbol: NDArray[Any], other: NDArray[Any]) -> tuple[Pair, ...]:
+    """Return the pairs for a release that encodes vectors as symbols."""
+    first, second = preimages(release.encoder, np.stack([symbol, other]))
     inside, outside = first, second
     while np.abs(outside - inside).max() > _CLOSE * np.abs(second - first).max():
         middle = (inside + outside) / 2
-        if release.encoder.encode(middle[None])[0] == one:
+        if release.encoder.encode(middle[None])[0] == symbol:
             inside = middle
         else:
             outside = middle
     return (
         Pair("worst", "two symbols", first, second),
-        Pair("far", "far outside", FAR * first, FAR * second),
+        Pair("far", "far outside", _FAR * first, _FAR * second),
         Pair("zero", "zero and a symbol", np.zeros(release.input_dim), first),
         Pair("near", "across a border", inside, outside),
         _extreme(release),
     )
 
 
-def timed_pairs(tried: tuple[Pair, ...]) -> tuple[Pair, Pair]:
-    """Return pairs to time: two vectors that need the same work, and two that may not."""
-    by_name = {pair.name: pair for pair in tried}
+def timed_pairs(audited: tuple[Pair, ...]) -> tuple[Pair, Pair]:
+    """Return the pairs to time: one that needs equal work, and one that may not."""
+    by_name = {pair.name: pair for pair in audited}
     inside, outside = by_name["zero"].first, by_name["far"].first
     return by_name["worst"], Pair("outside", "centre and far outside", inside, outside)
+
+
+# ---- Drawing reports
+
+
+def draw_reports(release: Release, vectors: Vectors) -> list[bytes]:
+    """Return reports of finite vectors; raise InvalidReport if the release fails on one."""
+    try:
+        reports = release.privatize(vectors)
+    except Exception as error:
+        raise InvalidReport(f"a finite vector raised {error!r} instead of a report") from error
+    assert isinstance(reports, list)
+    return reports
+
+
+def draw_payloads(release: Release, vectors: Vectors) -> list[bytes]:
+    """Return reports of finite vectors without the public header."""
+    return [report[wire.HEADER_SIZE :] for report in draw_reports(release, vectors)]

@@ -1,4 +1,4 @@
-"""What an audit found, as data: one finding a test, and one honest sentence."""
+"""The result of an audit: one finding per test, and a summary of what was shown."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class Finding:
     test : str
         A stable name, such as ``worst-pair``.
     group : str
-        How much the attacker knows: the code (white box) or the bytes alone (black box); or what is
-        looked at instead of a law: the bytes, or the conduct of the release.
+        What the attacker knows: the code ("white box") or the reports alone ("black box"); or what
+        is checked: the "bytes" of reports, or the "conduct" of the release.
     tried : str
         What was attacked, in words.
     verdict : str
-        ``violation`` contradicts the guarantee. ``side channel`` tells something about the vector
-        by other means than the report, which the guarantee does not speak about.
+        ``violation`` contradicts the guarantee. ``side channel`` reveals something about the vector
+        by other means than the report, which the guarantee does not cover.
     result : str
-        What came of it, in words.
+        The outcome in words.
     reports : int
-        Reports this test looked at, of both vectors together.
+        Number of reports used by this test, of both vectors together.
     epsilon, resolution : float or None
-        A lower bound on ε, and the largest one this many reports could have shown.
+        A lower bound on ε, and the largest one that this many reports could have shown.
     shift : float or None
-        A lower bound on Δ/σ, where the noise is said to be Gaussian.
+        A lower bound on Δ/σ, if Gaussian noise is claimed.
     p_value : float or None
-        Of "it makes no difference", where that was tested.
+        Of the hypothesis "no difference", if that was tested.
     alpha : float or None
-        The probability with which this test alone raises a false alarm, at most.
+        An upper bound on the probability that this test alone raises a false alarm.
     count : Count or None
         The event behind the bound or the p-value.
 
@@ -71,28 +71,29 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Everything an audit found.
+    """The findings of an audit.
 
     Attributes
     ----------
     release : str
         The hash of the release.
     randomizer : str
-        Its kind.
+        The kind of its randomizer.
     guarantee : Guarantee
-        What was promised.
+        The guarantee that was promised.
     findings : tuple of Finding
     reports : int
-        Reports drawn in all; several tests may look at the same ones.
+        Number of reports drawn in all; several tests may use the same ones.
     false_alarm : float
-        The probability that a release which keeps its promise is accused, all tests together.
+        An upper bound on the probability that a release which keeps its guarantee is accused, all
+        tests together.
     needed : int or None
-        The fewest reports in the main test that could contradict ε at all.
+        The fewest reports in the main test that could contradict ε; None if no feasible number can.
     curve : tuple of (float, float)
-        Of the main test: how often reports of the second and of the first vector lie beyond a
-        threshold, for a row of thresholds.
+        Of the main test: the share of reports of the second and of the first vector beyond a
+        threshold, for a range of thresholds.
     seed : str
-        Of the auditor's own choices; reports have none.
+        Seed of the auditor's choices; reports have none.
     versions : dict
     seconds : float
 
@@ -107,12 +108,12 @@ class AuditResult:
     ...     reports=40_000, false_alarm=1e-3, needed=80, curve=(),
     ...     seed="7", versions={}, seconds=9.0,
     ... )
-    >>> result.violated, result.by_verdict("violation"), result.strongest.test, result.resolution
-    (False, [], 'worst-pair', 6.7)
+    >>> result.violated
+    False
     >>> print(result.summary)
     No violation found at ε = 1 with 40,000 reports; the strongest attack shows ε ≥ 0.91; a run of
     this size could have shown up to ε = 6.70.
-    >>> result.facts()["epsilon_at_least"]
+    >>> result.facts()["epsilon_at_least"]  # for JSON
     0.912
     """
 
@@ -129,12 +130,12 @@ class AuditResult:
     seconds: float
 
     def by_verdict(self, verdict: Verdict) -> list[Finding]:
-        """Return the findings of one kind."""
+        """Return the findings with a verdict."""
         return [finding for finding in self.findings if finding.verdict == verdict]
 
     @property
     def violated(self) -> bool:
-        """Whether anything contradicts the guarantee."""
+        """Whether any finding contradicts the guarantee."""
         return bool(self.by_verdict("violation"))
 
     @property
@@ -150,7 +151,7 @@ class AuditResult:
 
     @property
     def summary(self) -> str:
-        """What this run says about the promise, no more."""
+        """What this run shows about the guarantee, and no more."""
         promised = f"ε = {decimal(self.guarantee.epsilon)}"
         if self.violated:
             names = ", ".join(finding.test for finding in self.by_verdict("violation"))
@@ -165,7 +166,7 @@ class AuditResult:
         sentence = "; ".join(parts) + "."
         if channels := self.by_verdict("side channel"):
             names = ", ".join(finding.test for finding in channels)
-            sentence += f" Beside the reports a side channel was found: {names}."
+            sentence += f" Besides the reports, a side channel was found: {names}."
         return sentence
 
     def _too_small(self, promised: str) -> str:

@@ -1,7 +1,7 @@
-"""From counts to statements that hold with a stated probability.
+"""The statistics of an audit: exact bounds from counts, events, and trials on two vectors.
 
-Contract: every function here is exact for independent reports, whatever their law. No normal or χ²
-approximation is made, so a stated false-alarm rate is kept at every sample size.
+Contract: every bound and p-value here is exact for independent reports of any law. No normal or χ²
+approximation is made, so a stated false-alarm rate holds at every sample size.
 
 If an event happens with probability p on reports of one vector and q on reports of another, a
 release that keeps (ε, δ) has p <= e^ε q + δ. With p_lo <= p and q_hi >= q, each wrong with
@@ -27,6 +27,9 @@ from scipy.stats import hypergeom
 Levels = NDArray[np.float64]
 
 
+# ---- Bounds from counts
+
+
 def proportion_below(hits: Any, trials: Any, alpha: float) -> Levels:
     """Return p_lo with Pr[p_lo > p] <= alpha for every p (one-sided Clopper–Pearson)."""
     k, n = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
@@ -49,21 +52,21 @@ def epsilon_below(
     Parameters
     ----------
     hits, trials
-        How often the event happened on reports of the vector it speaks for.
+        Counts of the event on reports of the vector that it indicates.
     other_hits, other_trials
-        The same on reports of the other vector.
+        Counts of the event on reports of the other vector.
     delta : float
-        The δ that is promised.
+        The promised δ.
 
     Returns
     -------
     array
-        May be negative, and is −∞ where δ alone explains the event.
+        May be negative; −∞ if δ alone explains the event.
     """
-    surplus = proportion_below(hits, trials, alpha / 2) - delta
-    against = proportion_above(other_hits, other_trials, alpha / 2)
+    excess = proportion_below(hits, trials, alpha / 2) - delta
+    other = proportion_above(other_hits, other_trials, alpha / 2)
     bound: Levels = np.where(
-        surplus > 0, np.log(np.maximum(surplus, 1e-300)) - np.log(against), -math.inf
+        excess > 0, np.log(np.maximum(excess, 1e-300)) - np.log(other), -math.inf
     )
     return bound
 
@@ -73,8 +76,8 @@ def shift_below(
 ) -> Levels:
     """Return a lower bound on the distance between two normal laws, in standard deviations.
 
-    If reports of the two vectors, seen through one statistic, follow N(h, 1) and N(0, 1), then any
-    event has Φ⁻¹(p) − Φ⁻¹(q) <= h; Gaussian noise keeps that for every statistic whatsoever. The
+    If a statistic follows N(h, 1) on reports of one vector and N(0, 1) on those of the other, then
+    any event has Φ⁻¹(p) − Φ⁻¹(q) <= h. Gaussian noise guarantees this for every statistic. The
     bound is wrong with probability at most ``alpha``.
     """
     low = ndtri(proportion_below(hits, trials, alpha / 2))
@@ -84,9 +87,9 @@ def shift_below(
 
 
 def difference(hits: Any, trials: Any, other_hits: Any, other_trials: Any) -> Levels:
-    """Return how much more frequent the event is here than there, in standard errors.
+    """Return how much more frequent the event is than for the other vector, in standard errors.
 
-    For choosing events only; what is said about them comes from :func:`same_proportion`.
+    Only for choosing events; p-values come from :func:`same_proportion`.
     """
     p, q = np.asarray(hits) / max(1, trials), np.asarray(other_hits) / max(1, other_trials)
     both = (np.asarray(hits) + other_hits) / max(1, trials + other_trials)
@@ -96,12 +99,12 @@ def difference(hits: Any, trials: Any, other_hits: Any, other_trials: Any) -> Le
 
 
 def resolution(trials: int, *, delta: float, alpha: float) -> float:
-    """Return the largest bound that ``trials`` reports a vector can show: all against none."""
+    """Return the largest bound that ``trials`` reports per vector can show: all against none."""
     return float(epsilon_below(trials, trials, 0, trials, delta=delta, alpha=alpha))
 
 
 def trials_needed(epsilon: float, *, delta: float, alpha: float) -> int | None:
-    """Return the fewest reports a vector whose resolution exceeds ε; None beyond 2**62."""
+    """Return the fewest reports per vector whose resolution exceeds ε; None beyond 2**62."""
     if resolution(1 << 62, delta=delta, alpha=alpha) <= epsilon:
         return None
     low, high = 0, 1
@@ -117,49 +120,51 @@ def trials_needed(epsilon: float, *, delta: float, alpha: float) -> int | None:
 
 
 def same_proportion(hits: int, trials: int, other_hits: int, other_trials: int) -> float:
-    """Return the p-value of "the event is no more frequent here than there" (Fisher, one-sided)."""
-    total, good = trials + other_trials, hits + other_hits
-    return float(hypergeom.sf(hits - 1, total, good, trials))
+    """Return the one-sided p-value of "the event is not more frequent than for the other" (Fisher).
+
+    It is exact, given the total of hits.
+    """
+    return float(hypergeom.sf(hits - 1, trials + other_trials, hits + other_hits, trials))
 
 
-# ----------------------------------------------------------------------------
-# Events: sets of reports that speak for one of two vectors, chosen on some, counted on others.
+# ---- Events: sets of reports that indicate one of two vectors
 #
-# An event is "the statistic is at least this" (which speaks for the first vector) or "at most this"
-# (for the second). It is chosen on reports that are never counted, so choosing costs no confidence.
+# An event is "the statistic is at least c" (which indicates the first vector) or "at most c" (the
+# second). It is chosen on reports that are never counted, so the choice costs no confidence.
 
 Scores = NDArray[np.float64]
-"""One number a report; NaN where the statistic does not apply, which is not counted at all."""
+"""One number per report; NaN if the statistic does not apply, which is not counted at all."""
 
 Aim = Literal["epsilon", "shift", "difference"]
-"""What an event is chosen for: the largest bound on ε, on the distance of two normal laws, or the
+"""The purpose of an event: the largest bound on ε, on the distance of two normal laws, or the
 clearest difference of any kind."""
 
-Worth = Callable[..., Any]
-"""From hits and trials of both vectors to the worth of an event."""
+Criterion = Callable[..., Any]
+"""Maps hits and trials of both vectors to the value of an event."""
 
 _RANKS: Final = 400
-"""Candidate thresholds a vector: order statistics, dense in both tails."""
+"""Candidate thresholds per vector: order statistics, dense in both tails."""
 
 _CURVE: Final = 120
+"""The same for the points of a curve."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A threshold on a statistic, and the vector that reports beyond it speak for."""
+    """A threshold on a statistic, and the vector that reports beyond it indicate."""
 
     threshold: float
     speaks_for_first: bool
 
     def hits(self, scores: Scores) -> int:
-        """Return how many scores lie in the event."""
+        """Return how many scores are in the event."""
         beyond = scores >= self.threshold if self.speaks_for_first else scores <= self.threshold
         return int(np.count_nonzero(beyond))
 
 
 @dataclass(frozen=True)
 class Count:
-    """An event counted on fresh reports: of the vector it speaks for, and of the other."""
+    """An event counted on fresh reports of the vector it indicates, and of the other."""
 
     event: Event
     hits: int
@@ -182,12 +187,12 @@ class Count:
         return max(0.0, float(shift_below(*counts, alpha=alpha)))
 
     def resolution(self, delta: float, alpha: float) -> float:
-        """Return the largest bound that so many reports can show."""
+        """Return the largest bound that this many reports can show."""
         trials = min(self.trials, self.other_trials)
         return max(0.0, resolution(trials, delta=delta, alpha=alpha)) if trials else 0.0
 
     def p_value(self) -> float:
-        """Return the p-value of "the event is no more frequent for its vector"."""
+        """Return the p-value of "the event is not more frequent for the vector it indicates"."""
         if not self.trials or not self.other_trials:
             return 1.0
         return same_proportion(self.hits, self.trials, self.other_hits, self.other_trials)
@@ -208,25 +213,25 @@ def _candidates(first: Scores, second: Scores, ranks: int) -> Scores:
     return np.unique(np.concatenate(picked)) if picked else np.zeros(1)
 
 
-def _threshold(first: Scores, second: Scores, worth: Worth) -> float:
-    """Return the c whose event {score >= c} is worth most on these very reports."""
-    tried = _candidates(first, second, _RANKS)
-    counts = (_tallies(first, tried), first.size, _tallies(second, tried), second.size)
-    return float(tried[int(np.argmax(worth(*counts)))])
+def _threshold(first: Scores, second: Scores, criterion: Criterion) -> float:
+    """Return the c whose event {score >= c} is best on these reports."""
+    thresholds = _candidates(first, second, _RANKS)
+    counts = (_tallies(first, thresholds), first.size, _tallies(second, thresholds), second.size)
+    return float(thresholds[int(np.argmax(criterion(*counts)))])
 
 
 def choose(
     first: Scores, second: Scores, aim: Aim, *, delta: float, alpha: float
 ) -> tuple[Event, Event]:
-    """Return the most telling event for each of the two vectors, given scores of both."""
-    worths: dict[Aim, Worth] = {
+    """Return the best event for each of the two vectors, given scores of both."""
+    criteria: dict[Aim, Criterion] = {
         "epsilon": partial(epsilon_below, delta=delta, alpha=alpha),
         "shift": partial(shift_below, alpha=alpha),
         "difference": difference,
     }
     a, b = (np.sort(scores[~np.isnan(scores)]) for scores in (first, second))
-    above = _threshold(a, b, worths[aim])
-    below = -_threshold(-b[::-1], -a[::-1], worths[aim])
+    above = _threshold(a, b, criteria[aim])
+    below = -_threshold(-b[::-1], -a[::-1], criteria[aim])
     return Event(above, True), Event(below, False)
 
 
@@ -238,11 +243,10 @@ def curve(first: Scores, second: Scores) -> tuple[tuple[float, float], ...]:
     return tuple((float(x), float(y)) for x, y in zip(*shares, strict=True))
 
 
-# ----------------------------------------------------------------------------
-# A trial: reports of two vectors, attacked by several statistics at once.
+# ---- Trials: reports of two vectors, attacked by several statistics at once
 #
-# Of every vector's reports the first half is for learning and for choosing events, the second half
-# for counting them. Reports come in chunks and go; only scores of the first half are kept.
+# The first half of each vector's reports is for learning and for choosing events, the second half
+# for counting them. Reports are drawn in chunks; only scores of the first half are kept.
 
 FIRST: Final = 0
 SECOND: Final = 1
@@ -252,50 +256,50 @@ Draw = Callable[[int, int], list[bytes]]
 """Called with a side and a number; returns that many fresh payloads of that side's vector."""
 
 Advance = Callable[[int, int], None]
-"""Called with the reports drawn so far and the reports in all."""
+"""Called with the number of reports drawn so far, and their total."""
 
 _PILOT_SECONDS: Final = 0.05
 
-LEAST: Final = 16
-"""Reports of each vector that a trial always takes, however slow they are."""
+_LEAST: Final = 16
+"""Smallest number of reports of each vector, however slow they are."""
 
 
 class Attack(Protocol):
-    """A statistic that may tell reports of two vectors apart."""
+    """A statistic that may distinguish the reports of two vectors."""
 
     @property
     def learns(self) -> bool:
-        """Whether it wants to see reports with their side first."""
+        """Whether it learns from reports of known sides before it scores."""
         ...
 
     @property
     def aim(self) -> Aim:
-        """What its events are chosen for."""
+        """The purpose of its events."""
         ...
 
     def learn(self, side: int, payloads: list[bytes]) -> None:
-        """Take note of reports of a known side; sides may be served from two threads at once."""
+        """Learn from reports of a known side; two threads may call this, one for each side."""
         ...
 
     def settle(self) -> None:
-        """Make up its mind: learning is over."""
+        """End learning."""
         ...
 
     def scores(self, payloads: list[bytes]) -> Scores:
-        """Return one number a report, large where it speaks for the first vector."""
+        """Return one number per report, large if it indicates the first vector."""
         ...
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One attack's events for both vectors, counted on fresh reports."""
+    """The events of one attack for both vectors, counted on fresh reports."""
 
     counts: tuple[Count, Count]
     curve: tuple[tuple[float, float], ...]
     reports: int
 
     def best(self, delta: float, alpha: float) -> tuple[Count, float]:
-        """Return the better event and its bound on ε; both together err with probability alpha."""
+        """Return the better event and its bound on ε, wrong with probability at most ``alpha``."""
         bounds = [(count.epsilon(delta, alpha / 2), count) for count in self.counts]
         epsilon, count = max(bounds, key=lambda pair: pair[0])
         return count, epsilon
@@ -309,14 +313,14 @@ class Trial:
     ----------
     draw : callable
     rows : int
-        Reports to draw at a time.
+        Number of reports to draw at a time.
     """
 
     draw: Draw
     rows: int
 
-    def affordable(self, attacks: Sequence[Attack], wanted: int, seconds: float) -> int:
-        """Return how many reports of each vector fit the time, at most ``wanted``."""
+    def affordable(self, attacks: Sequence[Attack], most: int, seconds: float) -> int:
+        """Return how many reports of each vector fit into the time, at most ``most``."""
         ready = [attack for attack in attacks if not attack.learns]
 
         def seconds_for(rows: int) -> float:
@@ -328,14 +332,14 @@ class Trial:
 
         seconds_for(1)  # tables are made on the first call
         rows, taken = 1, 0.0
-        # Slow reports are not drawn often just to find out.
+        # Do not draw many slow reports only to measure their time.
         while taken < _PILOT_SECONDS and (rows < self.rows or not taken):
             rows = min(8 * rows, self.rows)
             taken = seconds_for(rows)
-        count = max(min(wanted, int(seconds * rows / (2 * taken))), min(wanted, LEAST))
-        # Two digits are enough to say how many there were.
+        count = max(min(most, int(seconds * rows / (2 * taken))), min(most, _LEAST))
+        # Round down to two digits, for readable counts.
         digits = 10 ** max(0, len(str(count)) - 2)
-        return count // digits * digits if count < wanted else count
+        return count // digits * digits if count < most else count
 
     def run(
         self,
@@ -346,31 +350,31 @@ class Trial:
         alpha: float,
         advance: Advance | None = None,
     ) -> list[Outcome]:
-        """Draw ``count`` reports of each vector and return what every attack makes of them.
+        """Draw ``count`` reports of each vector and return the outcome of every attack.
 
-        ``delta`` and ``alpha`` decide which events are chosen, not what may be said about them.
+        ``delta`` and ``alpha`` affect which events are chosen, not the bounds on them.
         """
         half, quarter = count // 2, count // 4 if any(a.learns for a in attacks) else 0
-        walk = _Walk(self, attacks, advance, total=2 * count)
-        walk.through(quarter, walk.learn)
+        state = _RunState(self, attacks, advance, total=2 * count)
+        state.process(quarter, state.learn)
         for attack in attacks:
             attack.settle()
-        walk.through(half - quarter, walk.keep)
-        scores = [[_joined(walk.kept[i][side]) for side in SIDES] for i in range(len(attacks))]
-        walk.events = [
+        state.process(half - quarter, state.keep)
+        scores = [[_joined(state.kept[i][side]) for side in SIDES] for i in range(len(attacks))]
+        state.events = [
             choose(first, second, attack.aim, delta=delta, alpha=alpha)
             for attack, (first, second) in zip(attacks, scores, strict=True)
         ]
-        walk.through(count - half, walk.count)
-        return [Outcome(walk.counts(i), curve(*pair), 2 * count) for i, pair in enumerate(scores)]
+        state.process(count - half, state.count)
+        return [Outcome(state.counts(i), curve(*pair), 2 * count) for i, pair in enumerate(scores)]
 
 
 def _joined(parts: list[Scores]) -> Scores:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-class _Walk:
-    """The state of one run."""
+class _RunState:
+    """The state of one run of a trial."""
 
     def __init__(
         self, trial: Trial, attacks: Sequence[Attack], advance: Advance | None, total: int
@@ -379,22 +383,24 @@ class _Walk:
         self._advance, self._total, self._done = advance, total, 0
         self.kept: list[tuple[list[Scores], list[Scores]]] = [([], []) for _ in attacks]
         self.events: list[tuple[Event, Event]] = []
-        # attack × side × (hits of the event for the first, for the second, reports counted)
+        # attack × side × (hits of the first event, hits of the second, reports counted)
         self._tally = np.zeros((len(attacks), 2, 3), dtype=np.int64)
 
-    def through(self, count: int, step: Callable[[int, list[bytes]], None]) -> None:
+    def process(self, count: int, step: Callable[[int, list[bytes]], None]) -> None:
         """Draw ``count`` reports of each vector, chunk by chunk, both sides at the same time."""
         with ThreadPoolExecutor(2) as pool:
             for start in range(0, count, self._trial.rows):
                 rows = min(self._trial.rows, count - start)
-                jobs = [pool.submit(self._one, side, rows, step) for side in SIDES]
+                jobs = [pool.submit(self._process_chunk, side, rows, step) for side in SIDES]
                 for job in jobs:
                     job.result()
                 self._done += 2 * rows
                 if self._advance is not None:
                     self._advance(self._done, self._total)
 
-    def _one(self, side: int, rows: int, step: Callable[[int, list[bytes]], None]) -> None:
+    def _process_chunk(
+        self, side: int, rows: int, step: Callable[[int, list[bytes]], None]
+    ) -> None:
         step(side, self._trial.draw(side, rows))
 
     def learn(self, side: int, payloads: list[bytes]) -> None:

@@ -9,15 +9,15 @@ from typing import Any, NoReturn
 
 
 def _stop(signum: int, frame: Any) -> NoReturn:
-    """Leave through the usual clean-up, so that a killed run takes its temporary files with it."""
+    """Exit through the usual clean-up, so that a terminated run removes its temporary files."""
     sys.exit(128 + signum)
 
 
 def run(app: Callable[[], Any]) -> None:
-    """Run an application, in a terminal that may not show every character."""
+    """Run an application with clean-up on SIGTERM, on a terminal with any encoding."""
     signal.signal(signal.SIGTERM, _stop)
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show ε gets a question mark, not a crash.
+        # A terminal that cannot show ε shows a question mark instead of failing.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     app()

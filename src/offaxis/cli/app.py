@@ -1,10 +1,10 @@
-"""The commands by name, and the one place where errors become messages and exit codes.
+"""The list of commands, and the one place where errors become messages and exit codes.
 
-A command's module is imported when the command runs, so that ``offaxis --help`` and a mistyped
-option answer at once although SciPy, torch or a web server take a second to load.
+A command's module is imported only when the command runs. ``offaxis --help`` is therefore fast,
+although SciPy, torch or a web server take a second to load.
 
 Exit codes: 0 success · 1 an audit found a violation · 2 wrong usage · 3 an input, a release or a
-report is not valid, nothing was written · 4 an optional dependency is missing.
+report is not valid, and nothing was written · 4 an optional dependency is missing.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from offaxis.errors import MissingExtra, OffaxisError
 INVALID: Final = 3
 MISSING_EXTRA: Final = 4
 
-_RELEASES: Final = "Make a release, and know it"
-_REPORTS: Final = "Report"
-_COLLECT: Final = "Collect"
+_RELEASES: Final = "Releases"
+_REPORTS: Final = "Reports and devices"
+_COLLECTORS: Final = "Collectors"
 
 
 class Entry(NamedTuple):
-    """Where a command is defined, and what the list of commands says about it."""
+    """Where a command is defined, and its line in the list of commands."""
 
-    where: str
+    target: str
     panel: str
     help: str
 
@@ -45,17 +45,17 @@ COMMANDS: Final = {
     "inspect": Entry(
         "inspect:inspect",
         _RELEASES,
-        "Show what a release promises, to whom, on which conditions, and what it does not.",
+        "Show the privacy card of a release: its guarantee, assumptions and limits.",
     ),
     "evaluate": Entry(
         "evaluate:evaluate",
         _RELEASES,
-        "Measure what a model keeps of its answers when vectors pass through a release.",
+        "Measure how well a model works on vectors that pass through a release.",
     ),
     "audit": Entry(
         "audit:audit",
         _RELEASES,
-        "Attack a release and say what was found. Exit code 1 means a violation.",
+        "Attack a release and report what was found. Exit code 1 means a violation.",
     ),
     "privatize": Entry(
         "privatize:privatize",
@@ -63,36 +63,43 @@ COMMANDS: Final = {
         "Turn private vectors into reports that may leave the device.",
     ),
     "decode": Entry(
-        "decode:decode", _REPORTS, "Turn reports into vectors, or into estimates of their means."
+        "decode:decode", _REPORTS, "Decode reports into vectors, or estimate their mean."
     ),
     "export-onnx": Entry(
         "inspect:export_onnx",
         _REPORTS,
-        "Write the public encoder of a release as an ONNX graph, for devices without Python.",
+        "Export the public encoder of a release as an ONNX graph, for devices without Python.",
     ),
     "ledger": Entry(
         "ledger:ledger",
         _REPORTS,
-        "Keep count of what a person's reports have spent, and look ahead.",
+        "Track what a person's reports have spent, and forecast what more would cost.",
     ),
     "device": Entry(
         "device:device",
         _REPORTS,
-        "Answer rounds of a collector: each once, paid for, and sent until it is taken.",
+        "Answer a collector's rounds: each is paid for once and sent until accepted.",
     ),
     "serve": Entry(
         "collector:serve",
-        _COLLECT,
-        "Collect reports: publish releases, open rounds, take uploads, answer with means.",
+        _COLLECTORS,
+        "Run a collector: publish releases, open rounds, accept uploads, compute means.",
     ),
     "collector": Entry(
         "collector:collector",
-        _COLLECT,
-        "Publish releases and rounds at a collector, and read its means.",
+        _COLLECTORS,
+        "Manage a collector: publish releases and rounds, read means, create tokens.",
     ),
-    "keys": Entry("collector:keys", _COLLECT, "Make a publisher's key, show its public half."),
+    "keys": Entry(
+        "collector:keys",
+        _COLLECTORS,
+        "Create a publisher's signing key, or show its public half.",
+    ),
 }
-"""Command → module of ``offaxis.cli`` and attribute; a test compares each help with its command."""
+"""Commands by name; a target is ``module:attribute`` in ``offaxis.cli``.
+
+A test compares each help line with the first paragraph of the command's docstring.
+"""
 
 
 def _fail(message: str, code: int) -> typer.Exit:
@@ -101,11 +108,11 @@ def _fail(message: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-class _Safe:
-    """Fail with one clear line instead of a traceback."""
+class _ErrorMixin:
+    """Turn errors that are raised on purpose into one line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; errors raised on purpose become a message and an exit code."""
+        """Run the command; other errors keep their traceback."""
         try:
             return super().invoke(ctx)  # type: ignore[misc]
         except MissingExtra as error:
@@ -115,47 +122,47 @@ class _Safe:
         except BrokenPipeError:
             raise
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            raise _fail(f"{where}{error.strerror or error}", INVALID) from None
+            path = f"{error.filename}: " if error.filename else ""
+            raise _fail(f"{path}{error.strerror or error}", INVALID) from None
 
 
-class SafeGroup(_Safe, Group):
-    """A group whose commands fail with one clear line."""
+class SafeGroup(_ErrorMixin, Group):
+    """A group of commands that report errors on one line."""
 
 
-class SafeCommand(_Safe, Command):
-    """A command that is a program of its own and fails with one clear line."""
+class SafeCommand(_ErrorMixin, Command):
+    """A single command, run as a program, that reports errors on one line."""
 
 
 class LazyGroup(SafeGroup):
-    """A group that imports a command when it is called, not when it is listed."""
+    """A group that imports a command when it runs, not when it is listed."""
 
     _listing = False
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of the help."""
+        """Return the names in the order of the help text."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, or what its line in the list of commands needs."""
+        """Return a command, or a stand-in with its help line while commands are listed."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
         if self._listing:
             return Command(cmd_name, help=entry.help, rich_help_panel=entry.panel)
-        module, _, attribute = entry.where.partition(":")
+        module, _, attribute = entry.target.partition(":")
         target = getattr(import_module(f"offaxis.cli.{module}"), attribute)
         if isinstance(target, typer.Typer):
             command: Any = get_command(target)
         else:
-            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            add(alone, target, cmd_name)
-            command = get_command(alone)
+            single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            add(single, target, cmd_name)
+            command = get_command(single)
         command.name = cmd_name
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help without importing any command."""
+        """Write the help text without importing any command."""
         self._listing = True
         try:
             super().format_help(ctx, formatter)
@@ -165,11 +172,12 @@ class LazyGroup(SafeGroup):
 
 app = typer.Typer(
     cls=LazyGroup,
-    help="Release vectors under local differential privacy, with the noise off-axis.",
+    help="Release vectors under local differential privacy, with the noise where the task does not "
+    "look.",
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    # A decorated traceback may print local variables, and those may hold private vectors.
+    # A decorated traceback may print local variables, which may hold private vectors.
     pretty_exceptions_enable=False,
 )
 

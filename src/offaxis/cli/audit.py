@@ -1,4 +1,4 @@
-"""``offaxis audit``: attacks on a release, from the vector to the bytes."""
+"""``offaxis audit``: attack a release, from the vectors to the bytes of its reports."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ from rich.text import Text
 from offaxis.audit import FALSE_ALARM, FULL, AuditResult, Finding
 from offaxis.audit import audit as attack
 from offaxis.audit.result import CAVEAT
-from offaxis.cli.inputs import check_output, load_release
-from offaxis.cli.options import AsJson, Expect, Misused, ReleaseFile, example
-from offaxis.cli.terminal import bare_table, moving, plain, print_json, screen, waiting
+from offaxis.cli.inputs import check_output
+from offaxis.cli.options import AsJson, Expect, ReleaseFile, UsageError, example
+from offaxis.cli.terminal import (
+    buffered_console,
+    plain_table,
+    pluralize,
+    print_json,
+    printable,
+    progress_bar,
+    spinner,
+)
+from offaxis.release import Release
 
 VIOLATION = 1
 _COLOURS = {"violation": "bold red", "side channel": "bold yellow", "not run": "dim"}
@@ -27,45 +36,49 @@ def audit(
     release: ReleaseFile,
     reports: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Reports in the main test. By default half a minute's."),
+        typer.Option(
+            metavar="N",
+            help="Reports in the main test. By default as many as half a minute allows.",
+        ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Ten million reports in the main test; takes minutes.")
+        bool,
+        typer.Option("--full", help="Use ten million reports in the main test; takes minutes."),
     ] = False,
     false_alarm: Annotated[
         float | None,
         typer.Option(
             metavar="RATE",
-            help="How often a sound release may be accused by chance; by default 1 run in 1,000.",
+            help="Probability of a false alarm on a sound release; by default 1 run in 1,000.",
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write a page with the findings.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the findings as an HTML page.")
     ] = None,
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
-    """Attack a release and say what was found. Exit code 1 means a violation.
+    """Attack a release and report what was found. Exit code 1 means a violation.
 
-    Made-up vectors are privatized again and again, and their reports taken apart. No private
-    vector is needed and no budget is spent.
+    The audit privatizes synthetic vectors many times and analyses the reports. It needs no
+    private vectors and spends no budget.
     """
     if full and reports is not None:
-        raise Misused("--full sets --reports; give one of them")
-    loaded = load_release(release, expect)
+        raise UsageError("--full sets --reports; use only one of them")
+    loaded = Release.load(release, expect=expect)
     if html is not None:
         check_output(html, release)
-    with waiting("loading"):
+    with spinner("loading"):
         if html is not None:
             from offaxis.reporting.pages import require_report_extra
 
             require_report_extra()
-    with moving("starting") as move:
+    with progress_bar("starting") as update:
         result = attack(
             loaded,
             reports=FULL if full else reports,
             false_alarm=FALSE_ALARM if false_alarm is None else false_alarm,
-            progress=move,
+            progress=update,
         )
     if html is not None:
         from offaxis.reporting.audit_page import write_page
@@ -74,21 +87,23 @@ def audit(
     if as_json:
         print_json(result.facts() | {"html": None if html is None else str(html)})
     else:
-        with screen() as console:
-            _print(result, html, console)
+        with buffered_console() as console:
+            _print_result(result, html, console)
     if result.violated:
         raise typer.Exit(VIOLATION)
 
 
-def _print(result: AuditResult, html: Path | None, console: Console) -> None:
-    word, colour = ("VIOLATION FOUND", "red") if result.violated else ("NO VIOLATION FOUND", "cyan")
+def _print_result(result: AuditResult, html: Path | None, console: Console) -> None:
+    verdict = "VIOLATION FOUND" if result.violated else "NO VIOLATION FOUND"
+    colour = "red" if result.violated else "cyan"
     title = Text("Audit", style="bold")
     title.append(f"   {result.guarantee}, {result.randomizer}   ", style="not bold")
-    title.append(word, style=f"bold {colour}")
+    title.append(verdict, style=f"bold {colour}")
     notes = Text(result.summary + "\n\n", style="bold red" if result.violated else "bold")
+    seconds = pluralize(round(result.seconds), "second")
     notes.append(
-        f"{CAVEAT} All tests together accuse a release that keeps its guarantee in one run of "
-        f"{1 / result.false_alarm:,.0f} at most. {result.seconds:.0f} seconds, release "
+        f"{CAVEAT} On a release that keeps its guarantee, all tests together raise a false alarm "
+        f"in at most one run of {1 / result.false_alarm:,.0f}. {seconds}, release "
         f"{result.release[:16]}…",
         style="not bold default",
     )
@@ -100,7 +115,7 @@ def _print(result: AuditResult, html: Path | None, console: Console) -> None:
 
 
 def _table(result: AuditResult) -> Table:
-    table = bare_table()
+    table = plain_table()
     table.add_column("test", no_wrap=True)
     table.add_column("what was tried")
     table.add_column("result")
@@ -122,6 +137,6 @@ def _outcome(finding: Finding) -> Text:
     if finding.verdict == "nothing found" and finding.epsilon is not None:
         return Text("nothing found")
     if finding.verdict == "nothing found":
-        return Text(plain(finding.result))
+        return Text(printable(finding.result))
     text = Text(f"{finding.verdict}: ".upper(), style=_COLOURS[finding.verdict])
-    return text.append(plain(finding.result), style="not bold")
+    return text.append(printable(finding.result), style="not bold")

@@ -1,4 +1,8 @@
-"""What the commands of a collector share: its address, a token, and asking."""
+"""``offaxis collector``, ``offaxis keys`` and ``offaxis serve``: manage and run a collector.
+
+The address and the token come from options, or from OFFAXIS_COLLECTOR and OFFAXIS_TOKEN. Other
+users of the machine can read a token on a command line.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import base64
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
 import typer
@@ -18,14 +22,21 @@ from offaxis.cli.options import (
     AsJson,
     Force,
     Group,
-    Misused,
     ReleaseFile,
+    UsageError,
     add,
     example,
-    reading_options,
+    usage_errors,
 )
-from offaxis.cli.terminal import counted, fields, one_line, plain, print_json, screen
-from offaxis.client.transport import Answer, Transport
+from offaxis.cli.terminal import (
+    buffered_console,
+    field_table,
+    one_line,
+    pluralize,
+    print_json,
+    printable,
+)
+from offaxis.client.transport import Response, Transport
 from offaxis.errors import InvalidInput, MissingExtra, Unreachable, installing
 from offaxis.files import replacing
 from offaxis.formats.documents import (
@@ -41,102 +52,121 @@ from offaxis.formats.release_file import to_bytes
 from offaxis.formats.strict_json import canonical_json
 from offaxis.release import Release
 
-_LARGEST: Final = 1 << 34
-_SLOW: Final = 60.0
-"""Times the usual patience, for what may be large."""
+# ---- Requests to a collector
 
+_MAX_RESPONSE: Final = 1 << 34
+_PATIENCE: Final = 60.0
+"""Multiple of the usual time limit, since responses may be large."""
+
+DEFAULT_URL: Final = "http://127.0.0.1:8470"
 Url = Annotated[
     str,
     typer.Option(
         "--collector", metavar="URL", envvar="OFFAXIS_COLLECTOR", help="Address of the collector."
     ),
 ]
-Secret = Annotated[
+Token = Annotated[
     str,
     typer.Option(
         "--token",
         metavar="TOKEN",
         envvar="OFFAXIS_TOKEN",
-        help="A token of the collector: an admin's, or an analyst's to read.",
+        help="A token of the collector: an admin's, or an analyst's for reading.",
     ),
 ]
 CaFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Certificates to trust, not the system's.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Certificates to trust instead of the system's."),
 ]
-RoundName = Annotated[str, typer.Argument(metavar="ROUND", help="The round's name.")]
-URL: Final = "http://127.0.0.1:8470"
+RoundName = Annotated[str, typer.Argument(metavar="ROUND", help="The name of the round.")]
 
 
-def ask(
-    where: tuple[str, str, Path | None],
+class Connection(NamedTuple):
+    """The address of a collector and how to authenticate."""
+
+    url: str
+    token: str
+    ca_file: Path | None
+
+
+def _request(
+    connection: Connection,
     method: str,
     path: str,
     body: bytes | None = None,
     headers: dict[str, str] | None = None,
-) -> Answer:
-    """Ask the collector; anything but success is an error that says what it said."""
-    url, secret, ca_file = where
-    transport = Transport(url, token=secret, ca_file=ca_file)
+) -> Response:
+    """Send one request; a response without success is an error with the collector's message."""
+    url, token, ca_file = connection
+    transport = Transport(url, token=token, ca_file=ca_file)
     try:
-        answer = transport.ask(
-            method, path, body=body, headers=headers, largest=_LARGEST, patience=_SLOW
+        response = transport.request(
+            method, path, body=body, headers=headers, largest=_MAX_RESPONSE, patience=_PATIENCE
         )
     except Unreachable as error:
         raise Unreachable(f"{error}; is it at {url}? Set --collector or start it") from None
-    if not 200 <= answer.status < 300:
-        raise InvalidInput(f"the collector refused: {answer.words}")
-    return answer
+    if not 200 <= response.status < 300:
+        raise InvalidInput(f"the collector refused: {response.message}")
+    return response
 
 
-def facts(answer: Answer) -> dict[str, Any]:
-    """Return the JSON of an answer."""
-    found: dict[str, Any] = json.loads(answer.body)
-    return found
+def _json_of(response: Response) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(response.body)
+    return facts
 
 
-def quoted(name: str) -> str:
-    """Return a name as a part of a path."""
-    return quote(name, safe="")
+def _round_path(name: str) -> str:
+    return f"/v1/rounds/{quote(name, safe='')}"
 
 
-# ----------------------------------------------------------------------------
-# Releases and rounds at a collector: publish, attach, open and close.
+_JSON_HEADERS: Final = {"Content-Type": "application/json"}
+
+
+def _signature_headers(signature: bytes, media_type: str) -> dict[str, str]:
+    encoded = base64.b64encode(signature).decode()
+    return {"Offaxis-Signature": encoded, "Content-Type": media_type}
+
+
+# ---- Releases and rounds: publish, attach, open and close
 
 KeyFile = Annotated[
-    Path, typer.Option("--key", metavar="FILE", help="The publisher's key, of offaxis keys new.")
+    Path, typer.Option("--key", metavar="FILE", help="The publisher's key (offaxis keys new).")
 ]
-
-
-def _signed(signature: bytes, media: str) -> dict[str, str]:
-    return {"Offaxis-Signature": base64.b64encode(signature).decode(), "Content-Type": media}
 
 
 @example("offaxis collector publish my.release --key publisher.key --public public.npy")
 def publish(
     release: ReleaseFile,
     key: KeyFile,
-    secret: Secret,
-    url: Url = URL,
+    token: Token,
+    url: Url = DEFAULT_URL,
     public: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help=f"Public vectors, for warnings of drift (a profile): {ARRAY}."
+            metavar="FILE",
+            help=f"Public vectors, for drift warnings (stored as a profile): {ARRAY}.",
         ),
     ] = None,
     ca_file: CaFile = None,
 ) -> None:
-    """Sign a release and publish it; it cannot be changed or taken back."""
+    """Sign a release and publish it; it cannot be changed or withdrawn."""
     loaded, signer = Release.load(release), load_key(key)
-    profile = None if public is None else _profile(loaded, public)
-    where = (url, secret, ca_file)
+    profile = None if public is None else _make_profile(loaded, public)
+    connection = Connection(url, token, ca_file)
     path = f"/v1/releases/{loaded.hash}"
     signature = sign_release(signer, loaded.hash)
-    headers = _signed(signature, "application/octet-stream")
-    answer = ask(where, "PUT", path, to_bytes(loaded), headers)
+    headers = _signature_headers(signature, "application/octet-stream")
+    response = _request(connection, "PUT", path, to_bytes(loaded), headers)
     if profile is not None:
-        ask(where, "PUT", f"{path}/profile", profile, {"Content-Type": "application/json"})
-    done = "published" if answer.status == 201 else "was already published:"
-    typer.echo(f"{done} {loaded.hash}{'' if profile is None else ', with its profile'}")
+        _request(connection, "PUT", f"{path}/profile", profile, _JSON_HEADERS)
+    outcome = "published" if response.status == 201 else "already published:"
+    typer.echo(f"{outcome} {loaded.hash}{'' if profile is None else ', with its profile'}")
+
+
+def _make_profile(release: Release, public: str) -> bytes:
+    from offaxis.evaluation.profiles import profile_of
+
+    return profile_of(release, read_array(public)).to_json().encode()
 
 
 @example("offaxis collector attach my.release --curve curve.json --audit audit.json")
@@ -144,41 +174,36 @@ def attach(
     release: Annotated[
         str, typer.Argument(metavar="RELEASE", help="A published release: its file, or its hash.")
     ],
-    secret: Secret,
-    url: Url = URL,
+    token: Token,
+    url: Url = DEFAULT_URL,
     curve: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What offaxis recommend --json printed over a range.",
+            help="The output of offaxis recommend --json for a range of budgets.",
         ),
     ] = None,
     audit: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What offaxis audit --json printed of this release.",
+            help="The output of offaxis audit --json for this release.",
         ),
     ] = None,
     ca_file: CaFile = None,
 ) -> None:
-    """Attach facts to a published release for people who look at the dashboard."""
-    found = {kind: path for kind, path in (("curve", curve), ("audit", audit)) if path is not None}
-    if not found:
-        raise Misused("Missing option '--curve' or '--audit', or both")
-    for path in found.values():
+    """Attach facts to a published release, for the dashboard."""
+    files = {kind: path for kind, path in (("curve", curve), ("audit", audit)) if path is not None}
+    if not files:
+        raise UsageError("Missing option '--curve' or '--audit', or both")
+    for path in files.values():
         check_input(path)
-    bodies = {kind: path.read_bytes() for kind, path in found.items()}
+    bodies = {kind: path.read_bytes() for kind, path in files.items()}
+    connection = Connection(url, token, ca_file)
     for kind, body in bodies.items():
-        where = f"/v1/releases/{quoted(_hash_of(release))}/facts/{kind}"
-        ask((url, secret, ca_file), "PUT", where, body, {"Content-Type": "application/json"})
+        target = f"/v1/releases/{quote(_hash_of(release), safe='')}/facts/{kind}"
+        _request(connection, "PUT", target, body, _JSON_HEADERS)
     typer.echo(f"attached {' and '.join(bodies)}")
-
-
-def _profile(release: Release, public: str) -> bytes:
-    from offaxis.evaluation.profiles import profile_of
-
-    return profile_of(release, read_array(public)).to_json().encode()
 
 
 @example(
@@ -190,19 +215,23 @@ def open_round(
     release: Annotated[
         str, typer.Option(metavar="RELEASE", help="A published release: its file, or its hash.")
     ],
-    closes: Annotated[str, typer.Option(metavar="TIME", help="As 2026-12-01T00:00:00Z.")],
+    closes: Annotated[
+        str, typer.Option(metavar="TIME", help="End of the round, such as 2026-12-01T00:00:00Z.")
+    ],
     key: KeyFile,
-    secret: Secret,
-    study: Annotated[str, typer.Option(help="Rounds that belong together.")],
-    number: Annotated[int, typer.Option(min=0, help="Larger than that of the round before.")],
+    token: Token,
+    study: Annotated[str, typer.Option(help="The study that the round belongs to.")],
+    number: Annotated[
+        int, typer.Option(min=0, help="Number in the study, above that of the previous round.")
+    ],
     opens: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Now, if it is not given.")
+        str | None, typer.Option(metavar="TIME", help="Start of the round; by default now.")
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="A public label; may be given many times.")
+        list[str] | None, typer.Option(help="A public group label; may be given several times.")
     ] = None,
     keep_days: Annotated[int, typer.Option(help="Days until reports are deleted.")] = 30,
-    url: Url = URL,
+    url: Url = DEFAULT_URL,
     ca_file: CaFile = None,
 ) -> None:
     """Sign a round and announce it; it cannot be changed, only closed early."""
@@ -218,205 +247,202 @@ def open_round(
         "keep_days": keep_days,
     }
     round_ = Round.from_bytes(canonical_json(document).encode())
-    headers = _signed(sign_round(load_key(key), round_), "application/json")
-    answer = ask(
-        (url, secret, ca_file), "PUT", f"/v1/rounds/{round_.name}", round_.to_bytes(), headers
-    )
-    typer.echo(f"round {name} is {plain(str(facts(answer)['state']))}")
+    headers = _signature_headers(sign_round(load_key(key), round_), "application/json")
+    connection = Connection(url, token, ca_file)
+    path = f"/v1/rounds/{round_.name}"
+    _print_state(name, _request(connection, "PUT", path, round_.to_bytes(), headers))
 
 
 def _hash_of(release: str) -> str:
     return Release.load(release).hash if Path(release).is_file() else release
 
 
+def _print_state(name: str, response: Response) -> None:
+    typer.echo(f"round {name} is {printable(str(_json_of(response)['state']))}")
+
+
 @example("offaxis collector close-round energy-7")
-def close_round(name: RoundName, secret: Secret, url: Url = URL, ca_file: CaFile = None) -> None:
-    """Close a round now, for good."""
-    answer = ask((url, secret, ca_file), "POST", f"/v1/rounds/{quoted(name)}/close")
-    typer.echo(f"round {name} is {plain(str(facts(answer)['state']))}")
+def close_round(
+    name: RoundName, token: Token, url: Url = DEFAULT_URL, ca_file: CaFile = None
+) -> None:
+    """Close a round now; it cannot be opened again."""
+    path = f"{_round_path(name)}/close"
+    _print_state(name, _request(Connection(url, token, ca_file), "POST", path))
 
 
-# ----------------------------------------------------------------------------
-# What a collector has of a round: means, drift, and the reports themselves.
+# ---- Results of a round: means, drift, and the reports themselves
 
 
 @example("offaxis collector means energy-7")
 def means(
     name: RoundName,
-    secret: Secret,
-    url: Url = URL,
+    token: Token,
+    url: Url = DEFAULT_URL,
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the means of a round with their standard errors; --json has every coordinate."""
-    found = _asked(name, "means", (url, secret, ca_file))
+    """Show the means of a round and their standard errors; --json lists every coordinate."""
+    path = f"{_round_path(name)}/means"
+    facts = _json_of(_request(Connection(url, token, ca_file), "GET", path))
     if as_json:
-        print_json(found)
+        print_json(facts)
         return
-    rows = [("reports", f"{found['reports']:,}")]
-    for one in found["means"]:
-        label = "everybody" if one["group"] is None else one_line(str(one["group"]))
-        error = one["standard_error"] or one["shares_error"]
-        spoken = "unknown from 1 report" if error is None else f"{max(error):.4g}"
-        reports = counted(one["reports"], "report")
-        rows.append((label, f"{reports}, largest standard error {spoken}"))
-    with screen() as console:
-        console.print(fields(rows))
+    rows = [("reports", f"{facts['reports']:,}")]
+    for mean in facts["means"]:
+        label = "everybody" if mean["group"] is None else one_line(str(mean["group"]))
+        errors = mean["standard_error"] or mean["shares_error"]
+        largest = "unknown from 1 report" if errors is None else f"{max(errors):.4g}"
+        reports = pluralize(mean["reports"], "report")
+        rows.append((label, f"{reports}, largest standard error {largest}"))
+    with buffered_console() as console:
+        console.print(field_table(rows))
 
 
 @example("offaxis collector drift energy-7")
 def drift(
     name: RoundName,
-    secret: Secret,
-    url: Url = URL,
+    token: Token,
+    url: Url = DEFAULT_URL,
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a round's reports fit the public vectors of the release's profile."""
-    found = _asked(name, "drift", (url, secret, ca_file))
+    """Test whether a round's reports fit the public vectors of the release's profile."""
+    path = f"{_round_path(name)}/drift"
+    facts = _json_of(_request(Connection(url, token, ca_file), "GET", path))
     if as_json:
-        print_json(found)
+        print_json(facts)
         return
-    warned = "warning: " if found["warning"] else ""
-    typer.echo(plain(f"{warned}{found['summary']}"))
+    prefix = "warning: " if facts["warning"] else ""
+    typer.echo(printable(f"{prefix}{facts['summary']}"))
 
 
 @example("offaxis collector export energy-7 --out energy-7.parquet")
 def export(
     name: RoundName,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .parquet file to write.")],
-    secret: Secret,
-    url: Url = URL,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The .parquet file to write.")],
+    token: Token,
+    url: Url = DEFAULT_URL,
     ca_file: CaFile = None,
     force: Force = False,
 ) -> None:
-    """Write a round's reports to a Parquet file: id, group, report."""
+    """Write a round's reports to a Parquet file with the columns id, group and report."""
     check_output(out)
-    check_new(out, "a round that was purged cannot be exported again", force=force)
-    answer = ask((url, secret, ca_file), "GET", f"/v1/rounds/{quoted(name)}/export")
+    check_new(out, "a purged round cannot be exported again", force=force)
+    response = _request(Connection(url, token, ca_file), "GET", f"{_round_path(name)}/export")
     with replacing(out) as file:
-        file.write(answer.body)
+        file.write(response.body)
     typer.echo(f"wrote {out}")
 
 
 @example("offaxis collector purge energy-7")
-def purge(name: RoundName, secret: Secret, url: Url = URL, ca_file: CaFile = None) -> None:
-    """Delete all reports of a closed round; its means stay."""
-    found = facts(ask((url, secret, ca_file), "DELETE", f"/v1/rounds/{quoted(name)}/reports"))
-    typer.echo(f"deleted {counted(int(found['deleted']), 'report')}")
+def purge(name: RoundName, token: Token, url: Url = DEFAULT_URL, ca_file: CaFile = None) -> None:
+    """Delete all reports of a closed round; its means are kept."""
+    path = f"{_round_path(name)}/reports"
+    facts = _json_of(_request(Connection(url, token, ca_file), "DELETE", path))
+    typer.echo(f"deleted {pluralize(int(facts['deleted']), 'report')}")
 
 
-def _asked(name: str, what: str, where: tuple[str, str, Path | None]) -> dict[str, Any]:
-    return facts(ask(where, "GET", f"/v1/rounds/{quoted(name)}/{what}"))
-
-
-# ----------------------------------------------------------------------------
-# ``offaxis collector token``: make, list and revoke tokens.
-
-token: Final = typer.Typer(cls=Group, no_args_is_help=True, help="Make, list and revoke tokens.")
+# ---- ``offaxis collector token``
 
 
 @example("offaxis collector token create anna --role analyst --out anna.token")
 def create_token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is; logs name it.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The owner of the token; it appears in logs.")
+    ],
     role: Annotated[
         Literal["device", "analyst", "admin"],
-        typer.Option(help="Sends reports; reads means; or publishes, too."),
+        typer.Option(
+            help="A device sends reports, an analyst reads means, an admin may also publish."
+        ),
     ],
-    secret: Secret,
-    url: Url = URL,
+    token: Token,
+    url: Url = DEFAULT_URL,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write it to a file of your own instead of showing it."),
+        typer.Option(
+            metavar="FILE", help="Write the token to this private file instead of showing it."
+        ),
     ] = None,
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token; it is shown this once, or written to a file that only you can read."""
+    """Create a token; it is shown only once, or written to a file that only you can read."""
     if out is not None:
         check_output(out)
     body = json.dumps({"name": name, "role": role}).encode()
-    headers = {"Content-Type": "application/json"}
-    made = facts(ask((url, secret, ca_file), "POST", "/v1/tokens", body, headers))
+    connection = Connection(url, token, ca_file)
+    created = _json_of(_request(connection, "POST", "/v1/tokens", body, _JSON_HEADERS))
     if out is not None:
         with replacing(out) as file:
             Path(file.name).chmod(0o600)
-            file.write(made.pop("token").encode() + b"\n")
+            file.write(created.pop("token").encode() + b"\n")
     if as_json:
-        print_json(made)
+        print_json(created)
     elif out is not None:
-        typer.echo(f"token {made['id']} is in {out}")
+        typer.echo(f"token {created['id']} is in {out}")
     else:
-        typer.echo(plain(f"token {made['id']} (shown once): {made['token']}"))
+        typer.echo(printable(f"token {created['id']} (shown once): {created['token']}"))
 
 
 @example("offaxis collector token list")
 def list_tokens(
-    secret: Secret, url: Url = URL, ca_file: CaFile = None, as_json: AsJson = False
+    token: Token, url: Url = DEFAULT_URL, ca_file: CaFile = None, as_json: AsJson = False
 ) -> None:
-    """List tokens by number, name and role."""
-    found = facts(ask((url, secret, ca_file), "GET", "/v1/tokens"))
+    """List tokens with their number, role, state and name."""
+    facts = _json_of(_request(Connection(url, token, ca_file), "GET", "/v1/tokens"))
     if as_json:
-        print_json(found)
+        print_json(facts)
         return
-    for one in found["tokens"]:
-        state = "revoked" if one["revoked_at"] else "valid"
-        typer.echo(plain(f"{one['id']}  {one['role']}  {state}  {one_line(str(one['name']))}"))
+    for row in facts["tokens"]:
+        state = "revoked" if row["revoked_at"] else "valid"
+        typer.echo(printable(f"{row['id']}  {row['role']}  {state}  {one_line(str(row['name']))}"))
 
 
 @example("offaxis collector token revoke 2")
 def revoke_token(
-    number: Annotated[int, typer.Argument(metavar="NUMBER", help="As listed.")],
-    secret: Secret,
-    url: Url = URL,
+    number: Annotated[int, typer.Argument(metavar="NUMBER", help="The number in the list.")],
+    token: Token,
+    url: Url = DEFAULT_URL,
     ca_file: CaFile = None,
 ) -> None:
-    """Make a token invalid, for good."""
-    ask((url, secret, ca_file), "DELETE", f"/v1/tokens/{number}")
+    """Revoke a token permanently."""
+    _request(Connection(url, token, ca_file), "DELETE", f"/v1/tokens/{number}")
     typer.echo(f"token {number} is revoked")
 
 
-add(token, create_token, "create")
-add(token, list_tokens, "list")
-add(token, revoke_token, "revoke")
-
-
-# ----------------------------------------------------------------------------
-# ``offaxis collector``: publish, open rounds, look at means; over HTTP, with a token.
-#
-# The address and the token come from options or from OFFAXIS_COLLECTOR and OFFAXIS_TOKEN; a token
-# on a command line can be read by others on the machine.
+token_commands: Final = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Create, list and revoke tokens."
+)
+add(token_commands, create_token, "create")
+add(token_commands, list_tokens, "list")
+add(token_commands, revoke_token, "revoke")
 
 collector: Final = typer.Typer(
     cls=Group,
     no_args_is_help=True,
-    help="Publish releases and rounds at a collector, and read its means.",
+    help="Manage a collector: publish releases and rounds, read means, create tokens.",
 )
 for _command in (publish, attach, open_round, close_round, means, drift, export, purge):
     add(collector, _command)
-collector.add_typer(token, name="token")
+collector.add_typer(token_commands, name="token")
 
 
-# ----------------------------------------------------------------------------
-# ``offaxis keys``: the publisher's key. It stays with the publisher, never at the collector.
-
-keys: Final = typer.Typer(
-    cls=Group, no_args_is_help=True, help="Make a publisher's key, show its public half."
-)
+# ---- ``offaxis keys``: the publisher's key, which stays with the publisher
 
 
 @example("offaxis keys new publisher.key")
 def new(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="A file for the private key.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE", help="The file for the private key.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print its public half, which devices pin. One that is there stays."""
+    """Create a key and print its public half, which devices pin. An existing key is kept."""
     check_output(out)
     if out.exists():
-        raise InvalidInput(f"{out} is there already; a key that is lost cannot be made again")
+        raise InvalidInput(f"{out} already exists; a lost key cannot be recovered")
     key = new_key()
     save_key(key, out)
-    _tell(key, out, as_json=as_json)
+    _print_public_key(key, out, as_json=as_json)
 
 
 @example("offaxis keys show publisher.key")
@@ -425,10 +451,10 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print the public half of a key."""
-    _tell(load_key(path), path, as_json=as_json)
+    _print_public_key(load_key(path), path, as_json=as_json)
 
 
-def _tell(key: Ed25519PrivateKey, path: Path, *, as_json: bool) -> None:
+def _print_public_key(key: Ed25519PrivateKey, path: Path, *, as_json: bool) -> None:
     public = key.public_key().public_bytes_raw().hex()
     if as_json:
         print_json({"key": str(path), "public_key": public})
@@ -436,12 +462,16 @@ def _tell(key: Ed25519PrivateKey, path: Path, *, as_json: bool) -> None:
         typer.echo(f"public key: {public}")
 
 
+keys: Final = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    help="Create a publisher's signing key, or show its public half.",
+)
 add(keys, new)
 add(keys, show)
 
 
-# ----------------------------------------------------------------------------
-# ``offaxis serve``: run a collector.
+# ---- ``offaxis serve``
 
 
 @example("offaxis serve --database sqlite:///collector.db")
@@ -455,25 +485,28 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8470,
     tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate chain, PEM.")
+        Path | None, typer.Option(metavar="FILE", help="TLS certificate chain, PEM.")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, PEM.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Key of the certificate, PEM.")
+    ] = None,
     publisher: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY", help="Public key: refuse releases and rounds it has not signed."
+            metavar="KEY",
+            help="Accept only releases and rounds signed with this public key.",
         ),
     ] = None,
     device_rate: Annotated[
-        float, typer.Option(min=1, help="Reports a second that one device's token may send.")
+        float, typer.Option(min=1, help="Reports per second accepted from one device token.")
     ] = 100_000,
     reader_rate: Annotated[
-        float, typer.Option(min=1, help="Requests a second of any other token.")
+        float, typer.Option(min=1, help="Requests per second accepted from any other token.")
     ] = 50,
 ) -> None:
-    """Collect reports: publish releases, open rounds, take uploads, answer with means.
+    """Run a collector: publish releases, open rounds, accept uploads, compute means.
 
-    The first start prints an admin's token, once. Logs go to standard error as JSON lines.
+    The first start prints an admin token, once. Logs go to standard error as JSON lines.
     """
     try:
         from offaxis.collector.app import serve as run
@@ -482,12 +515,12 @@ def serve(
         raise MissingExtra(f"a collector needs {error.name}: {installing('collector')}") from None
 
     if publisher is not None:
-        with reading_options():
+        with usage_errors():
             public_key(publisher)
     if tls_cert is None and host not in ("127.0.0.1", "::1", "localhost"):
         typer.echo(
-            "warning: without TLS tokens travel in the clear; give --tls-cert and --tls-key, or "
-            "put a proxy that ends TLS before it",
+            "warning: without TLS, tokens are sent unencrypted; use --tls-cert and --tls-key, or "
+            "a TLS proxy in front of the collector",
             err=True,
         )
     settings = Settings(

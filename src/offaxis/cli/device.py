@@ -1,4 +1,4 @@
-"""A device's rounds and answers as plain facts."""
+"""``offaxis device``: a device that answers rounds of a collector, within its limits."""
 
 from __future__ import annotations
 
@@ -9,57 +9,27 @@ import typer
 from rich.text import Text
 
 from offaxis.cli.inputs import check_output, locate, read_array
-from offaxis.cli.ledger import balance_facts, moment, read_limits
-from offaxis.cli.options import ARRAY, AsJson, Group, Misused, add, example, reading_options
-from offaxis.cli.terminal import bare_table, counted, one_line, print_json, screen
+from offaxis.cli.ledger import balance_facts, format_time, parse_limit
+from offaxis.cli.options import (
+    ARRAY,
+    AsJson,
+    Group,
+    UsageError,
+    add,
+    example,
+    usage_errors,
+)
+from offaxis.cli.terminal import buffered_console, one_line, plain_table, pluralize, print_json
 from offaxis.client import Device, Entry, Offer, Terms
 from offaxis.errors import InvalidInput
 from offaxis.formats.documents import public_key
 from offaxis.privacy.guarantee import exact
 from offaxis.privacy.wording import rounded
 
-_WAITING = ("queued", "withdrawing")
-
-
-def round_facts(offer: Offer, answered: bool) -> dict[str, Any]:
-    """Return a round for ``--json``."""
-    round_ = offer.round
-    return {
-        "round": round_.name,
-        "study": round_.study,
-        "number": round_.number,
-        "state": offer.state,
-        "answered": answered,
-        "opens": moment(round_.opens.timestamp())[:16],
-        "closes": moment(round_.closes.timestamp())[:16],
-        "groups": list(round_.groups),
-        "release": round_.release,
-    }
-
-
-def entry_facts(entry: Entry) -> dict[str, Any]:
-    """Return an answer for ``--json``, without the report itself."""
-    return {
-        "round": entry.round,
-        "study": entry.study,
-        "number": entry.number,
-        "release": entry.release,
-        "group": entry.group,
-        "id": entry.id.hex(),
-        "state": entry.state,
-        "attempts": entry.attempts,
-        "next_try": moment(entry.next_try) if entry.state in _WAITING else None,
-        "problem": entry.problem,
-    }
-
-
-# ----------------------------------------------------------------------------
-# ``offaxis device``: a device that answers rounds of a collector, within its own limits.
-
 device = typer.Typer(
     cls=Group,
     no_args_is_help=True,
-    help="Answer rounds of a collector: each once, paid for, and sent until it is taken.",
+    help="Answer a collector's rounds: each is paid for once and sent until accepted.",
 )
 
 State = Annotated[
@@ -67,69 +37,78 @@ State = Annotated[
 ]
 RoundName = Annotated[str, typer.Argument(metavar="ROUND", help="The name of a round.")]
 
+_WAITING = ("queued", "withdrawing")
+
 
 @example("offaxis device init my.device --collector https://c.example --limit 8 --publisher KEY")
 def init(
     state: State,
-    collector: Annotated[str, typer.Option(metavar="URL", help="Its address, https://…")],
+    collector: Annotated[
+        str, typer.Option(metavar="URL", help="Address of the collector, https://…")
+    ],
     limit: Annotated[
         list[str],
         typer.Option(
             metavar="E",
-            help="Most ε of all reports together, read exactly; '1 per 30d' for any 30 days. May "
-            "be given several times: each must hold.",
+            help="Limit on the ε of all reports together, read exactly; '1 per 30d' limits any 30 "
+            "days. May be given several times: all limits hold.",
         ),
     ],
     publisher: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Answer rounds that this public key signed.")
+        str | None,
+        typer.Option(metavar="KEY", help="Answer only rounds signed with this public key."),
     ] = None,
     release: Annotated[
-        str | None, typer.Option(metavar="HASH", help="Report this release and no other.")
+        str | None, typer.Option(metavar="HASH", help="Report only with this release.")
     ] = None,
     epsilon: Annotated[
         str | None,
-        typer.Option(metavar="E", help="Most ε of one report; by default the smallest limit."),
+        typer.Option(metavar="E", help="Limit on the ε of one report; by default the least limit."),
     ] = None,
     delta: Annotated[
-        str, typer.Option(metavar="D", help="Most δ of one report, and of each limit.")
+        str, typer.Option(metavar="D", help="Limit on the δ of one report, and of each limit.")
     ] = "0",
     unit: Annotated[
-        Literal["item", "user"], typer.Option(help="What a report must stand for.")
+        Literal["item", "user"], typer.Option(help="The unit that a release must protect.")
     ] = "item",
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Holds the token of the collector.")
+        Path | None, typer.Option(metavar="FILE", help="File with the token for the collector.")
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificates to trust, not the system's.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Certificates to trust instead of the system's."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set up a device. One that is there is not replaced.
+    """Set up a device. An existing device is not replaced.
 
-    It needs the publisher's key or a release's hash: nothing else that comes is believed.
+    It needs the publisher's key or the hash of a release: the device trusts nothing else that it
+    receives.
     """
     check_output(state)
-    with reading_options():
-        share = exact(delta, "delta")
-        limits = read_limits(limit, share)
-        most = min(one.epsilon for one in limits) if epsilon is None else exact(epsilon, "epsilon")
+    with usage_errors():
+        delta_limit = exact(delta, "delta")
+        limits = [parse_limit(text, delta_limit) for text in limit]
+        epsilon_limit = (
+            min(one.epsilon for one in limits) if epsilon is None else exact(epsilon, "epsilon")
+        )
         if publisher is not None:
             public_key(publisher)
     terms = Terms(
         collector,
-        str(most),
-        str(share),
+        str(epsilon_limit),
+        str(delta_limit),
         unit,
         publisher,
         release,
-        None if token_file is None else _token(token_file),
+        None if token_file is None else _read_token(token_file),
         None if ca_file is None else str(ca_file.resolve()),
     )
     Device.create(state, terms, *limits).close()
     if as_json:
         print_json({"state": str(state), "collector": collector, "limits": list(map(str, limits))})
         return
-    typer.echo(f"made {state}, the device of one person, for {one_line(collector)}")
+    typer.echo(f"created {state}, the device of one person, for {one_line(collector)}")
     for one in limits:
         typer.echo(f"limit: {one}")
     typer.echo(f"one report: up to {terms.most}, per {terms.unit}")
@@ -137,18 +116,18 @@ def init(
 
 @example("offaxis device rounds my.device")
 def rounds(state: State, as_json: AsJson = False) -> None:
-    """Show the rounds that the collector offers and this device believes."""
-
-    with _opened(state) as opened:
+    """Show the collector's rounds that this device trusts."""
+    with _open_device(state) as opened:
         answered = {entry.round for entry in opened.status() if entry.report}
-        facts = [round_facts(offer, offer.round.name in answered) for offer in opened.rounds()]
+        facts = [_round_facts(offer, offer.round.name in answered) for offer in opened.rounds()]
     if as_json:
         print_json({"rounds": facts})
         return
     if not facts:
-        typer.echo("no round that this device believes")
+        typer.echo("no round that this device trusts")
         return
-    _table(facts, ["round", "number", "state", "answered", "opens", "closes", "groups", "release"])
+    columns = ["round", "number", "state", "answered", "opens", "closes", "groups", "release"]
+    _print_table(facts, columns)
 
 
 @example("offaxis device report my.device energy-7 --vector today.npy")
@@ -161,27 +140,29 @@ def report(
     ] = None,
     public_mean: Annotated[
         bool,
-        typer.Option("--public-mean", help="There is no vector: report the public mean instead."),
+        typer.Option("--public-mean", help="Report the public mean, if there is no vector."),
     ] = False,
     group: Annotated[
-        str | None, typer.Option(metavar="GROUP", help="One of the round's; not private.")
+        str | None,
+        typer.Option(metavar="GROUP", help="One of the round's groups; it is not private."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer a round: verify it, pay, make the report and keep it for `offaxis device send`.
 
-    A round is answered once; asked again, nothing is paid and the vector is not read. A file that
-    holds no usable vector becomes a report of the public mean, so that silence tells nothing.
+    A round is answered once: a second call pays nothing and does not read the vector. A file
+    without a usable vector becomes a report of the public mean, so that silence reveals nothing.
     """
     if (vector is None) != public_mean:
-        raise Misused("give either --vector FILE or --public-mean")
+        raise UsageError("use either --vector FILE or --public-mean")
     if vector is not None and not locate(vector)[0].is_file():
-        raise InvalidInput(f"there is no file {locate(vector)[0]}; nothing was paid or reported")
-    with _opened(state) as opened:
-        entry = opened.report(round_, (lambda: _one(read_array(vector))) if vector else None, group)
+        raise InvalidInput(f"file not found: {locate(vector)[0]}; nothing was paid or reported")
+    with _open_device(state) as opened:
+        read = (lambda: _only_row(read_array(vector))) if vector else None
+        entry = opened.report(round_, read, group)
         spent = opened.ledger.spent()[0]
     if as_json:
-        print_json(entry_facts(entry))
+        print_json(_entry_facts(entry))
         return
     typer.echo(
         f"round {entry.round} is answered and {entry.state}; spent so far: "
@@ -193,90 +174,130 @@ def report(
 def send(
     state: State,
     now: Annotated[
-        bool, typer.Option("--now", help="Wait for nothing: who watches sees when it was made.")
+        bool,
+        typer.Option(
+            "--now", help="Send without a delay. An observer then sees when the report was made."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send what is due; run it now and then. The same bytes go until they are taken."""
-    with _opened(state) as opened:
-        tried = opened.send(at_once=now)
-        waiting = sum(one.state in ("queued", "withdrawing") for one in opened.status())
+    """Send the reports that are due; call it regularly. The same bytes are sent until accepted."""
+    with _open_device(state) as opened:
+        sent = opened.send(at_once=now)
+        waiting = sum(entry.state in _WAITING for entry in opened.status())
     if not as_json:
-        typer.echo(f"tried {counted(len(tried), 'report')}, {waiting:,} waiting")
-    _show(tried, as_json)
+        typer.echo(f"tried {pluralize(len(sent), 'report')}, {waiting:,} waiting")
+    _print_entries(sent, as_json)
 
 
 @example("offaxis device withdraw my.device energy-7")
 def withdraw(state: State, round_: RoundName, as_json: AsJson = False) -> None:
-    """Ask for a report back; the next `send` tells the collector. What was paid stays paid."""
-    with _opened(state) as opened:
+    """Withdraw a report; the next `send` informs the collector. The cost stays paid."""
+    with _open_device(state) as opened:
         entry = opened.withdraw(round_)
-    _show([entry], as_json)
+    _print_entries([entry], as_json)
 
 
 @example("offaxis device status my.device")
 def status(state: State, as_json: AsJson = False) -> None:
-    """Show what was answered, what became of it, and what every limit leaves."""
-    with _opened(state) as opened:
-        entries, under, terms = opened.status(), opened.ledger.balances(), opened.terms
+    """Show the answered rounds, the state of their reports, and what each limit leaves."""
+    with _open_device(state) as opened:
+        entries, balances, terms = opened.status(), opened.ledger.balances(), opened.terms
     if as_json:
         print_json(
             {
                 "state": str(state),
                 "collector": terms.url,
-                "answers": [entry_facts(entry) for entry in entries],
-                "limits": [balance_facts(one) for one in under],
+                "answers": [_entry_facts(entry) for entry in entries],
+                "limits": [balance_facts(balance) for balance in balances],
             }
         )
         return
-    for one in under:
-        typer.echo(f"limit {one.limit}: ε = {rounded(one.left, up=False)} left")
-    _show(entries, as_json)
+    for balance in balances:
+        typer.echo(f"limit {balance.limit}: ε = {rounded(balance.left, up=False)} left")
+    _print_entries(entries, as_json)
 
 
-def _opened(state: Path) -> Device:
+for _command in (init, rounds, report, send, withdraw, status):
+    add(device, _command)
+
+
+# ---- Reading
+
+
+def _open_device(state: Path) -> Device:
     if not state.is_file():
-        raise InvalidInput(f"there is no device {state}; make one with: offaxis device init")
+        raise InvalidInput(f"device not found: {state}; create one with: offaxis device init")
     return Device.open(state)
 
 
-def _token(path: Path) -> str:
-    """Read a token from a file, not from the command line, which others can see."""
+def _read_token(path: Path) -> str:
+    """Read a token from a file, since other users can see the command line."""
     try:
         return path.read_text().strip()
     except (OSError, ValueError) as error:
         raise InvalidInput(f"cannot read a token from {path}: {error}") from None
 
 
-def _one(array: Any) -> Any:
-    """Return the only row of a file that holds one."""
+def _only_row(array: Any) -> Any:
+    """Return the row of an array that has one; other arrays unchanged."""
     return array[0] if array.ndim == 2 and len(array) == 1 else array
 
 
-def _show(entries: list[Entry], as_json: bool) -> None:
+# ---- Printing
 
-    facts = [entry_facts(entry) for entry in entries]
+
+def _round_facts(offer: Offer, answered: bool) -> dict[str, Any]:
+    """Return a round for ``--json``."""
+    round_ = offer.round
+    return {
+        "round": round_.name,
+        "study": round_.study,
+        "number": round_.number,
+        "state": offer.state,
+        "answered": answered,
+        "opens": format_time(round_.opens.timestamp())[:16],
+        "closes": format_time(round_.closes.timestamp())[:16],
+        "groups": list(round_.groups),
+        "release": round_.release,
+    }
+
+
+def _entry_facts(entry: Entry) -> dict[str, Any]:
+    """Return an answer for ``--json``, without the report itself."""
+    return {
+        "round": entry.round,
+        "study": entry.study,
+        "number": entry.number,
+        "release": entry.release,
+        "group": entry.group,
+        "id": entry.id.hex(),
+        "state": entry.state,
+        "attempts": entry.attempts,
+        "next_try": format_time(entry.next_try) if entry.state in _WAITING else None,
+        "problem": entry.problem,
+    }
+
+
+def _print_entries(entries: list[Entry], as_json: bool) -> None:
+    facts = [_entry_facts(entry) for entry in entries]
     if as_json:
         print_json({"answers": facts})
     elif facts:
-        _table(facts, ["round", "state", "attempts", "next_try", "problem"])
+        _print_table(facts, ["round", "state", "attempts", "next_try", "problem"])
 
 
-def _table(facts: list[dict[str, Any]], names: list[str]) -> None:
-    table = bare_table()
+def _print_table(facts: list[dict[str, Any]], names: list[str]) -> None:
+    table = plain_table()
     for name in names:
         table.add_column(name.replace("_", " "))
-    for one in facts:
-        table.add_row(*(Text(_cell(one[name])) for name in names))
-    with screen() as console:
+    for row in facts:
+        table.add_row(*(Text(_format_cell(row[name])) for name in names))
+    with buffered_console() as console:
         console.print(table)
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return one_line(", ".join(value) if isinstance(value, list) else str(value or ""))
-
-
-for _command in (init, rounds, report, send, withdraw, status):
-    add(device, _command)

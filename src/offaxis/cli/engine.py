@@ -1,4 +1,4 @@
-"""``--engine``: the same commands on Parquet folders too large for memory, or on Spark."""
+"""``--engine``: run a command on Parquet files too large for memory, locally or on Spark."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from offaxis.cli.options import Misused
-from offaxis.cli.terminal import moving
-from offaxis.engines import local, spark
+from offaxis.cli.options import UsageError
+from offaxis.cli.terminal import progress_bar
 from offaxis.geometry import PublicVectors
 
 Engine = Literal["local", "spark"]
@@ -20,7 +19,7 @@ EngineName = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
-        help="Work on Parquet files and folders, a batch at a time: on this machine, or on Spark. "
+        help="Process Parquet files and folders in batches, on this machine or on Spark. "
         "Vectors are then named PATH:COLUMN.",
     ),
 ]
@@ -29,63 +28,70 @@ Master = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="With --engine spark: where Spark runs, such as local[4] or spark://host:7077; all "
-        "cores of this machine if not told.",
+        help="With --engine spark: the Spark master, such as local[4] or spark://host:7077; by "
+        "default all cores of this machine.",
     ),
 ]
 IDS = "id"
 
 
 @dataclass(frozen=True)
-class Work:
-    """An engine at work: its functions, how it opens a path, and the progress it tells."""
+class OpenEngine:
+    """A running engine: its functions, how it opens a path, and its progress callback."""
 
     functions: Any
     open: Callable[[str], Any]
-    told: dict[str, Any]
+    callbacks: dict[str, Any]
 
     def public_vectors(self, source: str) -> PublicVectors:
         """Return a column of public vectors."""
         path, column = locate_column(source)
-        found: PublicVectors = self.functions.public_vectors(self.open(path), column)
-        return found
+        vectors: PublicVectors = self.functions.public_vectors(self.open(path), column)
+        return vectors
 
 
 @contextmanager
-def working(engine: Engine, master: str | None, label: str) -> Iterator[Work]:
-    """Start an engine with a progress bar, and stop it."""
+def open_engine(engine: Engine, master: str | None, label: str) -> Iterator[OpenEngine]:
+    """Start an engine with a progress bar, and stop it at the end.
+
+    Engines are imported here because most calls of a command use none.
+    """
     check_engine(engine, master)
-    with moving(label) as move:
-        move(label, 0, None)
+    with progress_bar(label) as update:
+        update(label, 0, None)
         if engine == "local":
+            from offaxis.engines import local
+
             done = 0
 
             def advance(records: int) -> None:
                 nonlocal done
                 done += records
-                move(label, done, None)
+                update(label, done, None)
 
-            yield Work(local, local.ParquetRecords, {"advance": advance})
+            yield OpenEngine(local, local.ParquetRecords, {"advance": advance})
             return
 
-        def progress(finished: int, known: int) -> None:
-            move(label, finished, known)
+        def progress(finished: int, total: int) -> None:
+            update(label, finished, total)
+
+        from offaxis.engines import spark
 
         with spark.opened(master) as session:
-            yield Work(spark, spark.reader(session), {"progress": progress})
+            yield OpenEngine(spark, spark.reader(session), {"progress": progress})
 
 
 def check_engine(engine: Engine | None, master: str | None, **others: Any) -> None:
-    """Refuse options that the chosen engine does not take, by their names."""
+    """Reject options that the selected engine does not support; ``others`` are local only."""
     if master is not None and engine != "spark":
-        raise Misused("--master goes with --engine spark only")
-    for name, given in others.items():
-        if given and engine is not None:
-            raise Misused(f"--{name} does not go with --engine")
+        raise UsageError("--master requires --engine spark")
+    for name, value in others.items():
+        if value and engine is not None:
+            raise UsageError(f"--{name} cannot be used with --engine")
 
 
 def locate_column(source: str) -> tuple[str, str]:
-    """Split PATH:COLUMN; without a column it is ``vector``."""
+    """Split PATH:COLUMN; the default column is ``vector``."""
     path, _, column = source.rpartition(":")
     if not path or "/" in column or Path(source).exists():
         return source, "vector"

@@ -1,4 +1,4 @@
-"""``offaxis fit``: a release from a public model and public vectors."""
+"""``offaxis fit``: fit a release to a public model and public vectors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, working
+from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, open_engine
 from offaxis.cli.inputs import check_new_release, check_output, load_model, locate, read_array
 from offaxis.cli.inspect import describe
-from offaxis.cli.options import ARRAY, MODEL, AsJson, Force, Misused, example, reading_options
-from offaxis.cli.terminal import counting, fields, print_json, screen
+from offaxis.cli.options import ARRAY, MODEL, AsJson, Force, UsageError, example, usage_errors
+from offaxis.cli.terminal import buffered_console, field_table, print_json, step_bar
 from offaxis.encoding.reshaping import Allocation, Jacobian, Optimal, Reshaping
 from offaxis.fitting import fit as fit_release
 from offaxis.geometry import Layers, TaskModel
@@ -28,7 +28,7 @@ def fit(
     ],
     epsilon: Annotated[
         str,
-        typer.Option(metavar="NUMBER", help="Budget of one report, read exactly: 0.1 or 1/3."),
+        typer.Option(metavar="NUMBER", help="Budget ε of one report, read exactly: 0.1 or 1/3."),
     ],
     out: Annotated[Path, typer.Option(metavar="RELEASE", help="The release file to write.")],
     model: Annotated[str | None, MODEL] = None,
@@ -36,28 +36,32 @@ def fit(
         str,
         typer.Option(
             metavar="NAME",
-            help="laplace, gaussian, spherical-laplace: the vector; privunit2, privunitg, "
+            help="laplace, gaussian, spherical-laplace: release the vector; privunit2, privunitg, "
             "privunitg-sphere, projunit: its direction; privunit2-mean, privunitg-mean, "
-            "projunit-mean: for means over people; duchi, piecewise, hybrid: a box; response, "
-            "subset: the nearest of some codewords; class-response, scalar-response: the model's "
+            "projunit-mean: for means over people; duchi, piecewise, hybrid: a vector in a box; "
+            "response, subset: the nearest codeword; class-response, scalar-response: the model's "
             "answer; coordinatewise-laplace, coordinatewise-gaussian, instance-optimal, plan, "
-            "task-aware, task-aware-network: as in the literature. laplace is the default "
-            "because it is pure, unbiased and supports means; for answers use offaxis recommend.",
+            "task-aware, task-aware-network: mechanisms from the literature. laplace is the "
+            "default because it is pure, unbiased and supports means; if you need answers, use "
+            "offaxis recommend.",
         ),
     ] = "laplace",
     delta: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="For the Gaussian ones only, such as 1e-5.")
+        str | None,
+        typer.Option(metavar="NUMBER", help="δ, for Gaussian mechanisms only, such as 1e-5."),
     ] = None,
     unit: Annotated[
         Literal["item", "user"],
-        typer.Option(help="What one report stands for: one vector, or all of a person's."),
+        typer.Option(
+            help="What one report covers: one vector (item), or all data of a person (user)."
+        ),
     ] = "item",
     reshaping: Annotated[
         Literal["jacobian", "optimal", "centre", "none"] | None,
         typer.Option(
-            help="Shape the noise to the model (the default); to the model and the public "
-            "vectors' spread at once; only subtract the public mean; or plain noise. The last two "
-            "need no model.",
+            help="How to shape the noise: to the model (jacobian, the default); to the model and "
+            "the spread of the public vectors (optimal); only subtract the public mean (centre); "
+            "or not at all (none). The last two need no model.",
         ),
     ] = None,
     percentile: Annotated[
@@ -65,7 +69,8 @@ def fit(
         typer.Option(
             min=1,
             max=100,
-            help="Percentile of the public vectors' lengths kept unclipped; 90 by default.",
+            help="Clip vectors beyond this percentile of the public vectors' lengths; 90 by "
+            "default.",
         ),
     ] = None,
     lambda_max: Annotated[
@@ -79,13 +84,14 @@ def fit(
         float | None,
         typer.Option(
             min=0,
-            help="p of the volume constraint (jacobian); by default the mechanism's own norm.",
+            help="Order p of the volume constraint (jacobian); by default that of the "
+            "mechanism's norm.",
         ),
     ] = None,
     allocation: Annotated[
         Literal["capped", "gap"] | None,
         typer.Option(
-            help="How directions share the noise (jacobian): under a cap, the default, or by "
+            help="How directions share the noise (jacobian): under a cap (the default), or by "
             "threshold."
         ),
     ] = None,
@@ -94,7 +100,7 @@ def fit(
         typer.Option(
             min=1,
             metavar="R",
-            help="Number of directions in a report (optimal); by default all the model sees.",
+            help="Number of directions in a report (optimal); by default all that the model uses.",
         ),
     ] = None,
     size: Annotated[
@@ -108,7 +114,7 @@ def fit(
     statement: Annotated[
         str,
         typer.Option(
-            metavar="TEXT", help="Where the public data came from, in your words; kept in the file."
+            metavar="TEXT", help="Where the public data came from; stored in the release file."
         ),
     ] = "",
     engine: EngineName = None,
@@ -118,10 +124,10 @@ def fit(
 ) -> None:
     """Fit a release to a public model and public vectors.
 
-    Everything is learnt from public data. The release file can be published.
+    A release is fitted to public data only, so the release file can be published.
     """
     check_engine(engine, master)
-    with reading_options():
+    with usage_errors():
         chosen = find_mechanism(mechanism)
         exact_epsilon(epsilon)
         chosen.check_delta(delta)
@@ -130,16 +136,16 @@ def fit(
         chosen.check_size(size)
         chosen.read_percentile(percentile)
         shape = chosen.read_reshaping(_reshaping(reshaping, lambda_max, order, allocation, rank))
-    looks_at_task = shape.uses_task or chosen.needs_task
-    if model is None and looks_at_task:
-        raise Misused(
-            "Missing option '--model': the noise is shaped to it; use --reshaping none, and a "
-            "mechanism that needs no task, to go without one"
+    uses_model = shape.uses_task or chosen.needs_task
+    if model is None and uses_model:
+        raise UsageError(
+            "Missing option '--model': the noise is shaped to it; without a model, use "
+            "--reshaping none and a mechanism that needs no task"
         )
     source = locate(public)[0] if engine is None else Path(locate_column(public)[0])
     check_output(out, source, *([Path(model)] if model else []))
     check_new_release(out, force=force)
-    task = load_model(model) if model and looks_at_task else None
+    task = load_model(model) if model and uses_model else None
     settings: dict[str, Any] = {
         "epsilon": epsilon,
         "mechanism": mechanism,
@@ -153,15 +159,15 @@ def fit(
     label = "measuring the public vectors"
     if engine is None:
         vectors = read_array(public)
-        # Without a model there is nothing to measure, and fitting does not count its steps.
-        with counting(label, len(vectors) if task else None) as advance:
+        # Without a model there is nothing to measure, and fitting reports no steps.
+        with step_bar(label, len(vectors) if task else None) as advance:
             release = fit_release(task, vectors, **settings, progress=advance)
-        _warn(task, vectors, shape)
+        _warn_of_silent_units(task, vectors, shape)
     else:
-        with working(engine, master, label) as work:
-            release = fit_release(task, work.public_vectors(public), **settings)
+        with open_engine(engine, master, label) as running:
+            release = fit_release(task, running.public_vectors(public), **settings)
     release.save(out)
-    _print(release, out, mechanism, as_json)
+    _print_result(release, out, mechanism, as_json)
 
 
 def _reshaping(
@@ -172,32 +178,32 @@ def _reshaping(
     rank: int | None,
 ) -> str | Reshaping | None:
     """Return the reshaping that the options describe; reject those that would have no effect."""
-    stretch = {"lambda_max": lambda_max, "order": order, "allocation": allocation}
-    given = {key: value for key, value in stretch.items() if value is not None}
-    if given and name not in (None, "jacobian"):
-        option = f"--{next(iter(given)).replace('_', '-')}"
-        raise Misused(f"{option} goes with --reshaping jacobian, got --reshaping {name}")
+    options = {"lambda_max": lambda_max, "order": order, "allocation": allocation}
+    settings = {key: value for key, value in options.items() if value is not None}
+    if settings and name not in (None, "jacobian"):
+        option = f"--{next(iter(settings)).replace('_', '-')}"
+        raise UsageError(f"{option} requires --reshaping jacobian, got --reshaping {name}")
     if rank is not None and name != "optimal":
-        raise Misused("--rank goes with --reshaping optimal")
-    if given:
-        return Jacobian(**given)  # type: ignore[arg-type]
+        raise UsageError("--rank requires --reshaping optimal")
+    if settings:
+        return Jacobian(**settings)  # type: ignore[arg-type]
     return name if rank is None else Optimal(rank=rank)
 
 
-def _warn(task: TaskModel | None, vectors: Vectors, reshaping: Reshaping) -> None:
-    """Say so if reshaping aims its noise at units that no public vector turns on."""
+def _warn_of_silent_units(task: TaskModel | None, vectors: Vectors, reshaping: Reshaping) -> None:
+    """Warn if reshaping aims noise at units that are inactive on all public vectors."""
     if isinstance(reshaping, Jacobian) and isinstance(task, Layers):
         silent = int(task.silent_units(vectors).sum())
         if silent:
             typer.echo(
                 f"warning: {silent} of the model's {len(task.biases[0])} first-layer units are "
-                f"silent on all public vectors; noise may wake them up. Compare with the model "
+                f"silent on all public vectors; noise may activate them. Compare with the model "
                 f"without them (Layers.without_silent_units)",
                 err=True,
             )
 
 
-def _print(release: Release, out: Path, mechanism: str, as_json: bool) -> None:
+def _print_result(release: Release, out: Path, mechanism: str, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(out), **describe(release)})
         return
@@ -211,5 +217,5 @@ def _print(release: Release, out: Path, mechanism: str, as_json: bool) -> None:
         ("release", release.hash),
         ("next", f"offaxis inspect {out}"),
     ]
-    with screen() as console:
-        console.print(fields(rows))
+    with buffered_console() as console:
+        console.print(field_table(rows))

@@ -1,4 +1,8 @@
-"""Paths of inputs and outputs, checked before the work begins."""
+"""Inputs and outputs of the commands: paths, arrays and models.
+
+Paths are checked before the work begins. Arrays are read from .npy, .npz, .csv and .parquet files;
+nothing is ever unpickled.
+"""
 
 from __future__ import annotations
 
@@ -17,181 +21,56 @@ from typing import Any, BinaryIO, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.cli.terminal import waiting
+from offaxis.cli.terminal import spinner
 from offaxis.engines.columns import arrow, is_list, is_number, lists_of, rows_of
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.files import replacing
 from offaxis.geometry import Layers, TaskModel, as_task_model
-from offaxis.release import Release
+
+# ---- Paths, checked before any work is done
 
 
 def check_input(path: Path) -> None:
-    """Refuse a file that is not there, before any work is done."""
+    """Reject an input file that does not exist."""
     if not path.is_file():
-        raise InvalidInput(f"there is no file {path}")
+        raise InvalidInput(f"file not found: {path}")
 
 
 def check_output(path: Path, *inputs: Path) -> None:
-    """Refuse, before any work is done, a path that cannot be written or that is an input."""
+    """Reject an output path that cannot be written, or that is one of the inputs."""
     if path.is_dir():
         raise InvalidInput(f"cannot write {path}: it is a folder; name a file in it")
     if not path.parent.is_dir():
-        raise InvalidInput(f"cannot write {path}: there is no folder {path.parent}; make it first")
+        raise InvalidInput(f"cannot write {path}: folder {path.parent} not found; create it first")
     for source in inputs:
         if path.exists() and source.exists() and path.samefile(source):
             raise InvalidInput(f"{path} is an input of this command; choose another --out")
 
 
 def check_new(path: Path, loss: str, *, force: bool) -> None:
-    """Refuse to replace what cannot be had again, before any work is done.
+    """Reject an existing output path, unless ``force`` is set.
 
-    Releases and reports are such: ``loss`` says what would be lost.
+    For files that cannot be made again, such as releases and reports; ``loss`` states what
+    replacing the file would cost.
     """
     if path.exists() and not force:
-        raise InvalidInput(f"{path} is already there, and {loss}; choose another --out, or --force")
+        raise InvalidInput(
+            f"{path} already exists, and {loss}; choose another --out, or use --force"
+        )
 
 
 def check_new_release(path: Path, *, force: bool) -> None:
-    """Refuse to replace a release that somebody may report with."""
-    check_new(path, "reports of a release that is replaced can no longer be read", force=force)
+    """Reject replacing a release: devices may already use it."""
+    check_new(path, "reports of a replaced release can no longer be read", force=force)
 
 
 def check_new_reports(path: Path, *, force: bool) -> None:
-    """Refuse to replace reports that were paid for."""
-    loss = "making its reports again would spend the budget again: send the ones it holds"
+    """Reject replacing reports that are already paid for."""
+    loss = "making its reports again would spend the budget again: send the existing ones"
     check_new(path, loss, force=force)
 
 
-# ----------------------------------------------------------------------------
-# Numbers from a .csv file, with or without a header row; what is ambiguous is an error.
-
-_BLOCK = 1 << 20
-_EXACT = 2.0**53
-"""Whole numbers below this are exact in float64."""
-
-
-def read_csv(path: Path, name: str | None = None) -> NDArray[Any]:
-    """Return the rows of a file, (n, columns): int64 if no number has a point, else float64."""
-    skip = 0
-    try:
-        skip = _lines_before_data(path)
-        with path.open(encoding="utf-8-sig") as file, warnings.catch_warnings():
-            # A file without rows is refused later, by those who know what they wanted to read.
-            warnings.filterwarnings("ignore", "loadtxt: input contained no data", UserWarning)
-            table = np.loadtxt(
-                file, delimiter=",", skiprows=skip, ndmin=2, comments=None, dtype=np.float64
-            )
-        whole = _only_whole_numbers(path, skip)
-    except ValueError as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(
-            f"{path} is not a table of numbers separated by commas{_place(str(error), skip)}"
-        ) from None
-    if whole and np.abs(table).max(initial=0.0) < _EXACT:
-        return table.astype(np.int64)
-    return table
-
-
-def _place(message: str, skip: int) -> str:
-    """Say where NumPy stumbled, without the cell itself: it may be private."""
-    found = re.search(r"row (\d+), column (\d+)", message)
-    if found:
-        # NumPy counts data rows from 0 and columns from 1.
-        return f": see row {int(found[1]) + skip + 1}, column {found[2]} of the file"
-    found = re.search(r"columns changed from (\d+) to (\d+)", message)
-    return f": rows have {found[1]} and {found[2]} columns" if found else ""
-
-
-def _lines_before_data(path: Path) -> int:
-    """Count the lines up to the first row of numbers."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        for index, line in enumerate(file):
-            if line.strip():
-                return index + _is_header(path, next(csv.reader([line])))
-    raise InvalidInput(f"{path} is empty")
-
-
-def _is_header(path: Path, cells: list[str]) -> bool:
-    """Tell a header from numbers, or refuse to guess: no row may be lost or made up."""
-    numbers = [_is_number(cell) for cell in cells]
-    if len(cells) > 2 and cells == [str(index) for index in range(len(cells))]:
-        raise InvalidInput(
-            f"the first row of {path} is 0, 1, … {len(cells) - 1}: column names or a vector? "
-            f"Save the file without column names (pandas: header=False, index=False)"
-        )
-    if all(numbers):
-        return False
-    if any(numbers) or not all(cell.strip() for cell in cells):
-        raise InvalidInput(
-            f"the first row of {path} is neither numbers nor column names: only columns "
-            f"{', '.join(str(i + 1) for i, is_number in enumerate(numbers) if is_number) or 'none'}"
-            f" hold numbers. Fill in what is missing, and save without row numbers "
-            f"(pandas: index=False)"
-        )
-    return True
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _only_whole_numbers(path: Path, skip: int) -> bool:
-    """Tell whether every number is written without a point or an exponent, as labels are."""
-    with path.open("rb") as file:
-        for _ in range(skip):
-            file.readline()
-        seen = False
-        while block := file.read(_BLOCK):
-            if block.translate(None, b"0123456789-+, \r\n\t\xef\xbb\xbf"):
-                return False
-            seen = True
-    return seen
-
-
-# ----------------------------------------------------------------------------
-# Vectors in .parquet files: one column of lists, or one column of numbers a coordinate.
-
-COLUMN = "vector"
-"""The column that decoded vectors are written to."""
-
-
-def read_parquet(path: Path, name: str | None = None) -> NDArray[Any]:
-    """Return a column, or all of a file's columns, as (n, m)."""
-    pa = arrow()
-    try:
-        names = pa.parquet.read_schema(path).names
-        if name is not None and name not in names:
-            raise InvalidInput(f"{path} has no column {name!r}; it has {', '.join(names)}")
-        table = pa.parquet.read_table(path, columns=None if name is None else [name])
-    except pa.ArrowException as error:
-        raise InvalidInput(f"{path} is not a readable .parquet file: {error}") from None
-    if any(column.null_count for column in table.columns):
-        raise InvalidInput(f"{path} has missing values; remove or replace those rows first")
-    lists = [is_list(column.type) for column in table.columns]
-    if lists == [True]:
-        return rows_of(table.column(0), str(path))
-    if not lists or not all(is_number(column.type) for column in table.columns):
-        raise InvalidInput(
-            f"{path} must have one column of lists or only columns of numbers; "
-            f"choose one of {', '.join(names)} as {path}:column"
-        )
-    return np.stack([column.to_numpy() for column in table.columns], axis=1)
-
-
-def write_parquet(file: BinaryIO, array: NDArray[Any]) -> None:
-    """Write one vector or a batch as one column of lists of constant length."""
-    pa = arrow()
-    batch = np.atleast_2d(array)
-    pa.parquet.write_table(pa.table({COLUMN: lists_of(batch)}), file)
-
-
-# ----------------------------------------------------------------------------
-# Arrays from and to files: .npy, .npz, .csv and .parquet. Nothing is ever unpickled.
+# ---- Arrays
 
 Array = NDArray[Any]
 Reader = TypeVar("Reader")
@@ -208,13 +87,13 @@ def locate(source: str, named: tuple[str, ...] = NAMED) -> tuple[Path, str | Non
     return Path(source), None
 
 
-def reader_of(path: Path, readers: Mapping[str, Reader]) -> Reader:
-    """Return what reads a file, by its ending; refuse one that is not there."""
+def find_reader(path: Path, readers: Mapping[str, Reader]) -> Reader:
+    """Return the reader for a file's suffix; reject a missing file."""
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise InvalidInput(f"{path} must be a file of type {', '.join(readers)}")
     if not path.is_file():
-        raise InvalidInput(f"there is no file {path}; check its name and the folder you are in")
+        raise InvalidInput(f"file not found: {path}; check its name and the current folder")
     return reader
 
 
@@ -225,7 +104,7 @@ def read_array(source: str) -> Array:
     ----------
     source : str
         A .npy (memory-mapped), .npz, .csv or .parquet file. ``file.npz:name`` and
-        ``file.parquet:column`` choose one array out of several.
+        ``file.parquet:column`` select one of several arrays.
 
     Raises
     ------
@@ -235,8 +114,8 @@ def read_array(source: str) -> Array:
         If it is a .parquet file and pyarrow is not installed.
     """
     path, name = locate(source)
-    reader = reader_of(path, _READERS)
-    with waiting(f"reading {path.name}"):
+    reader = find_reader(path, _READERS)
+    with spinner(f"reading {path.name}"):
         array = reader(path, name)
     if array.ndim == 0:
         raise InvalidInput(f"{path} holds a single number, not vectors")
@@ -244,9 +123,26 @@ def read_array(source: str) -> Array:
 
 
 def read_targets(source: str) -> Array:
-    """Read one target a vector: (n,) if there is one column, else (n, k)."""
+    """Read one target per vector: (n,) from a single column, else (n, k)."""
     array = read_array(source)
     return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def check_format(path: Path) -> None:
+    """Reject an output file of an unsupported type, before any work is done."""
+    if path.suffix.lower() not in _WRITERS:
+        raise InvalidInput(f"cannot write {path}: it must end in {', '.join(FORMATS)}")
+    if path.suffix.lower() == ".parquet":
+        arrow()
+
+
+def write_array(path: Path, array: Array) -> None:
+    """Write one vector or a batch; the file appears complete or not at all."""
+    with spinner(f"writing {path.name}"), replacing(path) as file:
+        _WRITERS[path.suffix.lower()](file, array)
+
+
+# ---- .npy and .npz
 
 
 def _read_npy(path: Path, name: str | None) -> Array:
@@ -259,26 +155,158 @@ def _read_npy(path: Path, name: str | None) -> Array:
 def _read_npz(path: Path, name: str | None) -> Array:
     try:
         with path.open("rb") as file:
-            return _pick(path, np.load(file, allow_pickle=False), name)
+            return _select_array(path, np.load(file, allow_pickle=False), name)
     except InvalidInput:
         raise
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidInput(f"{path} is not a readable .npz file of numbers: {error}") from None
 
 
-def _pick(path: Path, archive: Any, name: str | None) -> Array:
-    """Return the array asked for, or the only one."""
+def _select_array(path: Path, archive: Any, name: str | None) -> Array:
+    """Return the named array, or the only one."""
     if isinstance(archive, np.ndarray):
         raise InvalidInput(f"{path} is a single .npy array; rename it to end in .npy")
     names = archive.files
-    chosen = names[0] if name is None and len(names) == 1 else name
-    if chosen not in names:
-        wrong = f"holds no array {name!r}" if name else f"holds {len(names)} arrays"
+    selected = names[0] if name is None and len(names) == 1 else name
+    if selected not in names:
+        problem = f"holds no array {name!r}" if name else f"holds {len(names)} arrays"
         raise InvalidInput(
-            f"{path} {wrong}; choose one of {', '.join(names) or 'none'} as {path}:name"
+            f"{path} {problem}; select one of {', '.join(names) or 'none'} as {path}:name"
         )
-    array: Array = archive[chosen]
+    array: Array = archive[selected]
     return array
+
+
+# ---- .csv: numbers with or without a header row; an ambiguous file is an error
+
+_BLOCK = 1 << 20
+_EXACT = 2.0**53
+"""Integers below this are exact in float64."""
+
+
+def read_csv(path: Path, name: str | None = None) -> Array:
+    """Return the rows of a file, (n, columns): int64 if all numbers are integers, else float64."""
+    skip = 0
+    try:
+        skip = _lines_before_data(path)
+        with path.open(encoding="utf-8-sig") as file, warnings.catch_warnings():
+            # The caller rejects a file without rows, with a message about what it needs.
+            warnings.filterwarnings("ignore", "loadtxt: input contained no data", UserWarning)
+            table = np.loadtxt(
+                file, delimiter=",", skiprows=skip, ndmin=2, comments=None, dtype=np.float64
+            )
+        integers = _only_integers(path, skip)
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(
+            f"{path} is not a table of numbers separated by commas"
+            f"{_error_location(str(error), skip)}"
+        ) from None
+    if integers and np.abs(table).max(initial=0.0) < _EXACT:
+        return table.astype(np.int64)
+    return table
+
+
+def _error_location(message: str, skip: int) -> str:
+    """Return where NumPy failed, without the cell itself: it may be private."""
+    match = re.search(r"row (\d+), column (\d+)", message)
+    if match:
+        # NumPy counts data rows from 0 and columns from 1.
+        return f": see row {int(match[1]) + skip + 1}, column {match[2]} of the file"
+    match = re.search(r"columns changed from (\d+) to (\d+)", message)
+    return f": rows have {match[1]} and {match[2]} columns" if match else ""
+
+
+def _lines_before_data(path: Path) -> int:
+    """Count the lines before the first row of numbers."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for index, line in enumerate(file):
+            if line.strip():
+                return index + _is_header(path, next(csv.reader([line])))
+    raise InvalidInput(f"{path} is empty")
+
+
+def _is_header(path: Path, cells: list[str]) -> bool:
+    """Distinguish a header from numbers; reject an ambiguous row, so that no row is lost."""
+    numeric = [_is_numeric(cell) for cell in cells]
+    if len(cells) > 2 and cells == [str(index) for index in range(len(cells))]:
+        raise InvalidInput(
+            f"the first row of {path} is 0, 1, … {len(cells) - 1}: column names or a vector? "
+            f"Save the file without column names (pandas: header=False, index=False)"
+        )
+    if all(numeric):
+        return False
+    if any(numeric) or not all(cell.strip() for cell in cells):
+        columns = ", ".join(str(i + 1) for i, is_numeric in enumerate(numeric) if is_numeric)
+        raise InvalidInput(
+            f"the first row of {path} is neither numbers nor column names: only columns "
+            f"{columns or 'none'} hold numbers. Fill in missing cells, and save without row "
+            f"numbers (pandas: index=False)"
+        )
+    return True
+
+
+def _is_numeric(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _only_integers(path: Path, skip: int) -> bool:
+    """Return whether all numbers are written without a decimal point or exponent, like labels."""
+    with path.open("rb") as file:
+        for _ in range(skip):
+            file.readline()
+        any_data = False
+        while block := file.read(_BLOCK):
+            if block.translate(None, b"0123456789-+, \r\n\t\xef\xbb\xbf"):
+                return False
+            any_data = True
+    return any_data
+
+
+def _write_csv(file: BinaryIO, array: Array) -> None:
+    # 17 digits represent every float64 exactly.
+    np.savetxt(file, np.atleast_2d(array), fmt="%.17g", delimiter=",")
+
+
+# ---- .parquet: one column of lists, or one column of numbers per coordinate
+
+COLUMN = "vector"
+"""The column that decoded vectors are written to."""
+
+
+def read_parquet(path: Path, name: str | None = None) -> Array:
+    """Return one column, or all columns, as (n, m)."""
+    pa = arrow()
+    try:
+        names = pa.parquet.read_schema(path).names
+        if name is not None and name not in names:
+            raise InvalidInput(f"{path} has no column {name!r}; it has {', '.join(names)}")
+        table = pa.parquet.read_table(path, columns=None if name is None else [name])
+    except pa.ArrowException as error:
+        raise InvalidInput(f"{path} is not a readable .parquet file: {error}") from None
+    if any(column.null_count for column in table.columns):
+        raise InvalidInput(f"{path} has missing values; remove or replace those rows first")
+    lists = [is_list(column.type) for column in table.columns]
+    if lists == [True]:
+        return rows_of(table.column(0), str(path))
+    if not lists or not all(is_number(column.type) for column in table.columns):
+        raise InvalidInput(
+            f"{path} must have one column of lists or only columns of numbers; "
+            f"select one of {', '.join(names)} as {path}:column"
+        )
+    return np.stack([column.to_numpy() for column in table.columns], axis=1)
+
+
+def write_parquet(file: BinaryIO, array: Array) -> None:
+    """Write one vector or a batch as a column of fixed-size lists."""
+    pa = arrow()
+    batch = np.atleast_2d(array)
+    pa.parquet.write_table(pa.table({COLUMN: lists_of(batch)}), file)
 
 
 _READERS: Final[dict[str, Callable[[Path, str | None], Array]]] = {
@@ -288,12 +316,6 @@ _READERS: Final[dict[str, Callable[[Path, str | None], Array]]] = {
     ".parquet": read_parquet,
 }
 
-
-def _write_csv(file: BinaryIO, array: Array) -> None:
-    # 17 digits give every float64 back exactly.
-    np.savetxt(file, np.atleast_2d(array), fmt="%.17g", delimiter=",")
-
-
 _WRITERS: Final[dict[str, Callable[[BinaryIO, Array], None]]] = {
     ".npy": lambda file, array: np.save(file, array, allow_pickle=False),
     ".npz": lambda file, array: np.savez(file, vectors=array),
@@ -302,31 +324,7 @@ _WRITERS: Final[dict[str, Callable[[BinaryIO, Array], None]]] = {
 }
 
 
-def check_format(path: Path) -> None:
-    """Refuse, before any work is done, an output file of a type that cannot be written."""
-    if path.suffix.lower() not in _WRITERS:
-        raise InvalidInput(f"cannot write {path}: it must end in {', '.join(FORMATS)}")
-    if path.suffix.lower() == ".parquet":
-        arrow()
-
-
-def write_array(path: Path, array: Array) -> None:
-    """Write one vector or a batch; the file appears whole or not at all."""
-    with waiting(f"writing {path.name}"), replacing(path) as file:
-        _WRITERS[path.suffix.lower()](file, array)
-
-
-# ----------------------------------------------------------------------------
-# Release files by name.
-
-
-def load_release(path: Path, expect: str | None = None) -> Release:
-    """Read a release file strictly, and only the one that is expected."""
-    return Release.load(path, expect=expect)
-
-
-# ----------------------------------------------------------------------------
-# Public models by name: an import path, a torch.export file, or the package's own weights file.
+# ---- Models: an import path, a torch.export file, or a weights file written by Layers.save
 
 _IMPORT_PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*(?:\.[^\W\d]\w*)*)")
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".joblib", ".bin", ".ckpt")
@@ -339,21 +337,20 @@ def load_model(source: str) -> TaskModel:
     ----------
     source : str
         ``package.module:attribute``, where the attribute is a model or a function without
-        arguments that returns one (its module is imported, the current folder is searched first);
+        arguments that returns one (the module is searched in the current folder first);
         ``file.pt2``, written by torch.export.save; or ``file.safetensors``, written by Layers.save.
         The first two can run code: load only models you trust.
     """
-    with waiting("loading the model"):
+    with spinner("loading the model"):
         suffix = Path(source).suffix.lower()
         if suffix in (".safetensors", ".pt2"):
-            if not Path(source).is_file():
-                raise InvalidInput(f"there is no file {source}")
-            model = Layers.load(source) if suffix == ".safetensors" else _exported(source)
+            check_input(Path(source))
+            model = Layers.load(source) if suffix == ".safetensors" else _load_exported(source)
         elif match := _IMPORT_PATH.fullmatch(source):
-            model = _imported(match[1], match[2])
+            model = _import_model(match[1], match[2])
         elif suffix in _PICKLES:
             raise InvalidInput(
-                f"{source} would have to be unpickled, which can run anything: save the model with "
+                f"{source} would have to be unpickled, which can run any code: save the model with "
                 f"torch.export.save as .pt2 or its weights with Layers.save as .safetensors, "
                 f"or name a function that loads it, as package.module:function"
             )
@@ -365,29 +362,31 @@ def load_model(source: str) -> TaskModel:
         return as_task_model(model)
 
 
-def _imported(module_name: str, attribute: str) -> Any:
-    # Installed commands do not look into the current folder, where the user's own code is.
+def _import_model(module_name: str, attribute: str) -> Any:
+    # Installed commands do not search the current folder, where the user's code is.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
     except Exception as error:
-        # The user's own code runs here and may raise anything.
+        # This runs the user's code, which may raise anything.
         raise InvalidInput(f"cannot import {module_name}: {_reason(error)}") from error
     finally:
         sys.path.pop(0)
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(target, part):
             raise InvalidInput(f"{module_name} has no attribute {attribute!r}")
-        found = getattr(found, part)
-    if inspect.isclass(found):
+        target = getattr(target, part)
+    if inspect.isclass(target):
         raise InvalidInput(
             f"{module_name}:{attribute} is a class, and a new instance would not be trained; "
             f"name a trained model or a function that returns one"
         )
-    return _returned(found, f"{module_name}:{attribute}") if inspect.isroutine(found) else found
+    if inspect.isroutine(target):
+        return _call_factory(target, f"{module_name}:{attribute}")
+    return target
 
 
-def _returned(function: Any, name: str) -> Any:
+def _call_factory(function: Any, name: str) -> Any:
     try:
         inspect.signature(function).bind()
     except (TypeError, ValueError):
@@ -407,7 +406,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
 
 
-def _exported(path: str) -> Any:
+def _load_exported(path: str) -> Any:
     try:
         import torch
     except ImportError:
@@ -418,7 +417,7 @@ def _exported(path: str) -> Any:
     try:
         program = torch.export.load(path)
     except Exception as error:
-        # torch has no error of its own for a damaged file; it raises whatever happens to break.
+        # torch has no specific error for a damaged file.
         reason = _reason(error)
         raise InvalidInput(f"{path} is not a readable torch.export file: {reason}") from None
     inputs = set(program.graph_signature.user_inputs)
@@ -427,7 +426,7 @@ def _exported(path: str) -> Any:
         raise InvalidInput(f"{path} must take one batch (n, m), got {[list(s) for s in shapes]}")
     if isinstance(shapes[0][0], int):
         raise InvalidInput(
-            f"{path} only takes batches of exactly {shapes[0][0]} vectors; export it with "
+            f"{path} accepts only batches of exactly {shapes[0][0]} vectors; export it with "
             f"dynamic_shapes=({{0: torch.export.Dim('batch')}},)"
         )
     return program.module()

@@ -1,4 +1,7 @@
-"""Ledgers by name, and what their limits look like on a command line."""
+"""``offaxis ledger``: a person's budget, what was spent of it, and what more reports would cost.
+
+Numbers are rounded against the person: spent amounts up, remaining amounts down.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,25 @@ from rich.table import Table
 from rich.text import Text
 
 from offaxis.card import guarantee_facts
-from offaxis.cli.inputs import check_output, load_release
+from offaxis.cli.inputs import check_output
 from offaxis.cli.options import (
     AsJson,
     Expect,
     Group,
-    Misused,
     ReleaseFile,
+    UsageError,
     add,
     example,
-    reading_options,
+    usage_errors,
 )
-from offaxis.cli.terminal import bare_table, counted, fields, one_line, print_json, screen
+from offaxis.cli.terminal import (
+    buffered_console,
+    field_table,
+    one_line,
+    plain_table,
+    pluralize,
+    print_json,
+)
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.privacy.composition import (
     MOST_COMPOSED,
@@ -38,72 +48,145 @@ from offaxis.privacy.composition import (
 from offaxis.privacy.guarantee import Guarantee, decimal, exact, exact_delta, exact_epsilon
 from offaxis.privacy.ledger import Balance, Ledger, Spent
 from offaxis.privacy.wording import rounded, written_budget
+from offaxis.release import Release
+
+DELTA: Final = "1e-6"
+Delta = Annotated[
+    str,
+    typer.Option(metavar="D", help="The δ for totals computed from privacy loss distributions."),
+]
+LedgerFile = Annotated[
+    Path, typer.Argument(metavar="LEDGER", help="The ledger of one person, on their device.")
+]
+
+
+# ---- ``offaxis ledger create``
+
+
+@example("offaxis ledger create my.ledger --epsilon 1 --per 1d --in-all 50")
+def create(
+    path: LedgerFile,
+    epsilon: Annotated[str, typer.Option(metavar="E", help="The limit on ε, read exactly.")],
+    delta: Annotated[
+        str,
+        typer.Option(
+            metavar="D",
+            help="The limit on δ. With a small δ, many small budgets cost less than their sum "
+            "(needs the extra accounting).",
+        ),
+    ] = "0",
+    per: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Apply the limit to any period this long: 30d, 12h, 45min, 90s."
+        ),
+    ] = None,
+    in_all: Annotated[
+        str | None,
+        typer.Option(metavar="E", help="With --per: a second limit, on the total ever spent."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a ledger with its limits. An existing ledger is not replaced."""
+    check_output(path)
+    if in_all is not None and per is None:
+        raise UsageError("--in-all requires --per; without --per, --epsilon limits the total")
+    with usage_errors():
+        limit_delta = exact(delta, "delta")
+        period = None if per is None else parse_period(per)
+        limits = [Limit(exact_epsilon(epsilon), limit_delta, period)]
+        if in_all is not None:
+            limits.append(Limit(exact_epsilon(in_all), limit_delta))
+    Ledger.create(path, *limits).close()
+    if as_json:
+        stored = [
+            {
+                "epsilon": decimal(limit.epsilon),
+                "delta": decimal(limit.delta),
+                "seconds": limit.seconds,
+            }
+            for limit in limits
+        ]
+        print_json({"ledger": str(path), "limits": stored})
+        return
+    typer.echo(f"created {path}, the ledger of one person")
+    for limit in limits:
+        typer.echo(f"limit: {limit}")
+    if per is not None and in_all is None:
+        typer.echo("note: a limit per period does not limit the total; add a total with --in-all")
+
 
 _UNITS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_STRETCH: Final = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d|w)", re.ASCII)
+_PERIOD: Final = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|d|w)", re.ASCII)
 
 
-def open_ledger(path: Path) -> Ledger:
-    """Open a ledger that is there; a mistyped name must not begin a fresh budget."""
-    if not path.is_file():
-        raise InvalidInput(f"there is no ledger {path}; make one with: offaxis ledger create")
-    return Ledger(path)
-
-
-def seconds(text: str) -> float:
-    """Read a stretch of time such as 30d, 12h, 45min, 90s or 2w."""
-    match = _STRETCH.fullmatch(text.strip())
+def parse_period(text: str) -> float:
+    """Read a period such as 30d, 12h, 45min, 90s or 2w, in seconds."""
+    match = _PERIOD.fullmatch(text.strip())
     if match is None or not float(match[1]) > 0:
-        raise InvalidInput(f"a stretch of time is written 30d, 12h, 45min, 90s or 2w, got {text!r}")
+        raise InvalidInput(f"a period is written 30d, 12h, 45min, 90s or 2w, got {text!r}")
     return float(match[1]) * _UNITS[match[2]]
 
 
-def read_limits(texts: list[str], delta: Fraction) -> list[Limit]:
-    """Read limits such as ``8`` and ``1 per 30d``."""
-    return [_limit(text, delta) for text in texts]
+def parse_limit(text: str, delta: Fraction) -> Limit:
+    """Read a limit such as ``8`` or ``1 per 30d``."""
+    epsilon, per, period = text.partition(" per ")
+    return Limit(exact_epsilon(epsilon), delta, parse_period(period) if per else None)
 
 
-def _limit(text: str, delta: Fraction) -> Limit:
-    epsilon, per, stretch = text.partition(" per ")
-    return Limit(exact_epsilon(epsilon), delta, seconds(stretch) if per else None)
+# ---- ``offaxis ledger show``
 
 
-# ----------------------------------------------------------------------------
-# A ledger as plain facts: what was spent, by which count, and what each limit leaves.
-#
-# Numbers are rounded against the person: what was spent up, what is left down.
+@example("offaxis ledger show my.ledger")
+def show(path: LedgerFile, delta: Delta = DELTA, as_json: AsJson = False) -> None:
+    """Show what was spent, on which releases, and what each limit leaves."""
+    with usage_errors():
+        target_delta = exact_delta(delta)
+    with open_ledger(path) as opened:
+        payments, balances = opened.by_release(), opened.balances()
+    costs = [payment.cost for payment in payments]
+    total = basic(costs)
+    loss, reason = _loss_epsilon(costs, target_delta)
+    if as_json:
+        print_json(
+            {
+                "ledger": str(path),
+                "reports": sum(cost.reports for cost in costs),
+                "spent": {"epsilon": decimal(total[0]), "delta": decimal(total[1])},
+                "by_loss_distribution": {"delta": delta, "epsilon": loss, "why_not": reason},
+                "limits": [balance_facts(balance) for balance in balances],
+                "releases": [_payment_facts(payment) for payment in payments],
+            }
+        )
+        return
+    with buffered_console() as console:
+        number = pluralize(sum(cost.reports for cost in costs), "report")
+        console.print(f"{one_line(str(path))}: {number} paid for\n", soft_wrap=True)
+        if balances:
+            console.print(_limit_table(balances))
+        else:
+            console.print("no limit is stored: the program that uses this ledger sets the limits")
+        if not payments:
+            return
+        console.print()
+        console.print(_release_table(payments))
+        console.print()
+        totals = [
+            ("total, sum", written_budget(*total)),
+            ("total, by loss distributions", _describe_loss(loss, reason, target_delta)),
+        ]
+        console.print(field_table(totals))
 
-CHOSEN_BEFOREHAND: Final = "if no release is chosen by looking at earlier reports"
 
-
-def by_loss(costs: Sequence[Cost], delta: Fraction) -> tuple[str | None, str | None]:
-    """Return ε by loss distributions, or why there is none."""
-    try:
-        found = composed_epsilon(costs, delta)
-    except MissingExtra:
-        return None, f"needs dp-accounting: {installing('accounting')}"
-    if found is None:
-        # Too many, or their own δ add up to more than is asked for.
-        many = sum(cost.reports for cost in costs) > MOST_COMPOSED
-        reason = f"more than {MOST_COMPOSED:,} reports" if many else "their own δ is larger"
-        return None, f"no figure: {reason}"
-    return rounded(found, up=True), None
-
-
-def loss_words(loss: str | None, why: str | None, delta: Fraction) -> str:
-    """Say what :func:`by_loss` found, on which assumption."""
-    if loss is None:
-        return str(why)
-    return f"ε = {loss}, δ = {rounded(delta, up=True)}, {CHOSEN_BEFOREHAND}"
-
-
-def moment(when: float) -> str:
-    """Write a time to the second, in UTC."""
-    return datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def open_ledger(path: Path) -> Ledger:
+    """Open an existing ledger; a mistyped name must not start a new budget."""
+    if not path.is_file():
+        raise InvalidInput(f"ledger not found: {path}; create one with: offaxis ledger create")
+    return Ledger(path)
 
 
 def balance_facts(balance: Balance) -> dict[str, Any]:
-    """Return a balance for ``--json``; exact numbers as text."""
+    """Return a balance for ``--json``, with exact numbers as text."""
     limit, loss = balance.limit, balance.composed
     return {
         "epsilon": decimal(limit.epsilon),
@@ -116,239 +199,161 @@ def balance_facts(balance: Balance) -> dict[str, Any]:
     }
 
 
-# ----------------------------------------------------------------------------
-# ``offaxis ledger forecast``: what reports of a release would cost, before any is made.
+def _payment_facts(payment: Spent) -> dict[str, Any]:
+    return {
+        "release": payment.release,
+        "epsilon": decimal(payment.cost.epsilon),
+        "delta": decimal(payment.cost.delta),
+        "reports": payment.cost.reports,
+        "first_paid": format_time(payment.first),
+        "last_paid": format_time(payment.last),
+    }
 
-DELTA: Final = "1e-6"
-Delta = Annotated[
-    str, typer.Option(metavar="D", help="The δ at which totals by loss distributions are counted.")
-]
+
+def format_time(seconds: float) -> str:
+    """Write a Unix time to the second, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _limit_table(balances: list[Balance]) -> Table:
+    with_loss = any(balance.limit.delta for balance in balances)
+    columns = ["limit", "", "spent, sum", *(["by loss distributions"] if with_loss else []), "left"]
+    table = _table(columns)
+    for balance in balances:
+        cells = [
+            written_budget(balance.limit.epsilon, balance.limit.delta),
+            balance.limit.stretch,
+            written_budget(balance.epsilon, balance.delta),
+        ]
+        if with_loss:
+            loss = balance.composed
+            cells.append("–" if loss is None else f"ε = {rounded(loss, up=True)}")
+        left = f"ε = {rounded(balance.left, up=False)}"
+        table.add_row(*cells, Text(left, style="bold" if balance.left else "bold red"))
+    return table
+
+
+def _release_table(payments: list[Spent]) -> Table:
+    table = _table(["release", "reports", "each", "sum", "last paid (UTC)"])
+    for payment in payments:
+        table.add_row(
+            f"{one_line(payment.release)[:8]}…",
+            f"{payment.cost.reports:,}",
+            written_budget(payment.cost.epsilon, payment.cost.delta),
+            written_budget(*basic([payment.cost])),
+            format_time(payment.last)[:16],
+        )
+    return table
+
+
+def _table(columns: list[str]) -> Table:
+    table = plain_table()
+    for name in columns:
+        table.add_column(name, justify="right" if name == "reports" else "left")
+    return table
+
+
+# ---- ``offaxis ledger forecast``
 
 
 @example("offaxis ledger forecast my.release --reports 365 --shuffled")
 def forecast(
     release: ReleaseFile,
-    reports: Annotated[int, typer.Option(min=1, metavar="N", help="How many reports.")],
+    reports: Annotated[int, typer.Option(min=1, metavar="N", help="Number of reports.")],
     shuffled: Annotated[
         bool,
         typer.Option(
             "--shuffled",
-            help="Add the central ε of N reports of different people behind an honest shuffler.",
+            help="Also show the central ε of N reports of different people behind an honest "
+            "shuffler.",
         ),
     ] = False,
     delta: Delta = DELTA,
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what N reports of a release would cost. Nothing is spent."""
-    with reading_options():
-        wanted = exact_delta(delta)
-    loaded = load_release(release, expect)
-    costs = [Cost(loaded.guarantee.epsilon, loaded.guarantee.delta, reports)]
+    """Show what N reports of a release would cost. Nothing is spent."""
+    with usage_errors():
+        target_delta = exact_delta(delta)
+    loaded = Release.load(release, expect=expect)
+    guarantee = loaded.guarantee
+    costs = [Cost(guarantee.epsilon, guarantee.delta, reports)]
     total = basic(costs)
-    loss, why = by_loss(costs, wanted)
-    central, no_central = _central(loaded.guarantee, reports, wanted) if shuffled else (None, None)
+    loss, reason = _loss_epsilon(costs, target_delta)
+    central, no_central = (
+        _central_epsilon(guarantee, reports, target_delta) if shuffled else (None, None)
+    )
     if as_json:
         facts: dict[str, Any] = {
             "release": loaded.hash,
             "reports": reports,
             "guarantee": guarantee_facts(loaded),
             "one_person": {"epsilon": decimal(total[0]), "delta": decimal(total[1])},
-            "by_loss_distribution": {"delta": delta, "epsilon": loss, "why_not": why},
+            "by_loss_distribution": {"delta": delta, "epsilon": loss, "why_not": reason},
         }
         if shuffled:
             facts["shuffled"] = {"delta": delta, "central_epsilon": central, "why_not": no_central}
         print_json(facts)
         return
-    with screen() as console:
-        number = counted(reports, "report")
-        console.print(f"{number} of {loaded.guarantee}, per {loaded.guarantee.unit}\n")
-        console.print("all about one person: the local guarantee, whoever sees them")
-        rows = [("added up", written_budget(*total) + ("" if total[1] else ", pure"))]
-        rows.append(("by loss distributions", loss_words(loss, why, wanted)))
-        console.print(fields(rows))
+    with buffered_console() as console:
+        number = pluralize(reports, "report")
+        console.print(f"{number} of {guarantee}, per {guarantee.unit}\n")
+        console.print("all about one person: the local guarantee, against anyone who sees them")
+        rows = [
+            ("sum", written_budget(*total) + ("" if total[1] else ", pure")),
+            ("by loss distributions", _describe_loss(loss, reason, target_delta)),
+        ]
+        console.print(field_table(rows))
         if shuffled:
-            console.print("\none each of so many people")
-            each = f"{loaded.guarantee}, to anybody who may see whose report it is"
+            console.print(f"\none report from each of {reports:,} people")
+            local = f"{guarantee}, against anyone who may see whose report it is"
             words = no_central or (
-                f"ε = {central}, δ = {decimal(wanted)}, only against who sees nothing but all "
-                f"reports in an order that an honest shuffler made random"
+                f"ε = {central}, δ = {decimal(target_delta)}, only against those who see nothing "
+                f"but all reports in a random order made by an honest shuffler"
             )
-            console.print(fields([("local", each), ("central, shuffled", words)]))
+            console.print(field_table([("local", local), ("central, shuffled", words)]))
 
 
-def _central(guarantee: Guarantee, reports: int, delta: Fraction) -> tuple[str | None, str | None]:
-    """Return the central ε of shuffled reports, or why none is known."""
+def _loss_epsilon(costs: Sequence[Cost], delta: Fraction) -> tuple[str | None, str | None]:
+    """Return ε by privacy loss distributions, or the reason why there is none."""
+    try:
+        epsilon = composed_epsilon(costs, delta)
+    except MissingExtra:
+        return None, f"needs dp-accounting: {installing('accounting')}"
+    if epsilon is None:
+        # Too many reports, or the δ of the reports already exceeds the requested one.
+        too_many = sum(cost.reports for cost in costs) > MOST_COMPOSED
+        reason = f"more than {MOST_COMPOSED:,} reports" if too_many else "their own δ is larger"
+        return None, f"no figure: {reason}"
+    return rounded(epsilon, up=True), None
+
+
+def _describe_loss(loss: str | None, reason: str | None, delta: Fraction) -> str:
+    """Describe the result of :func:`_loss_epsilon`, with its assumption."""
+    if loss is None:
+        return str(reason)
+    return (
+        f"ε = {loss}, δ = {rounded(delta, up=True)}, if no release is chosen by looking at "
+        f"earlier reports"
+    )
+
+
+def _central_epsilon(
+    guarantee: Guarantee, reports: int, delta: Fraction
+) -> tuple[str | None, str | None]:
+    """Return the central ε of shuffled reports, or the reason why none is known."""
     if not guarantee.pure:
         return None, "no figure: it is known for pure releases only"
-    found = shuffled_epsilon(guarantee.epsilon, reports, delta)
-    if found is None:
+    epsilon = shuffled_epsilon(guarantee.epsilon, reports, delta)
+    if epsilon is None:
         return None, "no figure: too few reports for this ε; only the local guarantee counts"
-    return rounded(Fraction(found), up=True), None
+    return rounded(Fraction(epsilon), up=True), None
 
-
-# ----------------------------------------------------------------------------
-# A person's ledger: made with its limits, and what was spent under them.
-
-LedgerFile = Annotated[
-    Path, typer.Argument(metavar="LEDGER", help="The ledger of one person, on their device.")
-]
-
-
-@example("offaxis ledger create my.ledger --epsilon 1 --per 1d --in-all 50")
-def create(
-    path: LedgerFile,
-    epsilon: Annotated[str, typer.Option(metavar="E", help="The limit, read exactly.")],
-    delta: Annotated[
-        str,
-        typer.Option(
-            metavar="D",
-            help="Of the limit. With a small one, many small budgets count less than their sum "
-            "(needs the extra accounting).",
-        ),
-    ] = "0",
-    per: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Limit any stretch of so long: 30d, 12h, 45min, 90s."),
-    ] = None,
-    in_all: Annotated[
-        str | None,
-        typer.Option(metavar="E", help="With --per: a second limit, on everything ever spent."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make a ledger that stores its limits. One that is there is not replaced."""
-    check_output(path)
-    if in_all is not None and per is None:
-        raise Misused("--in-all goes with --per; without it --epsilon is the limit in all")
-    with reading_options():
-        share = exact(delta, "delta")
-        limits = [Limit(exact_epsilon(epsilon), share, None if per is None else seconds(per))]
-        if in_all is not None:
-            limits.append(Limit(exact_epsilon(in_all), share))
-    Ledger.create(path, *limits).close()
-    if as_json:
-        stored = [
-            {"epsilon": decimal(a.epsilon), "delta": decimal(a.delta), "seconds": a.seconds}
-            for a in limits
-        ]
-        print_json({"ledger": str(path), "limits": stored})
-        return
-    typer.echo(f"made {path}, the ledger of one person")
-    for limit in limits:
-        typer.echo(f"limit: {limit}")
-    if per is not None and in_all is None:
-        typer.echo("note: a limit for a stretch of time bounds no total; add one with --in-all")
-
-
-@example("offaxis ledger show my.ledger")
-def show(path: LedgerFile, delta: Delta = DELTA, as_json: AsJson = False) -> None:
-    """Show what was spent, on which releases, and what every limit leaves."""
-    with reading_options():
-        wanted = exact_delta(delta)
-    with open_ledger(path) as opened:
-        paid, under = opened.by_release(), opened.balances()
-    costs = [one.cost for one in paid]
-    total = basic(costs)
-    loss, why = by_loss(costs, wanted)
-    if as_json:
-        print_json(
-            {
-                "ledger": str(path),
-                "reports": sum(cost.reports for cost in costs),
-                "spent": {"epsilon": decimal(total[0]), "delta": decimal(total[1])},
-                "by_loss_distribution": {"delta": delta, "epsilon": loss, "why_not": why},
-                "limits": [balance_facts(one) for one in under],
-                "releases": [_spent_facts(one) for one in paid],
-            }
-        )
-        return
-    _print_ledger(path, paid, under, total, loss_words(loss, why, wanted))
-
-
-def _print_ledger(
-    path: Path,
-    paid: list[Spent],
-    under: list[Balance],
-    total: tuple[Fraction, Fraction],
-    loss: str,
-) -> None:
-
-    with screen() as console:
-        number = counted(sum(one.cost.reports for one in paid), "report")
-        console.print(f"{one_line(str(path))}: {number} paid for\n", soft_wrap=True)
-        if under:
-            console.print(_limit_table(under))
-        else:
-            console.print("no limit is stored: the program that uses this ledger sets its own")
-        if not paid:
-            return
-        console.print()
-        console.print(_release_table(paid))
-        console.print()
-        console.print(
-            fields(
-                [("all, added up", written_budget(*total)), ("all, by loss distributions", loss)]
-            )
-        )
-
-
-def _limit_table(under: list[Balance]) -> Table:
-    with_loss = any(one.limit.delta for one in under)
-    names = ["limit", "", "spent, added up", *(["by losses"] if with_loss else []), "left"]
-    table = _table(names)
-    for one in under:
-        cells = [
-            written_budget(one.limit.epsilon, one.limit.delta),
-            one.limit.stretch,
-            written_budget(one.epsilon, one.delta),
-        ]
-        if with_loss:
-            cells.append("–" if one.composed is None else f"ε = {rounded(one.composed, up=True)}")
-        left = Text(f"ε = {rounded(one.left, up=False)}", style="bold" if one.left else "bold red")
-        table.add_row(*cells, left)
-    return table
-
-
-def _release_table(paid: list[Spent]) -> Table:
-    table = _table(["release", "reports", "each", "added up", "last paid (UTC)"])
-    for one in paid:
-        table.add_row(
-            f"{one_line(one.release)[:8]}…",
-            f"{one.cost.reports:,}",
-            written_budget(one.cost.epsilon, one.cost.delta),
-            written_budget(*basic([one.cost])),
-            moment(one.last)[:16],
-        )
-    return table
-
-
-def _table(names: list[str]) -> Table:
-
-    table = bare_table()
-    for name in names:
-        table.add_column(name, justify="right" if name == "reports" else "left")
-    return table
-
-
-def _spent_facts(one: Spent) -> dict[str, Any]:
-    return {
-        "release": one.release,
-        "epsilon": decimal(one.cost.epsilon),
-        "delta": decimal(one.cost.delta),
-        "reports": one.cost.reports,
-        "first_paid": moment(one.first),
-        "last_paid": moment(one.last),
-    }
-
-
-# ----------------------------------------------------------------------------
-# ``offaxis ledger``: a person's budget, what was spent of it, and what reports would cost.
 
 ledger: Final = typer.Typer(
     cls=Group,
     no_args_is_help=True,
-    help="Keep count of what a person's reports have spent, and look ahead.",
+    help="Track what a person's reports have spent, and forecast what more would cost.",
 )
 for _command in (create, show, forecast):
     add(ledger, _command)

@@ -1,4 +1,4 @@
-"""What a command and a group of commands are here: Typer's, with help texts and errors whole."""
+"""How commands are declared: examples in help texts, usage errors, and shared options."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typer.core import TyperCommand, TyperGroup
 
 from offaxis.errors import InvalidDocument, InvalidInput
 
-_UsageError: Final[Any] = typer.BadParameter.__base__
+_ClickUsageError: Final[Any] = typer.BadParameter.__base__
 
 
-class _Whole:
-    """Join the lines of a help's paragraphs, call no flag <bool>, and show the usage on errors."""
+class _HelpMixin:
+    """Reflow help paragraphs, hide the type of flags, and show the usage with every usage error."""
 
     def __init__(self, *names: str | None, **settings: Any) -> None:
         # Typer keeps the line breaks of the source in all paragraphs but the first.
         paragraphs = (settings.get("help") or "").split("\n\n")
-        settings["help"] = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+        settings["help"] = "\n\n".join(" ".join(text.split()) for text in paragraphs)
         super().__init__(*names, **settings)
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -34,34 +34,33 @@ class _Whole:
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
-        except _UsageError as error:
-            # An option without its value is told without the command it belongs to.
+        except _ClickUsageError as error:
+            # Click reports an option without a value without naming its command.
             error.ctx = error.ctx or ctx
             raise
         return rest
 
 
-class Command(_Whole, TyperCommand):
+class Command(_HelpMixin, TyperCommand):
     """A command."""
 
 
-class Group(_Whole, TyperGroup):
+class Group(_HelpMixin, TyperGroup):
     """A group of commands."""
 
 
-# ----------------------------------------------------------------------------
-# Examples at the end of every command's help; tests/cli/test_help.py runs them.
+# ---- Declaring commands; tests/cli/test_help.py runs the examples
 
-Called = TypeVar("Called", bound=Callable[..., Any])
+CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
 
-_LINES = "example_lines"
+_EXAMPLES = "example_lines"
 
 
-def example(*lines: str) -> Callable[[Called], Called]:
-    """Say how a command is called, one call a line, in the words of docs/cli.md."""
+def example(*lines: str) -> Callable[[CommandFunction], CommandFunction]:
+    """Attach examples to a command, one call per line, as docs/cli.md writes them."""
 
-    def mark(command: Called) -> Called:
-        setattr(command, _LINES, lines)
+    def mark(command: CommandFunction) -> CommandFunction:
+        setattr(command, _EXAMPLES, lines)
         return command
 
     return mark
@@ -74,40 +73,39 @@ def add(
     *,
     cls: type[Command] = Command,
 ) -> None:
-    """Add a command that has examples, under its own name or another."""
-    lines: tuple[str, ...] = getattr(command, _LINES)
-    # Typer joins the lines of a paragraph, so each line is a paragraph of its own.
+    """Add a command to an application; its examples end its help text."""
+    lines: tuple[str, ...] = getattr(command, _EXAMPLES)
+    # Typer joins the lines of a paragraph, so each example is its own paragraph.
     epilog = "\n\n".join([f"Example{'s' * (len(lines) > 1)}:", *lines])
     app.command(name, cls=cls, epilog=epilog)(command)
 
 
-# ----------------------------------------------------------------------------
-# Wrong usage, exit code 2: what can be told from the command line alone, before a file is read.
+# ---- Usage errors
 #
-# What the command line names and cannot be used, a file or what it holds, has exit code 3.
+# Exit code 2: wrong usage that the command line alone shows, before any file is read. If a file
+# named on the command line, or its content, cannot be used, the exit code is 3.
 
 
-class Misused(typer.BadParameter):
-    """A command was not used as its help says; the message stands by itself."""
+class UsageError(typer.BadParameter):
+    """A command was not used as its help describes."""
 
     def format_message(self) -> str:
-        """Return the message, with no parameter named before it."""
+        """Return the message without the name of a parameter before it."""
         return self.message
 
 
 @contextmanager
-def reading_options() -> Iterator[None]:
-    """Take what the library refuses here for wrong usage: it was read from the command line."""
+def usage_errors() -> Iterator[None]:
+    """Report errors of the library as usage errors, for values read from the command line."""
     try:
         yield
     except (InvalidInput, InvalidDocument) as error:
-        raise Misused(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
-# ----------------------------------------------------------------------------
-# Arguments and options that several commands share.
+# ---- Arguments and options that several commands share
 
-ARRAY: Final = ".npy, .npz, .csv or .parquet; file.npz:name and file.parquet:column choose one"
+ARRAY: Final = ".npy, .npz, .csv or .parquet; file.npz:name or file.parquet:column selects an array"
 MODEL: Final[Any] = typer.Option(
     "--model",
     metavar="MODEL",
@@ -117,15 +115,13 @@ MODEL: Final[Any] = typer.Option(
 )
 
 ReleaseFile = Annotated[
-    Path, typer.Argument(metavar="RELEASE", help="A release file made by offaxis fit.")
+    Path, typer.Argument(metavar="RELEASE", help="Release file written by offaxis fit.")
 ]
 Expect = Annotated[
     str | None,
-    typer.Option("--expect", metavar="HASH", help="Refuse the release unless this is its hash."),
+    typer.Option("--expect", metavar="HASH", help="Reject the release unless it has this hash."),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Replace the file of --out if it is already there.")
+    bool, typer.Option("--force", help="Replace the output file if it already exists.")
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object instead of text for people.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]

@@ -1,4 +1,4 @@
-"""``offaxis privatize``: private vectors to reports."""
+"""``offaxis privatize``: turn private vectors into reports."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from offaxis.cli.engine import (
     Master,
     check_engine,
     locate_column,
-    working,
+    open_engine,
 )
-from offaxis.cli.inputs import check_new_reports, check_output, load_release, locate, read_array
+from offaxis.cli.inputs import check_new_reports, check_output, locate, read_array
 from offaxis.cli.ledger import balance_facts, open_ledger
-from offaxis.cli.options import ARRAY, AsJson, Expect, Force, Misused, ReleaseFile, example
-from offaxis.cli.terminal import counted, counting, print_json
+from offaxis.cli.options import ARRAY, AsJson, Expect, Force, ReleaseFile, UsageError, example
+from offaxis.cli.terminal import pluralize, print_json, step_bar
 from offaxis.client import Reporter
 from offaxis.files import replacing
 from offaxis.privacy.ledger import Balance
@@ -33,11 +33,11 @@ from offaxis.vectors import as_batch
 _ROWS = 4096
 
 
-def _refuse_seed(seed: str | None) -> None:
+def _reject_seed(seed: str | None) -> None:
     if seed is not None:
-        raise Misused(
+        raise UsageError(
             "privatize takes no --seed: real reports draw fresh randomness from the operating "
-            "system. For seeded research simulate: offaxis evaluate --seed"
+            "system. For seeded simulations use: offaxis evaluate --seed"
         )
 
 
@@ -49,15 +49,15 @@ def privatize(
     ],
     out: Annotated[
         Path,
-        typer.Option(metavar="REPORTS", help="The file of reports to write, one after the other."),
+        typer.Option(metavar="REPORTS", help="The file of reports to write."),
     ],
     force: Force = False,
     ledger: Annotated[
         Path | None,
         typer.Option(
             metavar="LEDGER",
-            help="The ledger of the one person whom all vectors are about (offaxis ledger create). "
-            "Every row is one report; all are paid for before the first is made, or none.",
+            help="Ledger of the one person that all vectors are about (offaxis ledger create). "
+            "Each row is one report. All reports are paid for before the first is made, or none.",
         ),
     ] = None,
     engine: EngineName = None,
@@ -69,42 +69,42 @@ def privatize(
     expect: Expect = None,
     as_json: AsJson = False,
     seed: Annotated[
-        str | None, typer.Option(hidden=True, callback=_refuse_seed, help="There is none.")
+        str | None, typer.Option(hidden=True, callback=_reject_seed, help="Not supported.")
     ] = None,
 ) -> None:
     """Turn private vectors into reports that may leave the device.
 
-    Every run draws fresh randomness and spends the budget again: run it once on the same vectors.
-    With --ledger the cost is on the disk before a report is made: a run that fails later has paid
-    and released nothing, and what would pass a limit is refused. With --engine all records of a
-    Parquet file or folder get a report each, in a folder of ids and reports: the machines that do
-    it see the vectors and must be trusted.
+    Every run draws fresh randomness and spends the budget again: run it only once on the same
+    vectors. With --ledger, the cost is on disk before the first report is made: a run that fails
+    later has paid but released nothing, and a run that would exceed a limit is rejected. With
+    --engine, each record of a Parquet file or folder becomes one report, written with its id to a
+    folder. The machines that do this see the vectors and must be trusted.
     """
     check_engine(engine, master, ledger=ledger)
     if engine is not None:
-        loaded = load_release(release, expect)
-        _records(engine, master, loaded, vectors, out, ids, force=force, as_json=as_json)
+        loaded = Release.load(release, expect=expect)
+        _privatize_records(engine, master, loaded, vectors, out, ids, force=force, as_json=as_json)
         return
     check_output(out, release, locate(vectors)[0], *([ledger] if ledger else []))
     check_new_reports(out, force=force)
-    loaded = load_release(release, expect)
+    loaded = Release.load(release, expect=expect)
     batch = read_array(vectors)
-    paid: list[Balance] | None = None
+    balances: list[Balance] | None = None
     if ledger is None:
-        count = _write(loaded, batch, out, None)
+        count = _write_reports(loaded, batch, out, None)
     else:
         with open_ledger(ledger) as opened:
-            count = _write(loaded, batch, out, Reporter(loaded, opened))
-            paid = opened.balances()
-    _tell(loaded, count, out, ledger, paid, as_json=as_json)
+            count = _write_reports(loaded, batch, out, Reporter(loaded, opened))
+            balances = opened.balances()
+    _print_result(loaded, count, out, ledger, balances, as_json=as_json)
 
 
-def _tell(
+def _print_result(
     release: Release,
     count: int,
     out: Path,
     ledger: Path | None,
-    paid: list[Balance] | None,
+    balances: list[Balance] | None,
     *,
     as_json: bool,
 ) -> None:
@@ -116,21 +116,21 @@ def _tell(
             "report_bytes": release.report_size,
             "guarantee": guarantee_facts(release),
         }
-        if paid is not None:
-            facts["ledger"] = {"path": str(ledger), "limits": [balance_facts(p) for p in paid]}
+        if balances is not None:
+            facts["ledger"] = {"path": str(ledger), "limits": list(map(balance_facts, balances))}
         print_json(facts)
         return
     typer.echo(
-        f"wrote {counted(count, 'report')} of {release.report_size:,} bytes to {out}\n"
+        f"wrote {pluralize(count, 'report')} of {release.report_size:,} bytes to {out}\n"
         f"each promises {release.guarantee}; a second run on the same vectors would spend it again"
     )
-    if paid is not None:
+    if balances is not None:
         total = written_budget(count * release.guarantee.epsilon, count * release.guarantee.delta)
-        left = (f"ε = {rounded(p.left, up=False)} {p.limit.stretch}" for p in paid)
+        left = (f"ε = {rounded(b.left, up=False)} {b.limit.stretch}" for b in balances)
         typer.echo(f"paid {total} from {ledger}; left: {' · '.join(left)}")
 
 
-def _records(
+def _privatize_records(
     engine: Engine,
     master: str | None,
     release: Release,
@@ -141,41 +141,45 @@ def _records(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Make a report of every record of a Parquet file or folder."""
+    """Make one report for each record of a Parquet file or folder."""
     path, column = locate_column(vectors)
-    with working(engine, master, "making reports") as work:
-        facts = work.functions.privatize(
-            work.open(path), release, str(out), ids=ids, vectors=column, force=force, **work.told
+    with open_engine(engine, master, "making reports") as running:
+        source = running.open(path)
+        columns = {"ids": ids, "vectors": column}
+        facts = running.functions.privatize(
+            source, release, str(out), **columns, force=force, **running.callbacks
         )
     if as_json:
         print_json({"out": str(out), **facts})
         return
     typer.echo(
-        f"wrote {counted(facts['reports'], 'report')} of {release.report_size:,} bytes to the "
-        f"folder {out}, beside their ids\neach promises {release.guarantee} towards whoever sees "
-        f"the reports alone; a second run would spend it again"
+        f"wrote {pluralize(facts['reports'], 'report')} of {release.report_size:,} bytes, with "
+        f"their ids, to folder {out}\neach promises {release.guarantee} towards anyone who sees "
+        f"only the reports; a second run would spend it again"
     )
 
 
-def _write(release: Release, vectors: NDArray[Any], out: Path, reporter: Reporter | None) -> int:
-    """Write reports part by part, so that memory does not grow with the file.
+def _write_reports(
+    release: Release, vectors: NDArray[Any], out: Path, reporter: Reporter | None
+) -> int:
+    """Write reports in parts, so that memory does not grow with the file.
 
     A reporter pays once the file is known to be writable, and before the first report is made.
     """
     batch = vectors[None] if vectors.ndim == 1 else vectors
-    with counting("making reports", len(batch)) as advance, replacing(out) as file:
-        parts = reporter.reports(batch, _ROWS) if reporter else _unpaid(release, batch)
+    with step_bar("making reports", len(batch)) as advance, replacing(out) as file:
+        parts = reporter.reports(batch, _ROWS) if reporter else _unpaid_reports(release, batch)
         for reports in parts:
             file.writelines(reports)
             advance(len(reports))
     return len(batch)
 
 
-def _unpaid(release: Release, batch: NDArray[Any]) -> Iterator[list[bytes]]:
-    """Make reports whose cost nobody counts here."""
-    # An empty file is passed on once, for the release to refuse.
+def _unpaid_reports(release: Release, batch: NDArray[Any]) -> Iterator[list[bytes]]:
+    """Make reports without a ledger."""
+    # An empty batch is passed on once, for the release to reject.
     for start in range(0, max(len(batch), 1), _ROWS):
         part, _ = as_batch(batch[start : start + _ROWS], release.input_dim, first_row=start)
         reports = release.privatize(part)
-        assert isinstance(reports, list), "a batch gives a list"
+        assert isinstance(reports, list), "a batch returns a list"
         yield reports

@@ -1,4 +1,4 @@
-"""How recommendations are printed: a table of what was tried, a table of budgets, or JSON."""
+"""``offaxis recommend``: the best release for a task, a budget and a goal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from offaxis.cli.inputs import check_new_release, check_output, load_model, locate, read_array
-from offaxis.cli.options import ARRAY, AsJson, Force, Misused, example, reading_options
-from offaxis.cli.terminal import bare_table, filled, moving, print_json, screen
+from offaxis.cli.options import ARRAY, AsJson, Force, UsageError, example, usage_errors
+from offaxis.cli.terminal import buffered_console, plain_table, print_json, progress_bar, wrap_text
 from offaxis.encoding.reshaping import Reshaping
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.metrics import BUDGETS
@@ -26,177 +26,6 @@ from offaxis.evaluation.utility import Tasks, Utility
 from offaxis.geometry import TaskModel
 from offaxis.geometry.multitask import checked_weights
 from offaxis.privacy.guarantee import exact_epsilon
-
-_SHOWN: Final = 12
-"""Candidates that the table shows; --json has all."""
-
-_ERRORS: Final = "± is three standard errors."
-
-
-def print_advice(found: Recommendation, console: Console) -> None:
-    """Print one recommendation: the sentence, what was tried, every task, and the cautions."""
-    console.print(filled(f"At ε = {found.epsilon:g}: {found.summary}", console) + "\n")
-    if len(found.expected_by_task) > 1:
-        console.print(_task_table(found))
-        console.print()
-    console.print(_tried(found))
-    console.print(filled(_measured(found), console), style="dim")
-    for caution in found.cautions:
-        console.print(f"\n- {caution}")
-
-
-def print_range(found: Sequence[Recommendation], console: Console) -> None:
-    """Print what is recommended at every budget, beside the ceiling and the best vector."""
-    means = found[0].goal == "mean"
-    beside = [] if means else ["best release of a vector", "keeps"]
-    table = _table("ε", "choose", *_headings(means), *beside)
-    for each in found:
-        row = [f"{each.epsilon:g}", each.candidate.title, *_numbers(each.expected, each.goal)]
-        row.append(_number(each.ceiling, each.goal))
-        if (vector := each.best_vector) is not None and not means:
-            row += [vector.candidate.title, _number(vector.utility.score, each.goal)]
-        table.add_row(*row)
-    console.print(table)
-    first = found[0]
-    heading = _headings(means)[0].capitalize()
-    words = f"{heading}: measured on {first.measured_on:,} held-out vectors"
-    words += "" if means else f"; keeps: on the {first.compared_on:,} they were compared on"
-    console.print("\n" + filled(f"{words}. {_ERRORS}", console), style="dim")
-    for caution in dict.fromkeys(words for each in found for words in each.cautions):
-        console.print(f"\n- {caution}")
-
-
-def _headings(means: bool) -> tuple[str, str, str]:
-    return ("error", "±", "at least") if means else ("expected", "±", "at most")
-
-
-def _table(*names: str) -> Table:
-    """Open a table whose wordy columns fold and whose numbers do not."""
-
-    table = bare_table()
-    for name in names:
-        if name in ("choose", "tried", "task", "best release of a vector"):
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _task_table(found: Recommendation) -> Table:
-    table = _table("task", *_headings(found.goal == "mean"))
-    for name, utility in found.expected_by_task.items():
-        ceiling = _number(found.ceiling_by_task[name], found.goal)
-        table.add_row(name, *_numbers(utility, found.goal), ceiling)
-    return table
-
-
-def _tried(found: Recommendation) -> Table:
-    means = found.goal == "mean"
-    other = "fidelity" if found.goal == "answers" else "answers"
-    table = _table("tried", "error" if means else found.goal, "±", *([] if means else [other]))
-    kind = "unbiased report leaves less than" if means else "ε-LDP report allows more than"
-    table.add_row(Text(f"no {kind}", style="dim"), _number(found.ceiling, found.goal))
-    chosen = found.candidate
-    for each in found.candidates[:_SHOWN]:
-        title = Text(each.candidate.title, style="bold" if each.candidate is chosen else "")
-        table.add_row(title, *_numbers(each.utility, found.goal), *_other(each, other, means))
-    left = len(found.candidates) - _SHOWN
-    if left > 0:
-        table.add_row(Text(f"… and {left} more, none better", style="dim"))
-    if found.screened_out:
-        words = f"{len(found.screened_out)} others fell behind on a few vectors"
-        table.add_row(Text(words, style="dim"))
-    return table
-
-
-def _measured(found: Recommendation) -> str:
-    """Say which vectors the table tells of, and which the sentence."""
-    return (
-        f"Compared on {found.compared_on:,} vectors, and chosen there; the sentence above is "
-        f"measured on {found.measured_on:,} others. {_ERRORS}"
-    )
-
-
-def _other(each: ScoredCandidate, name: str, means: bool) -> list[str]:
-    if means:
-        return []
-    utility: Utility = getattr(each.scores, name)
-    return [f"{utility.score:.3f}"]
-
-
-def _number(score: float, goal: str) -> str:
-    """Write a score; for means the error, which is its negative."""
-    return f"{-score:.3g}" if goal == "mean" else f"{score:.3f}"
-
-
-def _numbers(utility: Utility, goal: str) -> tuple[str, str]:
-    half = utility.interval()[1] - utility.score
-    return _number(utility.score, goal), f"{half:.2g}" if goal == "mean" else f"{half:.3f}"
-
-
-def facts(
-    found: Sequence[Recommendation], smallest: SmallestBudget | None, out: Path | None
-) -> dict[str, Any]:
-    """Describe recommendations for ``--json``: one as itself, several as a list of budgets."""
-    if len(found) > 1:
-        return {"budgets": [recommendation_facts(each) for each in found]}
-    known = recommendation_facts(found[0]) | {"out": None if out is None else str(out)}
-    if smallest is not None:
-        known["target"] = smallest.target
-        known["least_possible_epsilon"] = smallest.least_possible
-    return known
-
-
-def recommendation_facts(found: Recommendation) -> dict[str, Any]:
-    """Describe what is recommended at one budget, and what was tried."""
-    frontier = set(map(id, found.frontier))
-    return {
-        "epsilon": found.epsilon,
-        "goal": found.goal,
-        "choice": found.candidate.title,
-        "settings": _settings(found.candidate.settings),
-        "decoder": found.candidate.decoding,
-        "expected": _interval(found.expected),
-        "ceiling": found.ceiling,
-        "tasks": {
-            name: _interval(utility) | {"ceiling": found.ceiling_by_task[name]}
-            for name, utility in found.expected_by_task.items()
-        },
-        "summary": found.summary,
-        "cautions": list(found.cautions),
-        "release": found.release.hash,
-        "candidates": [
-            {
-                "title": each.candidate.title,
-                "score": each.utility.score,
-                "error": each.utility.error,
-                "answers": each.scores.answers and each.scores.answers.score,
-                "fidelity": each.scores.fidelity and each.scores.fidelity.score,
-                "frontier": id(each) in frontier,
-            }
-            for each in found.candidates
-        ],
-        "screened_out": [each.title for each in found.screened_out],
-    }
-
-
-def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of ``fit`` as plain values; those of a reshaping beside its name."""
-    known = dict(settings)
-    shape = known.get("reshaping")
-    if isinstance(shape, Reshaping):
-        given = {name: value for name, value in asdict(shape).items() if value is not None}
-        known |= {"reshaping": shape.name, **given}
-    return known
-
-
-def _interval(utility: Utility) -> dict[str, float]:
-    low, high = utility.interval()
-    return {"score": utility.score, "low": low, "high": high}
-
-
-# ----------------------------------------------------------------------------
-# ``offaxis recommend``: which release is best for a task, a budget and a goal.
 
 
 @example(
@@ -211,8 +40,8 @@ def recommend(
             metavar="MODEL",
             help="Public model: package.module:attribute (a model, or a function without "
             "arguments that returns one), a torch.export file (.pt2), or a weights file written "
-            "by Layers.save (.safetensors). Several, each as NAME=MODEL, are served by one "
-            "release. Load only models you trust.",
+            "by Layers.save (.safetensors). For one release that serves several models, repeat "
+            "the option as NAME=MODEL. Load only models you trust.",
         ),
     ],
     public: Annotated[
@@ -223,36 +52,38 @@ def recommend(
         str | None,
         typer.Option(
             metavar="PRIOR",
-            help="In place of public vectors, what is publicly known of every coordinate or of "
-            "the length: box:LOW,HIGH or gaussian:DEVIATION or ball:RADIUS.",
+            help="Instead of public vectors: what is publicly known about each coordinate or about "
+            "the length, as box:LOW,HIGH or gaussian:DEVIATION or ball:RADIUS.",
         ),
     ] = None,
     epsilon: Annotated[
         str | None,
         typer.Option(
             metavar="NUMBER",
-            help="Budget of one report; several as 1,3,5, a range as 0.5:10.",
+            help="Budget ε of one report; several as 1,3,5; a range as 0.5:10.",
         ),
     ] = None,
     target: Annotated[
         float | None,
         typer.Option(
             metavar="NUMBER",
-            help="In place of a budget: find the smallest one whose expected utility is this.",
+            help="Instead of a budget: find the smallest one with this expected utility.",
         ),
     ] = None,
     goal: Annotated[
         Literal["answers", "fidelity", "mean"],
         typer.Option(
-            help="The model's answer of each vector; the vector itself in the task's metric; or a "
-            "mean over people."
+            help="What to optimize: the model's answer for each vector (answers), the vector "
+            "itself in the task's metric (fidelity), or a mean over people (mean)."
         ),
     ] = "answers",
-    people: Annotated[int, typer.Option(min=1, help="People a mean is taken over.")] = 1000,
+    people: Annotated[
+        int, typer.Option(min=1, help="With --goal mean: the number of people.")
+    ] = 1000,
     weight: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=NUMBER", help="Importance of one of several tasks; all alike otherwise."
+            metavar="NAME=NUMBER", help="Weight of one of several models; equal by default."
         ),
     ] = None,
     out: Annotated[
@@ -260,57 +91,61 @@ def recommend(
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write a page: figures, tables and cautions."),
+        typer.Option(
+            metavar="FILE", help="Also write an HTML page with figures, tables and cautions."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Public; cuts the public vectors.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed that splits the public vectors; not secret.")
+    ] = 0,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Try every admissible pure release on public vectors and recommend the best one."""
-    for option, given, other, instead in (
+    for option, value, other, alternative in (
         ("--epsilon", epsilon, "--target", target),
         ("--public", public, "--prior", prior),
     ):
-        if given is None and instead is None:
-            raise Misused(f"Missing option '{option}' or '{other}'")
-        if given is not None and instead is not None:
-            raise Misused(f"{option} and {other} exclude each other")
-    budgets = [] if epsilon is None else _budgets(epsilon)
+        if value is None and alternative is None:
+            raise UsageError(f"Missing option '{option}' or '{other}'")
+        if value is not None and alternative is not None:
+            raise UsageError(f"{option} and {other} exclude each other")
+    budgets = [] if epsilon is None else _parse_budgets(epsilon)
     if out is not None and len(budgets) > 1:
-        raise Misused("--out writes the release of one budget; give --epsilon one number")
+        raise UsageError("--out writes the release for one budget; use --epsilon with one number")
     _check_outputs(model, public, out, html, force=force)
-    tasks = _tasks(model)
-    asked: dict[str, Any] = {"goal": goal, "people": people, "seed": seed}
-    asked["weights"] = _weights(weight, tasks) if weight else None
-    asked["prior"] = _prior(prior, tasks) if prior else None
+    tasks = _load_tasks(model)
+    settings: dict[str, Any] = {"goal": goal, "people": people, "seed": seed}
+    settings["weights"] = _parse_weights(weight, tasks) if weight else None
+    settings["prior"] = _parse_prior(prior, tasks) if prior else None
     vectors = read_array(public) if public else None
     smallest: SmallestBudget | None = None
-    found: tuple[Recommendation, ...]
-    with moving("starting") as move:
+    advice: tuple[Recommendation, ...]
+    with progress_bar("starting") as update:
         if target is not None:
-            smallest = smallest_epsilon(tasks, vectors, target=target, progress=move, **asked)
-            found = (smallest.recommendation,) if smallest.recommendation else ()
+            smallest = smallest_epsilon(tasks, vectors, target=target, progress=update, **settings)
+            advice = (smallest.recommendation,) if smallest.recommendation else ()
         else:
-            found = recommend_range(tasks, vectors, epsilons=budgets, progress=move, **asked)
-    if smallest is not None and not found:
+            advice = recommend_range(tasks, vectors, epsilons=budgets, progress=update, **settings)
+    if smallest is not None and not advice:
         raise InvalidInput(smallest.summary)
     if out is not None:
-        found[0].release.save(out)
+        advice[0].release.save(out)
     if html is not None:
         from offaxis.reporting.recommendation import write_recommendation
 
-        write_recommendation(found, html)
-    _tell(found, smallest, out, html, as_json=as_json)
+        write_recommendation(advice, html)
+    _print_result(advice, smallest, out, html, as_json=as_json)
 
 
 def _check_outputs(
     model: list[str], public: str | None, out: Path | None, html: Path | None, *, force: bool
 ) -> None:
-    """Refuse, before any work is done, what cannot be written."""
+    """Reject output files that cannot be written, before any work is done."""
     sources = [Path(source.partition("=")[2] or source) for source in model]
     sources += [locate(public)[0]] if public else []
-    for target in filter(None, (out, html)):
-        check_output(target, *sources)
+    for path in filter(None, (out, html)):
+        check_output(path, *sources)
     if out is not None:
         check_new_release(out, force=force)
     if html is not None:
@@ -319,91 +154,263 @@ def _check_outputs(
         require_report_extra()
 
 
-def _tell(
-    found: Sequence[Recommendation],
+# ---- Reading options
+
+
+def _parse_budgets(text: str) -> list[float]:
+    """Read 3, or 1,3,5, or 0.5:10: both ends and the usual budgets between them."""
+    is_range = ":" in text
+    try:
+        budgets = [float(part) for part in text.split(":" if is_range else ",")]
+    except ValueError:
+        budgets = []
+    if not budgets or (is_range and len(budgets) != 2):
+        raise UsageError(
+            f"--epsilon must be a number as 3, several as 1,3,5 or a range as 0.5:10, got {text!r}"
+        )
+    with usage_errors():
+        for budget in budgets:
+            exact_epsilon(budget)
+    if not is_range:
+        return budgets
+    low, high = budgets
+    if low > high:
+        raise UsageError(f"the range of --epsilon is reversed; write {high:g}:{low:g}")
+    return [low, *(b for b in BUDGETS if low < b < high), *([high] * (high > low))]
+
+
+def _load_tasks(sources: list[str]) -> TaskModel | dict[str, TaskModel]:
+    """Load one model, or several by name."""
+    if len(sources) == 1:
+        return load_model(sources[0])
+    named: dict[str, str] = {}
+    for source in sources:
+        name, equals, model = source.partition("=")
+        if not equals or not name or name in named:
+            raise UsageError(
+                f"each of several models needs a name, as --model digit=a.safetensors, "
+                f"got {source!r}"
+            )
+        named[name] = model
+    return {name: load_model(model) for name, model in named.items()}
+
+
+def _parse_weights(texts: list[str], tasks: Any) -> dict[str, float]:
+    """Read the weight of each task."""
+    if not isinstance(tasks, dict):
+        raise UsageError("--weight requires several models, as --model NAME=MODEL")
+    weights = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            raise UsageError(f"--weight must be NAME=NUMBER, got {text!r}") from None
+    with usage_errors():
+        checked_weights(weights, tasks)
+    return weights
+
+
+def _parse_prior(text: str, tasks: Any) -> Any:
+    """Read a prior in the dimension of the models."""
+    dim = Tasks.of(tasks, None).input_dim
+    if dim is None:
+        raise InvalidInput(
+            "the model accepts any dimension, so the dimension of the prior is unknown; use "
+            "offaxis.recommend(model, None, prior=offaxis.wide_prior(dim, …)) in Python"
+        )
+    with usage_errors():
+        return read_prior(text, dim)
+
+
+# ---- Printing
+
+_MAX_ROWS: Final = 12
+"""Candidates in the table; --json lists all."""
+
+_INTERVAL: Final = "± is three standard errors."
+
+
+def _print_result(
+    advice: Sequence[Recommendation],
     smallest: SmallestBudget | None,
     out: Path | None,
     html: Path | None,
     *,
     as_json: bool,
 ) -> None:
-
     if as_json:
-        print_json(facts(found, smallest, out))
+        print_json(advice_facts(advice, smallest, out))
         return
-    with screen() as console:
+    with buffered_console() as console:
         if smallest is not None:
             console.print(f"{smallest.summary}\n")
-        if len(found) > 1:
-            print_range(found, console)
+        if len(advice) > 1:
+            _print_range(advice, console)
         else:
-            print_advice(found[0], console)
+            _print_one(advice[0], console)
         if html is not None:
             console.print(f"\npage: {html}", soft_wrap=True)
         if out is not None:
             console.print(f"\nwrote {out}; next: offaxis inspect {out}", soft_wrap=True)
 
 
-def _budgets(text: str) -> list[float]:
-    """Read 3, or 1,3,5, or 0.5:10, which are both ends and the usual budgets between them."""
-    ranged = ":" in text
-    try:
-        budgets = [float(part) for part in text.split(":" if ranged else ",")]
-    except ValueError:
-        budgets = []
-    if not budgets or (ranged and len(budgets) != 2):
-        raise Misused(
-            f"--epsilon must be a number as 3, several as 1,3,5 or a range as 0.5:10, got {text!r}"
-        )
-    with reading_options():
-        for budget in budgets:
-            exact_epsilon(budget)
-    if not ranged:
-        return budgets
-    low, high = budgets
-    if low > high:
-        raise Misused(f"the range of --epsilon runs downwards, write {high:g}:{low:g}")
-    return [low, *(b for b in BUDGETS if low < b < high), *([high] * (high > low))]
+def _print_one(advice: Recommendation, console: Console) -> None:
+    """Print one recommendation: the summary, each task, the candidates, and the cautions."""
+    console.print(wrap_text(f"At ε = {advice.epsilon:g}: {advice.summary}", console) + "\n")
+    if len(advice.expected_by_task) > 1:
+        console.print(_task_table(advice))
+        console.print()
+    console.print(_candidate_table(advice))
+    note = (
+        f"The candidates were compared, and the best one chosen, on {advice.compared_on:,} "
+        f"vectors; the summary above is measured on {advice.measured_on:,} held-out ones. "
+        f"{_INTERVAL}"
+    )
+    console.print("\n" + wrap_text(note, console), style="dim")
+    for caution in advice.cautions:
+        console.print(f"\n- {caution}")
 
 
-def _tasks(sources: list[str]) -> TaskModel | dict[str, TaskModel]:
-    """Load one model, or several by name."""
-    if len(sources) == 1:
-        return load_model(sources[0])
-    named: dict[str, str] = {}
-    for source in sources:
-        name, equals, where = source.partition("=")
-        if not equals or not name or name in named:
-            raise Misused(
-                f"several models need a name each, as --model digit=a.safetensors, got {source!r}"
-            )
-        named[name] = where
-    return {name: load_model(where) for name, where in named.items()}
+def _print_range(advice: Sequence[Recommendation], console: Console) -> None:
+    """Print the recommendation for each budget, with the ceiling and the best vector release."""
+    means = advice[0].goal == "mean"
+    vector_columns = [] if means else ["best release of a vector", "keeps"]
+    table = _table("ε", "recommended", *_headings(means), *vector_columns)
+    for one in advice:
+        row = [f"{one.epsilon:g}", one.candidate.title, *_format_utility(one.expected, one.goal)]
+        row.append(_format_score(one.ceiling, one.goal))
+        if (vector := one.best_vector) is not None and not means:
+            row += [vector.candidate.title, _format_score(vector.utility.score, one.goal)]
+        table.add_row(*row)
+    console.print(table)
+    first = advice[0]
+    heading = _headings(means)[0].capitalize()
+    note = f"{heading}: measured on {first.measured_on:,} held-out vectors"
+    note += "" if means else f"; keeps: on the {first.compared_on:,} they were compared on"
+    console.print("\n" + wrap_text(f"{note}. {_INTERVAL}", console), style="dim")
+    for caution in dict.fromkeys(caution for one in advice for caution in one.cautions):
+        console.print(f"\n- {caution}")
 
 
-def _weights(given: list[str], tasks: Any) -> dict[str, float]:
-    """Read the importance of every task."""
-    if not isinstance(tasks, dict):
-        raise Misused("--weight goes with several models, as --model NAME=MODEL")
-    found = {}
-    for text in given:
-        name, _, number = text.rpartition("=")
-        try:
-            found[name] = float(number)
-        except ValueError:
-            raise Misused(f"--weight must be NAME=NUMBER, got {text!r}") from None
-    with reading_options():
-        checked_weights(found, tasks)
-    return found
+def _headings(means: bool) -> tuple[str, str, str]:
+    return ("error", "±", "at least") if means else ("expected", "±", "at most")
 
 
-def _prior(text: str, tasks: Any) -> Any:
-    """Read a prior in the dimension of the models."""
-    dim = Tasks.of(tasks, None).input_dim
-    if dim is None:
-        raise InvalidInput(
-            "the model takes any dimension, so a prior does not know its own; use "
-            "offaxis.recommend(model, None, prior=offaxis.wide_prior(dim, …)) in Python"
-        )
-    with reading_options():
-        return read_prior(text, dim)
+def _table(*names: str) -> Table:
+    """Return a table whose text columns fold and whose numbers do not."""
+    table = plain_table()
+    for name in names:
+        if name in ("recommended", "candidate", "task", "best release of a vector"):
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _task_table(advice: Recommendation) -> Table:
+    table = _table("task", *_headings(advice.goal == "mean"))
+    for name, utility in advice.expected_by_task.items():
+        ceiling = _format_score(advice.ceiling_by_task[name], advice.goal)
+        table.add_row(name, *_format_utility(utility, advice.goal), ceiling)
+    return table
+
+
+def _candidate_table(advice: Recommendation) -> Table:
+    means = advice.goal == "mean"
+    other = "fidelity" if advice.goal == "answers" else "answers"
+    columns = ["candidate", "error" if means else advice.goal, "±", *([] if means else [other])]
+    table = _table(*columns)
+    bound = "unbiased report leaves less than" if means else "ε-LDP report allows more than"
+    table.add_row(Text(f"no {bound}", style="dim"), _format_score(advice.ceiling, advice.goal))
+    for scored in advice.candidates[:_MAX_ROWS]:
+        style = "bold" if scored.candidate is advice.candidate else ""
+        title = Text(scored.candidate.title, style=style)
+        extra = [] if means else [_other_score(scored, other)]
+        table.add_row(title, *_format_utility(scored.utility, advice.goal), *extra)
+    hidden = len(advice.candidates) - _MAX_ROWS
+    if hidden > 0:
+        table.add_row(Text(f"… and {hidden} more, none better", style="dim"))
+    if advice.screened_out:
+        note = f"{len(advice.screened_out)} others did worse on a few vectors"
+        table.add_row(Text(note, style="dim"))
+    return table
+
+
+def _other_score(scored: ScoredCandidate, name: str) -> str:
+    utility: Utility = getattr(scored.scores, name)
+    return f"{utility.score:.3f}"
+
+
+def _format_score(score: float, goal: str) -> str:
+    """Write a score; for means the error, which is the negative score."""
+    return f"{-score:.3g}" if goal == "mean" else f"{score:.3f}"
+
+
+def _format_utility(utility: Utility, goal: str) -> tuple[str, str]:
+    half = utility.interval()[1] - utility.score
+    return _format_score(utility.score, goal), f"{half:.2g}" if goal == "mean" else f"{half:.3f}"
+
+
+# ---- Facts for ``--json``
+
+
+def advice_facts(
+    advice: Sequence[Recommendation], smallest: SmallestBudget | None, out: Path | None
+) -> dict[str, Any]:
+    """Describe recommendations: a single one directly, several as a list of budgets."""
+    if len(advice) > 1:
+        return {"budgets": [recommendation_facts(one) for one in advice]}
+    facts = recommendation_facts(advice[0]) | {"out": None if out is None else str(out)}
+    if smallest is not None:
+        facts["target"] = smallest.target
+        facts["least_possible_epsilon"] = smallest.least_possible
+    return facts
+
+
+def recommendation_facts(advice: Recommendation) -> dict[str, Any]:
+    """Describe the recommendation for one budget, and its candidates."""
+    frontier = set(map(id, advice.frontier))
+    return {
+        "epsilon": advice.epsilon,
+        "goal": advice.goal,
+        "choice": advice.candidate.title,
+        "settings": _setting_facts(advice.candidate.settings),
+        "decoder": advice.candidate.decoding,
+        "expected": _interval_facts(advice.expected),
+        "ceiling": advice.ceiling,
+        "tasks": {
+            name: _interval_facts(utility) | {"ceiling": advice.ceiling_by_task[name]}
+            for name, utility in advice.expected_by_task.items()
+        },
+        "summary": advice.summary,
+        "cautions": list(advice.cautions),
+        "release": advice.release.hash,
+        "candidates": [
+            {
+                "title": scored.candidate.title,
+                "score": scored.utility.score,
+                "error": scored.utility.error,
+                "answers": scored.scores.answers and scored.scores.answers.score,
+                "fidelity": scored.scores.fidelity and scored.scores.fidelity.score,
+                "frontier": id(scored) in frontier,
+            }
+            for scored in advice.candidates
+        ],
+        "screened_out": [candidate.title for candidate in advice.screened_out],
+    }
+
+
+def _setting_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of ``fit`` as plain values, those of a reshaping next to its name."""
+    facts = dict(settings)
+    reshaping = facts.get("reshaping")
+    if isinstance(reshaping, Reshaping):
+        details = {name: value for name, value in asdict(reshaping).items() if value is not None}
+        facts |= {"reshaping": reshaping.name, **details}
+    return facts
+
+
+def _interval_facts(utility: Utility) -> dict[str, float]:
+    low, high = utility.interval()
+    return {"score": utility.score, "low": low, "high": high}

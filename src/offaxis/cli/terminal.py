@@ -1,4 +1,4 @@
-"""What the commands print: text for people, or one JSON object for programs."""
+"""Output of the commands: text for people, one JSON object for programs, and progress bars."""
 
 from __future__ import annotations
 
@@ -16,49 +16,52 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDEST = 92
-"""Prose wider than this is hard to read, however wide the terminal."""
+MAX_WIDTH = 92
+"""Wider prose is hard to read, even on a wider terminal."""
 
 
-def plain(text: str) -> str:
-    """Return text from a file without anything that could steer a terminal."""
+# ---- Text
+
+
+def printable(text: str) -> str:
+    """Replace characters that could control the terminal; for text read from a file."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return text as one harmless line."""
-    return plain(" ".join(text.split()))
+    """Return printable text on one line."""
+    return printable(" ".join(text.split()))
 
 
-def counted(number: int, noun: str) -> str:
-    """Write a number of things: 1 report, 1,000 reports."""
+def pluralize(number: int, noun: str) -> str:
+    """Write a number with its noun: 1 report, 1,000 reports."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 @contextmanager
-def screen() -> Iterator[Console]:
-    """Open a console for people; what it was given is printed at the end, on standard output."""
+def buffered_console() -> Iterator[Console]:
+    """Open a console that prints everything at the end, on standard output."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
-    console.width = min(console.width, WIDEST)
+    console.width = min(console.width, MAX_WIDTH)
     with console.capture() as captured:
         yield console
-    # Layout fills lines with blanks, which are a nuisance in a file.
+    # Rich pads lines with spaces, which are a nuisance in a file.
     lines = (line.rstrip(" ") for line in captured.get().split("\n"))
     typer.echo("\n".join(lines), nl=False)
 
 
-def filled(text: str, console: Console) -> str:
-    """Break prose into lines of the console's width, at blanks but never at a no-break space.
+def wrap_text(text: str, console: Console) -> str:
+    """Wrap prose to the width of the console, at spaces but never at a no-break space.
 
-    A console of its own accord breaks at both.
+    Rich itself would break at both.
     """
     return textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False)
 
 
-def fields(rows: Iterable[tuple[str, str]]) -> Table:
-    """Lay out labels and values in two columns, without lines that a pipe would garble."""
+def field_table(rows: Iterable[tuple[str, str]]) -> Table:
+    """Lay out labels and values in two columns, without borders."""
     from rich.table import Table
     from rich.text import Text
 
@@ -66,20 +69,23 @@ def fields(rows: Iterable[tuple[str, str]]) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for label, value in rows:
-        table.add_row(Text(label), Text(plain(value)))
+        table.add_row(Text(label), Text(printable(value)))
     return table
 
 
-def bare_table(gap: int = 2, *, header: bool = True) -> Table:
-    """Open a table without lines, so many blanks between its columns: whole in a file, too."""
+def plain_table(gap: int = 2, *, header: bool = True) -> Table:
+    """Return a table without borders, with ``gap`` spaces between its columns."""
     from rich.table import Table
 
-    gaps = (0, gap, 0, 0)
-    return Table(box=None, pad_edge=False, padding=gaps, header_style="dim", show_header=header)
+    padding = (0, gap, 0, 0)
+    return Table(box=None, pad_edge=False, padding=padding, header_style="dim", show_header=header)
+
+
+# ---- JSON
 
 
 def _finite(value: Any) -> Any:
-    """Replace what JSON has no word for, infinity and NaN, by null."""
+    """Replace infinity and NaN, which JSON cannot express, by null."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -94,19 +100,18 @@ def print_json(facts: dict[str, Any]) -> None:
     typer.echo(json.dumps(_finite(facts), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-# ----------------------------------------------------------------------------
-# Progress bars, on standard error and only when a person is watching.
+# ---- Progress, on standard error and only on a terminal
 
 Advance = Callable[[int], None]
 """Called with the number of steps just finished."""
 
-Move = Callable[[str, int, int | None], None]
-"""Called with a label, the steps finished so far and the steps in all, if known."""
+UpdateProgress = Callable[[str, int, int | None], None]
+"""Called with a label, the steps finished so far and the total, if known."""
 
 
 @contextmanager
-def moving(label: str) -> Iterator[Move]:
-    """Show a bar whose label and length may change on the way."""
+def progress_bar(label: str) -> Iterator[UpdateProgress]:
+    """Show a bar whose label and length may change while it is shown."""
     if not sys.stderr.isatty():
         yield lambda name, done, total: None
         return
@@ -123,30 +128,30 @@ def moving(label: str) -> Iterator[Move]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         task = bars.add_task(label, total=None)
 
-        def move(name: str, done: int, total: int | None) -> None:
+        def update(name: str, done: int, total: int | None) -> None:
             bars.update(task, description=name, completed=done, total=total)
 
-        yield move
+        yield update
 
 
 @contextmanager
-def counting(label: str, total: int | None) -> Iterator[Advance]:
-    """Show a bar of ``total`` steps, or one that only moves if nobody knows how many there are."""
+def step_bar(label: str, total: int | None) -> Iterator[Advance]:
+    """Show a bar of ``total`` steps, or one that only moves if the total is unknown."""
     done = 0
-    with moving(label) as move:
+    with progress_bar(label) as update:
 
         def advance(steps: int) -> None:
             nonlocal done
             done += steps
-            move(label, done, total)
+            update(label, done, total)
 
         advance(0)
         yield advance
 
 
 @contextmanager
-def waiting(label: str) -> Iterator[None]:
-    """Show that something of unknown length is going on."""
+def spinner(label: str) -> Iterator[None]:
+    """Show that work of unknown length is in progress."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""The device's side: reports within a person's budget, and a device that answers rounds."""
+"""The device side: reports within a person's budget, and a device that answers rounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Device", "Entry", "Offer", "Reporter", "Terms"]
 
-_HOMES = {
+_MODULES = {
     "Device": "offaxis.client.device",
     "Entry": "offaxis.client.outbox",
     "Offer": "offaxis.client.terms",
@@ -23,10 +23,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for: who only asks a collector waits for no release."""
-    if name not in _HOMES:
+    """Import a name on first use, so that talking to a collector does not import releases."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'offaxis.client' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 
 

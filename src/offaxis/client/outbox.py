@@ -1,4 +1,11 @@
-"""One answered round of a device: its report, and what became of it."""
+"""The rounds that a device has answered, their reports and their state, in the ledger's file.
+
+Contract: a round has one report, ever. It is paid for and kept in one transaction, so a crash
+leaves both or neither, and it can be sent only after that. Every attempt sends the same bytes.
+
+    begun ──▶ queued ──▶ sent, or refused: the collector will never accept it
+                └──────▶ withdrawing ──▶ withdrawn       also from sent and refused
+"""
 
 from __future__ import annotations
 
@@ -20,37 +27,37 @@ from offaxis.sampling.entropy import fresh_key
 State = Literal["begun", "queued", "sent", "refused", "withdrawing", "withdrawn"]
 
 LONGEST_WAIT: Final = 6 * 3600.0
-"""Seconds between two tries. A time further ahead was written by a clock that was wrong."""
+"""Longest time between two attempts, in seconds. A later ``next_try`` came from a wrong clock."""
 
 _LABEL: Final = b"offaxis report v1\0"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A round that was answered, or begun to be.
+    """A round that was answered or begun, as :meth:`Device.report` and ``status`` return it.
 
     Attributes
     ----------
     round, study, number, release, group
         From the round's document; the group is the device's.
     id : bytes
-        Under which the collector knows the report, 32 bytes.
+        Identifies the report at the collector, 32 bytes.
     report : bytes
-        Empty while it is only begun.
+        Empty while the round is only begun.
     state : State
     attempts : int
-        Times its bytes were about to be sent.
+        Number of attempts to send it, counted before its bytes leave.
     next_try : float
-        Not to be sent before this time, in seconds.
+        Earliest time of the next attempt, in seconds.
     problem : str
-        Why it was not taken, the last time.
+        Why the last attempt failed.
 
     Examples
     --------
     >>> from offaxis.client import Entry
-    >>> about = ("energy-7", "energy", 7, "0af1" * 16, "north")
+    >>> document = ("energy-7", "energy", 7, "0af1" * 16, "north")
     >>> sending = {"state": "queued", "attempts": 0, "next_try": 0.0, "problem": ""}
-    >>> entry = Entry(*about, id=bytes(32), report=b"OX...", **sending)  # as Device.report() has it
+    >>> entry = Entry(*document, id=bytes(32), report=b"OX...", **sending)
     >>> entry.round, entry.state, entry.group
     ('energy-7', 'queued', 'north')
     """
@@ -69,25 +76,16 @@ class Entry:
 
 
 def report_id(secret: bytes, round_name: str) -> bytes:
-    """Return HMAC-SHA-256(secret, "offaxis report v1" NUL round): one id a device and round."""
+    """Return HMAC-SHA-256(secret, "offaxis report v1" NUL round): one id per device and round."""
     return hmac.digest(secret, _LABEL + round_name.encode(), hashlib.sha256)
 
 
 def is_due(entry: Entry) -> bool:
-    """Whether an entry waits to be sent or withdrawn, and its time has come."""
+    """Whether an entry waits to be sent or withdrawn and its time has come."""
     if entry.state not in ("queued", "withdrawing"):
         return False
     return not 0 < entry.next_try - time.time() <= LONGEST_WAIT
 
-
-# ----------------------------------------------------------------------------
-# Which rounds a device has answered, with what, and what became of it; in the ledger's own file.
-#
-# Contract: a round has one report, ever. It is paid for and kept in one transaction, so a crash
-# leaves both or neither, and it can be sent only after that. What is sent again is the same bytes.
-#
-#     begun ──▶ queued ──▶ sent, or refused: the collector will never take it
-#                 └──────▶ withdrawing ──▶ withdrawn       also from sent and refused
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS answer (
@@ -103,8 +101,8 @@ _FIELDS: Final = (
 )
 
 
-def reserve(state: str | Path) -> None:
-    """Make the file before SQLite does, readable by its owner only."""
+def create_private(state: str | Path) -> None:
+    """Create the file before SQLite does, readable by its owner only."""
     try:
         Path(state).touch(mode=0o600)
     except OSError as error:
@@ -112,7 +110,7 @@ def reserve(state: str | Path) -> None:
 
 
 class Outbox:
-    """The answers of one device."""
+    """The answers of one device to rounds."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -122,23 +120,23 @@ class Outbox:
         self._secret = ledger.secret(fresh_key())
 
     def find(self, round_name: str) -> Entry | None:
-        """Return what is known of a round."""
+        """Return the entry of a round, if there is one."""
         with self._ledger.alone() as database:
             return _find(database, round_name)
 
     def entries(self) -> list[Entry]:
-        """Return everything, in the order it was begun."""
+        """Return all entries, in the order in which they were begun."""
         with self._ledger.alone() as database:
             rows = database.execute(f"SELECT {_FIELDS} FROM answer ORDER BY rowid").fetchall()
         return [_entry(row) for row in rows]
 
     def begin(self, round_: Round, group: str | None) -> int:
-        """Write down that a round is about to be answered; return how often that was begun.
+        """Record that a round is about to be answered; return how many times it was begun.
 
         Raises
         ------
         RoundRefused
-            If the round was known with another document, or its study has gone on.
+            If the round had another document before, or a later round of its study was answered.
         """
         with self._ledger.alone() as database:
             self._check(database, round_)
@@ -165,7 +163,7 @@ class Outbox:
         return int(row[0])
 
     def abandon(self, round_: Round) -> None:
-        """Forget how often a round was begun: this time it ended in an error, not in silence."""
+        """Reset the count of a round that ended in an error, as opposed to a crash."""
         with self._ledger.alone() as database:
             database.execute("UPDATE answer SET begun = 0 WHERE round = ?", (round_.name,))
 
@@ -178,41 +176,41 @@ class Outbox:
         group: str | None,
         wait: float,
     ) -> Entry:
-        """Pay for a round's report, make it and keep it, or return the one that is kept.
+        """Pay for a round's report, make it and keep it, or return the report already kept.
 
         Raises
         ------
         RoundRefused
-            As :meth:`begin`, or if its release may be answered only once and was.
+            As :meth:`begin`, or if the release allows one report per person and was answered.
         BudgetExceeded
-            If the ledger does not allow it. Nothing is paid and nothing made.
+            If the report would exceed a limit. Nothing is paid and nothing is made.
         """
         with self._ledger.alone() as database:
             self._check(database, round_)
-            known = _find(database, round_.name)
-            if known is None:
+            begun = _find(database, round_.name)
+            if begun is None:
                 raise InvalidInput(f"round {round_.name} was not begun")
-            if known.report:
-                return known
+            if begun.report:
+                return begun
             if guarantee.unit == "user":
-                _check_only(database, round_)
+                _check_first_of_release(database, round_)
             self._ledger.charge(guarantee, round_.release)
             database.execute(
                 "UPDATE answer SET report = ?, label = ?, state = 'queued', next_try = ? "
                 "WHERE round = ?",
                 (make(), group, time.time() + wait, round_.name),
             )
-            found = _find(database, round_.name)
-        assert found is not None, "it was there before"
-        return found
+            answered = _find(database, round_.name)
+        assert answered is not None, "the same transaction found it before"
+        return answered
 
     def _check(self, database: sqlite3.Connection, round_: Round) -> None:
-        """Refuse a round that was replaced, or that leads back."""
+        """Raise RoundRefused for a round that was replaced or rolled back."""
         row = database.execute(
             "SELECT document, report IS NOT NULL FROM answer WHERE round = ?", (round_.name,)
         ).fetchone()
         if row is not None and bytes(row[0]) != round_.to_bytes():
-            raise RoundRefused(f"round {round_.name} was replaced: it is not what it was before")
+            raise RoundRefused(f"round {round_.name} was replaced: its document has changed")
         if row is not None and row[1]:
             return
         (highest,) = database.execute(
@@ -221,21 +219,21 @@ class Outbox:
         if highest is not None and round_.number <= highest:
             raise RoundRefused(
                 f"round {round_.name} is number {round_.number} of study {round_.study}, in which "
-                f"number {highest} was answered already"
+                f"number {highest} was already answered"
             )
 
     def claim(self, entry: Entry, lease: float) -> bool:
-        """Write down that an entry is about to be sent; False if another process was first."""
+        """Record that an entry is about to be sent; return False if another process was first."""
         with self._ledger.alone() as database:
-            done = database.execute(
+            update = database.execute(
                 "UPDATE answer SET attempts = attempts + 1, next_try = ? "
                 "WHERE round = ? AND state = ? AND attempts = ?",
                 (time.time() + lease, entry.round, entry.state, entry.attempts),
             )
-            return done.rowcount == 1
+            return update.rowcount == 1
 
     def settle(self, entry: Entry, state: State, problem: str = "", wait: float = 0.0) -> None:
-        """Write down what became of a claimed entry, unless it was withdrawn meanwhile."""
+        """Record the outcome of a claimed entry, unless it was withdrawn meanwhile."""
         with self._ledger.alone() as database:
             database.execute(
                 "UPDATE answer SET state = ?, problem = ?, next_try = ? "
@@ -244,7 +242,7 @@ class Outbox:
             )
 
     def withdraw(self, round_name: str) -> Entry:
-        """Withdraw a report: at once if its bytes never left, else the collector is to be told.
+        """Withdraw a report: at once if its bytes never left, else through the collector.
 
         Raises
         ------
@@ -252,21 +250,21 @@ class Outbox:
             If the round was not answered.
         """
         with self._ledger.alone() as database:
-            known = _find(database, round_name)
-            if known is None or not known.report:
-                raise InvalidInput(f"round {round_name} was not answered; there is no report")
-            if known.state in ("queued", "sent", "refused"):
-                # The time stays: somebody may be sending just now, under a lease.
+            answered = _find(database, round_name)
+            if answered is None or not answered.report:
+                raise InvalidInput(f"round {round_name} was not answered; no report to withdraw")
+            if answered.state in ("queued", "sent", "refused"):
+                # next_try stays: another process may be sending right now, under a lease.
                 database.execute(
                     "UPDATE answer SET state = ? WHERE round = ?",
-                    ("withdrawing" if known.attempts else "withdrawn", round_name),
+                    ("withdrawing" if answered.attempts else "withdrawn", round_name),
                 )
-            found = _find(database, round_name)
-        assert found is not None, "it was there before"
-        return found
+            withdrawn = _find(database, round_name)
+        assert withdrawn is not None, "the same transaction found it before"
+        return withdrawn
 
     def release(self, release_hash: str) -> bytes | None:
-        """Return the file of a release that was fetched before."""
+        """Return the file of a release that :meth:`keep_release` kept."""
         with self._ledger.alone() as database:
             row = database.execute(
                 "SELECT content FROM release WHERE hash = ?", (release_hash,)
@@ -274,31 +272,31 @@ class Outbox:
         return bytes(row[0]) if row else None
 
     def keep_release(self, release_hash: str, content: bytes) -> None:
-        """Keep the file of a release, which stays what it is."""
+        """Keep the file of a release; the first one kept under a hash stays."""
         with self._ledger.alone() as database:
             database.execute(
                 "INSERT INTO release VALUES (?, ?) ON CONFLICT DO NOTHING", (release_hash, content)
             )
 
     def setup(self) -> str | None:
-        """Return what :meth:`keep_setup` kept."""
+        """Return the terms that :meth:`keep_setup` kept."""
         with self._ledger.alone() as database:
             row = database.execute("SELECT setup FROM device").fetchone()
         return str(row[0]) if row else None
 
     def keep_setup(self, setup: str) -> None:
-        """Keep how the device was set up."""
+        """Keep the terms that the device was set up with."""
         with self._ledger.alone() as database:
             database.execute("INSERT INTO device VALUES (?)", (setup,))
 
 
-def _check_only(database: sqlite3.Connection, round_: Round) -> None:
+def _check_first_of_release(database: sqlite3.Connection, round_: Round) -> None:
     row = database.execute(
         "SELECT round FROM answer WHERE release = ? AND report IS NOT NULL", (round_.release,)
     ).fetchone()
     if row is not None:
         raise RoundRefused(
-            f"the release of round {round_.name} is for one report a person, and round {row[0]} "
+            f"the release of round {round_.name} allows one report per person, and round {row[0]} "
             f"was answered with it"
         )
 

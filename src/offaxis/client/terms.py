@@ -1,8 +1,9 @@
-"""What a device believes and accepts, whatever a collector says.
+"""Which rounds and releases a device accepts, whatever a collector claims.
 
-Contract: a round counts if the publisher whose key the device knows signed it, or if it asks for
-the one release that the device knows. A release counts if its content has the hash the round names,
-and if the guarantee computed from its parameters is within the device's own limit for one report.
+Contract: a round is accepted if the publisher whose key the device holds signed it, or if it names
+the one release that is pinned on the device; if both are set, both must hold. A release is accepted
+if its content has the hash that the round names, and if the guarantee computed from its parameters
+is within the device's own limit for one report.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final, get_args
 
 from offaxis.client.transport import Transport
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused
-from offaxis.formats import release_file as artifact
+from offaxis.formats import release_file
 from offaxis.formats.documents import Round, public_key, verify_round
 from offaxis.formats.strict_json import canonical_json, shown
 from offaxis.privacy.guarantee import Guarantee, Unit, decimal, exact, exact_epsilon
@@ -27,7 +28,7 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Offer:
-    """A round that the device believes; ``state`` is only the collector's word.
+    """A round that the device trusts; its ``state`` is only claimed by the collector.
 
     Examples
     --------
@@ -35,7 +36,7 @@ class Offer:
     >>> from offaxis.formats.documents import Round
     >>> times = {"opens": "2026-11-01T00:00:00Z", "closes": "2026-12-01T00:00:00Z"}
     >>> round_ = Round(name="energy-7", study="energy", number=7, release="0af1" * 16, **times)
-    >>> offer = Offer(round_, state="open")  # as Device.rounds() lists them
+    >>> offer = Offer(round_, state="open")  # as Device.rounds() returns them
     >>> offer.round.name, offer.state
     ('energy-7', 'open')
     """
@@ -46,7 +47,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a device was set up with.
+    """The configuration of a device.
 
     Attributes
     ----------
@@ -55,13 +56,14 @@ class Terms:
     publisher : str or None
         Public key, 64 hexadecimal digits, that must have signed a round.
     release : str or None
-        Hash of the only release that is reported. At least one of the two is known.
+        Hash of the only release to report. At least one of ``publisher`` and ``release`` is set.
     epsilon, delta : str
-        The most that one report may promise away, read exactly.
+        The largest privacy cost of one report, read exactly.
     unit : {"item", "user"}
-        What a report must stand for. Of a release for users one round is answered, ever.
+        The unit of privacy that a release must have. A release with unit "user" is answered in one
+        round only.
     token : str or None
-        By which the collector knows its devices.
+        Authenticates the device to the collector.
     ca_file : str or None
         Certificates to trust instead of the system's.
 
@@ -78,7 +80,7 @@ class Terms:
     >>> terms.most.epsilon, Terms.from_json(terms.to_json()) == terms
     (Fraction(3, 1), True)
 
-    What a collector offers is believed if the publisher signed it:
+    A round is trusted if the publisher signed it, and a release if its hash and guarantee fit:
 
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
     >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
@@ -90,14 +92,12 @@ class Terms:
     >>> entry = {"document": document, "signature": signature, "state": "open"}
     >>> terms.offer(entry).round == round_
     True
-    >>> terms.accept(to_bytes(release), release.hash).guarantee.epsilon  # computed again
-    Fraction(2, 1)
     >>> terms.offer(entry | {"signature": signature[::-1]})
     Traceback (most recent call last):
         ...
     offaxis.errors.InvalidDocument: ...
-    >>> terms.transport(patience=30).lease  # seconds
-    60
+    >>> terms.accept(to_bytes(release), release.hash).guarantee.epsilon  # recomputed
+    Fraction(2, 1)
     """
 
     url: str
@@ -110,14 +110,14 @@ class Terms:
     ca_file: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse terms by which anything could come in."""
+        """Reject terms under which any collector could be trusted."""
         if self.publisher is None and self.release is None:
-            raise InvalidInput("a device must know its publisher's key, or the hash of its release")
+            raise InvalidInput("a device needs its publisher's key or the hash of its release")
         if self.publisher is not None:
             public_key(self.publisher)
         if self.release is not None and not _HASH.fullmatch(self.release):
             raise InvalidInput(
-                f"a release's hash has 64 small hexadecimal digits, got {shown(self.release)}"
+                f"a release's hash is 64 lower-case hexadecimal digits, got {shown(self.release)}"
             )
         if self.unit not in get_args(Unit):
             raise InvalidInput(f"unit must be 'item' or 'user', got unit={self.unit!r}")
@@ -127,71 +127,71 @@ class Terms:
 
     @property
     def most(self) -> Guarantee:
-        """The most that one report may promise away."""
+        """The largest privacy cost of one report."""
         return Guarantee(exact_epsilon(self.epsilon), exact(self.delta, "delta"), self.unit)
 
     def transport(self, patience: float) -> Transport:
-        """Return the way to the collector."""
+        """Return the connection to the collector."""
         return Transport(self.url, token=self.token, ca_file=self.ca_file, patience=patience)
 
     def offer(self, entry: Any) -> Offer:
-        """Read one round as a collector offers it.
+        """Read one round from a collector's response.
 
         Raises
         ------
         InvalidDocument
-            If it is no round, or not signed by the publisher.
+            If it is not a round, or the publisher did not sign it.
         RoundRefused
-            If it asks for another release than the device knows.
+            If it names another release than the pinned one.
         """
         document = entry.get("document") if isinstance(entry, dict) else None
         if not isinstance(document, dict):
-            raise InvalidDocument("the collector offers what is no round")
+            raise InvalidDocument("the collector's response has no document of a round")
         try:
             round_ = Round.from_bytes(canonical_json(document).encode())
         except (ValueError, RecursionError) as error:
-            raise InvalidDocument(f"the collector offers no round: {error}") from None
+            raise InvalidDocument(f"the collector returned an invalid round: {error}") from None
         if self.publisher is not None:
             signature = _signature(entry.get("signature"))
             verify_round(public_key(self.publisher), round_, signature)
         if self.release is not None and round_.release != self.release:
             raise RoundRefused(
-                f"round {round_.name} asks for release {round_.release[:8]}…, this device reports "
+                f"round {round_.name} uses release {round_.release[:8]}…, this device reports "
                 f"{self.release[:8]}… only"
             )
         state = entry.get("state")
         return Offer(round_, state if isinstance(state, str) else "unknown")
 
     def accept(self, content: bytes, release_hash: str) -> Release:
-        """Read a release and recompute what it promises.
+        """Read a release and recompute its guarantee.
 
         Raises
         ------
         InvalidRelease
-            If it is not the one with this hash, or not one at all.
+            If it is not a release, or not the one with this hash.
         RoundRefused
-            If it promises less than the device asks for.
+            If its guarantee is weaker than this device requires.
         """
-        release = artifact.from_bytes(content, expect=release_hash)
-        found, most = release.guarantee, self.most
-        if found.epsilon > most.epsilon or found.delta > most.delta:
+        release = release_file.from_bytes(content, expect=release_hash)
+        guarantee, most = release.guarantee, self.most
+        if guarantee.epsilon > most.epsilon or guarantee.delta > most.delta:
             raise RoundRefused(
-                f"a report would promise {found}; this device gives up to ε = "
-                f"{decimal(most.epsilon)}, δ = {decimal(most.delta)} in one"
+                f"a report would have {guarantee}; this device allows up to ε = "
+                f"{decimal(most.epsilon)}, δ = {decimal(most.delta)} per report"
             )
-        if found.unit != self.unit:
+        if guarantee.unit != self.unit:
             raise RoundRefused(
-                f"a report would be per {found.unit}; this device reports {self.unit}s"
+                f"the guarantee is per {guarantee.unit}; this device requires one per {self.unit}"
             )
         return release
 
     def to_json(self) -> str:
-        """Write the terms as one line."""
+        """Return the terms as one line of JSON."""
         return canonical_json(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Terms:
-        """Read what :meth:`to_json` wrote."""
+        """Read terms that :meth:`to_json` wrote."""
         return cls(**json.loads(text))
 
 
@@ -199,4 +199,4 @@ def _signature(text: Any) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error):
-        raise InvalidDocument("the round comes without a signature") from None
+        raise InvalidDocument("the round has no signature") from None

@@ -1,8 +1,8 @@
-"""HTTP to one collector, by a device that trusts nothing it answers.
+"""HTTP requests to one collector whose responses are not trusted.
 
-Contract: every exchange ends within its time, however slowly the other side talks, and reads no
-more than it was allowed to. TLS is verified; without TLS only the device itself is talked to. No
-redirect is followed, so that bytes go to the collector that was named or nowhere.
+Contract: every exchange ends within its time limit, however slowly the other side sends, and reads
+at most the allowed number of bytes. TLS is verified; plain HTTP is allowed to this machine only.
+Redirects are not followed, so bytes go to the configured collector or nowhere.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from offaxis.formats.strict_json import shown
 PATIENCE: Final = 60.0
 """Seconds for one exchange, from the first packet to the last byte."""
 SMALL: Final = 1 << 20
-"""Bytes of an answer that is no release."""
+"""Largest response other than a release or a list, in bytes."""
 
-_PIECE: Final = 1 << 16
+_CHUNK: Final = 1 << 16
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _TOKEN: Final = re.compile(r"[!-~]{1,500}")
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back: status, headers (small letters) and body, all untrusted."""
+class Response:
+    """An untrusted response: status, headers (names in lower case) and body."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait, if the answer says so in either form of RFC 9110."""
+        """Seconds to wait, if the response states it in either form of RFC 9110."""
         text = self.headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():
             return float(text[:9])
@@ -56,33 +56,33 @@ class Answer:
 
     @property
     def problem_type(self) -> str:
-        """The last part of a problem's type (RFC 9457), or nothing."""
+        """The last part of a problem's type (RFC 9457), or ""."""
         return re.split("[/:#]", self._problem("type"))[-1]
 
     @property
-    def words(self) -> str:
-        """What may be shown of an answer that was not hoped for: one short harmless line."""
-        said = self._problem("detail") or self._problem("title")
-        return f"{self.status}, {shown(said)}" if said else str(self.status)
+    def message(self) -> str:
+        """Status and problem as one short printable line."""
+        problem = self._problem("detail") or self._problem("title")
+        return f"{self.status}, {shown(problem)}" if problem else str(self.status)
 
     def _problem(self, key: str) -> str:
         if "problem+json" not in self.headers.get("content-type", ""):
             return ""
         try:
-            found = json.loads(self.body)
+            problem = json.loads(self.body)
         except (ValueError, RecursionError):
             return ""
-        value = found.get(key) if isinstance(found, dict) else None
+        value = problem.get(key) if isinstance(problem, dict) else None
         return value if isinstance(value, str) else ""
 
 
 class Transport:
-    """Asks one collector.
+    """Sends requests to one collector.
 
     Parameters
     ----------
     url : str
-        ``https://host[:port][/path]``; ``http`` for the device itself only.
+        ``https://host[:port][/path]``; ``http`` for this machine only.
     token : str, optional
         Sent with every request.
     ca_file : str or Path, optional
@@ -103,18 +103,20 @@ class Transport:
             parts = urlsplit(url)
             self._host, self._port = parts.hostname or "", parts.port
         except ValueError as error:
-            raise InvalidInput(f"{shown(url)} is no address of a collector: {error}") from None
+            raise InvalidInput(f"{shown(url)} is not a valid address: {error}") from None
         plain = parts.scheme == "http" and self._host in _LOCAL
         bare = not (parts.username or parts.password or parts.query or parts.fragment)
         if not (plain or parts.scheme == "https") or not self._host or not bare:
             raise InvalidInput(
                 f"a collector's address is https://host[:port][/path], or http for this machine "
-                f"itself, got {shown(url)}"
+                f"only, got {shown(url)}"
             )
         if not re.fullmatch(r"[!-~]*", url):
-            raise InvalidInput(f"{shown(url)} is no address: it has blanks or letters to escape")
+            raise InvalidInput(
+                f"{shown(url)} is not a valid address: it contains characters that must be escaped"
+            )
         if token is not None and not _TOKEN.fullmatch(token):
-            raise InvalidInput("a token is up to 500 printable ASCII characters without blanks")
+            raise InvalidInput("a token is up to 500 printable ASCII characters without spaces")
         self._path = parts.path.rstrip("/")
         self._token = token
         self._patience = patience
@@ -127,10 +129,10 @@ class Transport:
 
     @property
     def lease(self) -> float:
-        """Seconds after which an exchange has ended for sure."""
+        """Seconds after which an exchange has certainly ended."""
         return 2 * self._patience
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -139,50 +141,50 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         largest: int = SMALL,
         patience: float = 1.0,
-    ) -> Answer:
-        """Send one request and read the answer, whatever its status, except redirects.
+    ) -> Response:
+        """Send one request and return the response, whatever its status, except redirects.
 
         Parameters
         ----------
         method, path : str
         body, headers : optional
         largest : int
-            Bytes that the answer may have.
+            Largest allowed response, in bytes.
         patience : float
-            Times the usual one.
+            Multiple of the usual time limit.
 
         Raises
         ------
         Unreachable
-            If there is no whole answer in time, or one too large, or a redirect.
+            If no complete response arrives in time, or it is too large, or a redirect.
         """
-        # No version: what a device runs is nobody's business.
-        sent = {"User-Agent": "offaxis", "Connection": "close"}
+        # No version in User-Agent: a device does not reveal what it runs.
+        common = {"User-Agent": "offaxis", "Connection": "close"}
         if self._token is not None:
-            sent["Authorization"] = f"Bearer {self._token}"
+            common["Authorization"] = f"Bearer {self._token}"
         try:
             with self._connected(self._patience * patience) as connection:
-                connection.request(method, self._path + path, body, sent | dict(headers or {}))
-                answer = _read(connection.getresponse(), largest)
+                connection.request(method, self._path + path, body, common | dict(headers or {}))
+                response = _read(connection.getresponse(), largest)
         except (OSError, HTTPException, ValueError) as error:
             if isinstance(error, Unreachable):
                 raise
-            raise Unreachable(f"the collector could not be asked: {shown(str(error))}") from None
-        if 300 <= answer.status < 400:
-            raise Unreachable(f"the collector sends elsewhere ({answer.status}); not followed")
-        return answer
+            raise Unreachable(f"the request to the collector failed: {shown(str(error))}") from None
+        if 300 <= response.status < 400:
+            raise Unreachable(f"the collector redirects ({response.status}); not followed")
+        return response
 
     @contextmanager
     def _connected(self, patience: float) -> Iterator[HTTPConnection]:
-        """Open a connection that is cut off when patience ends, whatever is going on then."""
+        """Open a connection that is cut off when the time is up, at any stage."""
         secure = self._context is not None
         connection = HTTPConnection(self._host, self._port or (443 if secure else 80))
         began = time.monotonic()
         plain = socket.create_connection((connection.host, connection.port), timeout=patience)
         left = patience - (time.monotonic() - began)
-        ended = threading.Event()
+        expired = threading.Event()
         try:
-            # The handshake comes later, when the clock runs.
+            # The handshake comes later, when the timer is running.
             link = plain
             if self._context is not None:
                 link = self._context.wrap_socket(
@@ -193,41 +195,41 @@ class Transport:
             raise
 
         def cut() -> None:
-            ended.set()
-            # Not SSLSocket's own, which would change it under the reader's feet.
+            expired.set()
+            # Not SSLSocket.shutdown, which changes the object while another thread reads from it.
             with suppress(OSError):
                 socket.socket.shutdown(link, socket.SHUT_RDWR)
 
-        clock = threading.Timer(max(left, 0.0), cut)
-        clock.daemon = True
-        clock.start()
+        timer = threading.Timer(max(left, 0.0), cut)
+        timer.daemon = True
+        timer.start()
         try:
             if isinstance(link, ssl.SSLSocket):
                 link.do_handshake()
             connection.sock = link
             yield connection
         except (OSError, HTTPException, ValueError) as error:
-            if ended.is_set() or isinstance(error, TimeoutError):
-                raise Unreachable(f"the collector took over {patience:g} s to answer") from None
+            if expired.is_set() or isinstance(error, TimeoutError):
+                raise Unreachable(f"the collector took over {patience:g} s to respond") from None
             raise
         finally:
-            clock.cancel()
+            timer.cancel()
             connection.close()
             link.close()
-        if ended.is_set():
-            raise Unreachable(f"the collector took over {patience:g} s to answer")
+        if expired.is_set():
+            raise Unreachable(f"the collector took over {patience:g} s to respond")
 
 
-def _read(response: HTTPResponse, largest: int) -> Answer:
-    """Read an answer piece by piece, up to the size allowed."""
+def _read(response: HTTPResponse, largest: int) -> Response:
+    """Read a response in chunks, up to the allowed size."""
     with response:
         body = bytearray()
-        while piece := response.read(min(_PIECE, largest + 1 - len(body))):
-            body += piece
+        while chunk := response.read(min(_CHUNK, largest + 1 - len(body))):
+            body += chunk
             if len(body) > largest:
-                raise Unreachable(f"the collector's answer is larger than {largest} bytes")
+                raise Unreachable(f"the collector's response is larger than {largest} bytes")
         headers = {name.lower(): value for name, value in response.getheaders()}
-        promised = headers.get("content-length")
-        if promised is not None and promised != str(len(body)):
-            raise Unreachable("the collector's answer broke off")
-        return Answer(response.status, headers, bytes(body))
+        announced = headers.get("content-length")
+        if announced is not None and announced != str(len(body)):
+            raise Unreachable("the collector's response is incomplete")
+        return Response(response.status, headers, bytes(body))

@@ -1,1 +1,1 @@
-"""The collector: takes reports, counts each once, decodes and answers. Trusted with no vector."""
+"""The collector: stores each report once and decodes means; it never receives a private vector."""

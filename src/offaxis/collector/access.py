@@ -1,9 +1,9 @@
-"""Tokens and roles.
+"""Who may send what: tokens and roles, rate limits, and sizes of request bodies.
 
-A token is 256 random bits. The database holds its SHA-256 and a name; who reads the database cannot
-use it. Tokens are looked up by that hash, so how long a look takes says nothing about a token. They
-are for an application or a person at the collector's side, not one for each device: all of them are
-kept in memory.
+A token is 256 random bits. The database holds its SHA-256 and a name, so a reader of the database
+cannot use it. Tokens are looked up by that hash, so the time of a lookup reveals nothing about a
+token. A token belongs to an application or to a person who runs the collector, not to each device:
+all of them are kept in memory.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from offaxis.collector.problems import Problem
 Role = Literal["device", "analyst", "admin"]
 
 _PREFIX: Final = "oxt_"
-"""Lets scanners of leaked secrets recognise one."""
+"""Lets scanners for leaked secrets recognise a token."""
 
 _SCHEME: Final = b"bearer "
-_LONGEST: Final = 200
+_LONGEST_TOKEN: Final = 200
 
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of a valid token."""
+    """A valid token, without its secret."""
 
     id: int
     name: str
@@ -49,72 +49,69 @@ def new_token() -> str:
 
 
 def token_hash(token: bytes) -> bytes:
-    """Return what is stored of a token."""
+    """Return the hash under which a token is stored."""
     return hashlib.sha256(token).digest()
 
 
-def authenticate(request: Request, known: Tokens, *roles: Role) -> Token:
-    """Return the request's token if it is valid and has one of the roles; no roles: any."""
-    token = known.get(token_hash(_presented(request)))
+def authenticate(request: Request, tokens: Tokens, *roles: Role) -> Token:
+    """Return the request's token if it is valid and has one of the roles (any, if none given)."""
+    token = tokens.get(token_hash(_bearer_token(request)))
     if token is None:
         raise Problem(
             "unknown-token", "send Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"}
         )
     request.scope["offaxis.token"] = token.name
     if roles and token.role not in roles:
-        raise Problem("forbidden", f"this needs the role {' or '.join(roles)}, not {token.role}")
+        raise Problem("forbidden", f"requires the role {' or '.join(roles)}, not {token.role}")
     return token
 
 
-def _presented(request: Request) -> bytes:
+def _bearer_token(request: Request) -> bytes:
     for name, value in request.scope["headers"]:
         if name == b"authorization" and value[: len(_SCHEME)].lower() == _SCHEME:
             token: bytes = value[len(_SCHEME) :].strip()
-            return token if len(token) <= _LONGEST else b""
+            return token if len(token) <= _LONGEST_TOKEN else b""
     return b""
 
 
-# ----------------------------------------------------------------------------
-# How much one token may ask for, and how large a body may be.
+# ---- Rates and sizes
 
 _BURST: Final = 2.0
-"""Seconds' worth that may come at once."""
+"""Capacity of a bucket, in seconds of its rate."""
 
 LARGEST_JSON: Final = 65_536
 LARGEST_PROFILE: Final = 64 << 20
 MOST_REPORTS: Final = 10_000
-"""In one batch."""
+"""Reports in one batch."""
 
 
 class Buckets:
-    """A token bucket for each token: so much a second, and twice as much at once."""
+    """A token bucket per token: ``rate`` per second, and bursts of two seconds' worth."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
-        self._most = max(rate * _BURST, 1.0)
+        self._capacity = max(rate * _BURST, 1.0)
         self._clock = clock
         self._left: dict[int, tuple[float, float]] = {}
 
     def take(self, token: int, count: int = 1) -> None:
-        """Take from a token's bucket, or refuse with the time to wait.
+        """Take from a token's bucket, or raise a problem that states how long to wait.
 
-        A count beyond the whole bucket is let through when the bucket is full, and owed.
+        A count above the capacity passes when the bucket is full; the rest is owed.
         """
         now = self._clock()
-        left, then = self._left.get(token, (self._most, now))
-        left = min(self._most, left + (now - then) * self._rate)
-        wanted = min(count, self._most)
-        if left < wanted:
+        left, then = self._left.get(token, (self._capacity, now))
+        left = min(self._capacity, left + (now - then) * self._rate)
+        needed = min(count, self._capacity)
+        if left < needed:
             self._left[token] = (left, now)
-            wait = math.ceil((wanted - left) / self._rate)
-            raise Problem(
-                "too-many", f"send again in {wait} s", {"retry-after": str(min(wait, 3600))}
-            )
+            wait = math.ceil((needed - left) / self._rate)
+            raise Problem("too-many", f"retry in {wait} s", {"retry-after": str(min(wait, 3600))})
         self._left[token] = (left - count, now)
 
 
 async def read_body(request: Request, most: int, seconds: float) -> bytes:
-    """Read a body as far as it may be long; what is longer is not read to its end."""
+    """Read a body of at most ``most`` bytes; stop reading a longer one."""
     announced = request.headers.get("content-length", "0")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > most:
         raise _too_large(most)
@@ -136,5 +133,5 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
 
 
 def _too_large(most: int) -> Problem:
-    # The rest of the body is on its way: the connection cannot be used again.
-    return Problem("too-large", f"at most {most} bytes", {"connection": "close"})
+    # The rest of the body is still arriving: the connection cannot be reused.
+    return Problem("too-large", f"the limit is {most} bytes", {"connection": "close"})

@@ -1,4 +1,7 @@
-"""The collector as an ASGI application."""
+"""The collector as an ASGI application, and the server that runs it.
+
+One process has one event loop and one thread that writes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from threadpoolctl import threadpool_limits
 
-from offaxis.collector import monitoring as logs
+from offaxis.collector import monitoring
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.routes import analysis, facts, pages, publishing, reports
 from offaxis.collector.service import Collector, Settings
@@ -31,9 +34,9 @@ _METHODS: Final = frozenset(("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", 
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Open the database, bring it up to date, and return the application.
+    """Open the database, migrate it, and return the application.
 
-    What waits is committed when the application shuts down.
+    Pending reports are committed when the application shuts down.
     """
     collector = Collector(settings)
     app = FastAPI(
@@ -45,39 +48,39 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=_lifespan,
         openapi_tags=[],
         redirect_slashes=False,
-        # Traces would hold paths, and paths hold ids.
+        # Traces would contain paths, and paths contain report ids.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.collector = collector
-    app.state.pages = pages.listed(settings.extra_pages)
+    app.state.pages = pages.served_files(settings.extra_pages)
     for routes in (reports, publishing, analysis, facts, pages):
-        # Not included, which would wrap them, but taken over as they are.
+        # include_router would wrap the endpoints; plain routes are added as they are.
         app.router.routes.extend(routes.router.routes)
     for name in settings.extra_pages:
         pages.serve_index(app.router, f"/{name}", f"{name}/index.html")
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(SQLAlchemyError, _database_problem)
-    app.add_middleware(Watch, collector=collector)
-    _describe_tokens(app)
+    app.add_middleware(RequestLog, collector=collector)
+    _add_security_scheme(app)
     return app
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     collector: Collector = app.state.collector
-    house = asyncio.create_task(collector.keep_house())
+    maintenance = asyncio.create_task(collector.run_maintenance())
     yield
-    house.cancel()
+    maintenance.cancel()
     with suppress(asyncio.CancelledError):
-        await house
+        await maintenance
     await asyncio.to_thread(collector.close)
 
 
-def _describe_tokens(app: FastAPI) -> None:
-    """Add to OpenAPI how tokens are sent."""
-    described = app.openapi()
-    described.setdefault("components", {})["securitySchemes"] = {
+def _add_security_scheme(app: FastAPI) -> None:
+    """Declare bearer tokens in the OpenAPI document."""
+    document = app.openapi()
+    document.setdefault("components", {})["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer"}
     }
 
@@ -90,53 +93,51 @@ async def _problem(request: Request, error: Exception) -> Response:
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "invalid-request")
-    return Problem(
-        kind, "there is nothing to be asked like this", dict(error.headers or {})
-    ).response()
+    return Problem(kind, "no such endpoint", dict(error.headers or {})).response()
 
 
 async def _database_problem(request: Request, error: Exception) -> Response:
     request.app.state.collector.metrics.failures.inc()
-    logs.event("database failed", logging.WARNING, **logs.error_facts(error))
+    monitoring.event("database failed", logging.WARNING, **monitoring.error_facts(error))
     return unavailable().response()
 
 
-class Watch:
-    """Counts and logs every request, and lets no error out."""
+class RequestLog:
+    """Middleware that counts and logs every request and turns every exception into a problem."""
 
     def __init__(self, app: ASGIApp, collector: Collector) -> None:
         self._app = app
         self._metrics = collector.metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         began, status = time.perf_counter(), 0
 
-        async def watched(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, send_and_note_status)
         except ClientDisconnect:
             status = 499
         except Exception as error:
-            logs.event("failed", logging.ERROR, **logs.error_facts(error))
+            monitoring.event("failed", logging.ERROR, **monitoring.error_facts(error))
             if not status:
-                answer = Problem("internal", "this was logged; try again later").response()
-                await answer(scope, receive, watched)
+                problem = Problem("internal", "the error was logged; try again later").response()
+                await problem(scope, receive, send_and_note_status)
         finally:
             seconds = time.perf_counter() - began
             route = _template(scope)
-            # Made-up methods would fill the memory with counters, and the log with anything.
+            # Invented methods would create unlimited counters and put arbitrary text in the log.
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            self._metrics.answered(method, route, status, seconds)
-            logs.event(
+            self._metrics.request_done(method, route, status, seconds)
+            monitoring.event(
                 "request",
                 method=method,
                 route=route,
@@ -151,11 +152,10 @@ def _template(scope: dict[str, Any] | Scope) -> str:
     return getattr(scope.get("route"), "path", "other")
 
 
-# ----------------------------------------------------------------------------
-# Running a collector: one process, one event loop, one thread that writes.
+# ---- Server
 
-_STOP: Final = 30
-"""Seconds that requests in flight get when the process is asked to stop."""
+_GRACE: Final = 30
+"""Seconds that requests in flight get when the process receives a signal to stop."""
 
 
 def serve(
@@ -166,29 +166,29 @@ def serve(
     key: Path | None = None,
     first_token: Callable[[str], None] = lambda token: None,
 ) -> None:
-    """Serve until asked to stop; then answer what is in flight and commit what waits.
+    """Serve until a signal to stop, then finish the requests in flight and commit pending reports.
 
     Parameters
     ----------
     settings : Settings
     host, port
-        Where to listen.
+        Address to listen on.
     certificate, key : Path, optional
-        For TLS.
+        Files for TLS.
     first_token : callable
-        Gets the admin's token, once, if the database has no tokens yet.
+        Receives a new admin token if the database has no tokens yet.
     """
     if (certificate is None) != (key is None):
         raise InvalidInput("TLS needs both a certificate and its key")
     if certificate is not None and key is not None:
         _check_tls(certificate, key)
-    logs.configure()
+    monitoring.configure()
     try:
         app = create_app(settings)
     except SQLAlchemyError as error:
-        # Not the URL, which may hold a password.
-        why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise InvalidInput(f"cannot open the database: {why}") from None
+        # The message must not contain the URL, which may contain a password.
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise InvalidInput(f"cannot open the database: {reason}") from None
     token = app.state.collector.first_token()
     if token is not None:
         first_token(token)
@@ -205,10 +205,10 @@ def serve(
         proxy_headers=False,
         ssl_certfile=certificate,
         ssl_keyfile=key,
-        timeout_graceful_shutdown=_STOP,
+        timeout_graceful_shutdown=_GRACE,
         timeout_keep_alive=60,
     )
-    # Decoding shares the cores with the uploads; it need not take all of them.
+    # Decoding shares the cores with uploads, so it must not use all of them.
     with threadpool_limits(1):
         uvicorn.Server(config).run()
 

@@ -1,4 +1,10 @@
-"""The collector's tables. What is not here is not kept: no address, no time of a single report."""
+"""The collector's tables, and opening its database: a SQLite file, or PostgreSQL by URL.
+
+Nothing beyond these tables is kept: no addresses, and no times of single reports.
+
+Contract: what :func:`writing` commits is on the disk when it returns, and survives a killed process
+or a lost machine as far as the disk keeps what it acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +50,7 @@ metadata = MetaData(
 )
 
 _number = BigInteger().with_variant(Integer, "sqlite")
-"""Counts up by itself in both databases."""
+"""Auto-incremented in both databases."""
 
 release = Table(
     "release",
@@ -66,9 +72,9 @@ round_ = Table(
     Column("document", LargeBinary, nullable=False),
     Column("signature", LargeBinary, nullable=False),
     Column("release", ForeignKey("release.hash"), nullable=False),
-    # No report of the round has a number up to this one: reading it need not start at the first.
+    # Every report of the round has a larger seq, so reading can start here.
     Column("base", _number, nullable=False),
-    # Counts withdrawals: moments that began before one are not stored after it.
+    # Number of withdrawals: moments read before a withdrawal are not stored after it.
     Column("withdrawn", Integer, nullable=False),
     Column("closed_at", DateTime(timezone=True)),
     Column("deleted_at", DateTime(timezone=True)),
@@ -83,7 +89,7 @@ report = Table(
     Column("label", String(100)),
     Column("content", LargeBinary),
     Index("uq_report_round_id", "round", "id", unique=True),
-    # A number that was used is never used again: marks of the means rely on it.
+    # A seq is never reused: the marks of the moments rely on it.
     sqlite_autoincrement=True,
 )
 
@@ -93,7 +99,7 @@ moments = Table(
     Column("round", ForeignKey("round.id"), primary_key=True),
     Column("upto", _number, nullable=False),
     Column("state", LargeBinary, nullable=False),
-    # Reports up to the mark that were not withdrawn; null where they were gone before it was kept.
+    # Reports up to the mark that were not withdrawn; null if they were deleted before this column.
     Column("counted", Integer),
 )
 
@@ -109,27 +115,23 @@ token = Table(
 )
 
 
-# ----------------------------------------------------------------------------
-# Opening the database: SQLite in a file, or PostgreSQL by its URL; migrated at start.
-#
-# Contract: what :func:`writing` commits is on the disk when it returns, and survives a killed
-# process or a lost machine as far as the disk keeps its word.
+# ---- Opening
 
 _WAIT: Final = 30.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another process that is writing."""
 
 _MIGRATION: Final = 7079
 _ROUNDS: Final = 7080
-"""First halves of PostgreSQL's advisory locks."""
+"""First keys of PostgreSQL's advisory locks."""
 
-_PATIENCE: Final = {
+_TIMEOUTS: Final = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""A PostgreSQL that no longer answers is given up after seconds, not after the system's hours."""
+"""Detect an unresponsive PostgreSQL after seconds instead of the operating system's hours."""
 
 _DRIVERS: Final = {
     "sqlite": "sqlite+pysqlite",
@@ -139,52 +141,50 @@ _DRIVERS: Final = {
 
 
 def open_database(url: str) -> Engine:
-    """Return an engine for ``sqlite:///FILE`` or ``postgresql://…``, with its tables up to date."""
+    """Return an engine for ``sqlite:///FILE`` or ``postgresql://…``, with migrated tables."""
     engine = connect(url)
     migrate(engine)
     return engine
 
 
 def connect(url: str, cache: int = 4) -> Engine:
-    """Return an engine without looking at its tables; ``cache``: MiB of SQLite's a connection."""
+    """Return an engine without checking its tables; ``cache`` is MiB per SQLite connection."""
     try:
         parsed = make_url(url)
     except ArgumentError:
         raise InvalidInput(
-            "a database is named like sqlite:///collector.db or postgresql://user@host/name"
+            "the database must be a URL like sqlite:///collector.db or postgresql://user@host/name"
         ) from None
     backend = parsed.get_backend_name()
     if backend not in _DRIVERS:
-        raise InvalidInput(f"the collector runs on SQLite or PostgreSQL, not on {backend!r}")
+        raise InvalidInput(f"the database must be SQLite or PostgreSQL, got {backend!r}")
     parsed = parsed.set(drivername=_DRIVERS[backend])
     if backend == "sqlite":
         if not parsed.database:
-            raise InvalidInput(
-                "the collector needs a database file, such as sqlite:///collector.db"
-            )
+            raise InvalidInput("the database URL has no file; use sqlite:///collector.db")
         engine = create_engine(parsed, connect_args={"timeout": _WAIT}, hide_parameters=True)
         event.listen(engine, "connect", partial(_prepare_sqlite, cache))
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    # What a report says must not come back in the text of an error.
+    # hide_parameters: contents of reports must not appear in error messages.
     return create_engine(
         parsed,
         pool_pre_ping=True,
         pool_size=8,
         hide_parameters=True,
-        connect_args=_PATIENCE,
+        connect_args=_TIMEOUTS,
     )
 
 
 def _prepare_sqlite(cache: int, connection: Any, _record: Any) -> None:
-    # Transactions are begun below, not by the driver's guesses.
+    # _begin_sqlite begins transactions, not the driver.
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA cache_size = {-1024 * cache}")
     connection.execute("PRAGMA wal_autocheckpoint = 16000")
-    # What is deleted or withdrawn is overwritten, not only forgotten.
+    # Overwrite what is deleted or withdrawn.
     connection.execute("PRAGMA secure_delete = ON")
 
 
@@ -195,15 +195,15 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """Begin a transaction that writes; commit it, or roll it back on any error."""
+    """Run a write transaction: commit at the end, roll back on any error."""
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         yield connection
 
 
-def take_turns(connection: Connection, rounds: Iterable[int]) -> None:
-    """Let one transaction at a time write to a round: numbers are then committed in order.
+def lock_rounds(connection: Connection, rounds: Iterable[int]) -> None:
+    """Let one transaction at a time write to these rounds, so that seq is committed in order.
 
-    SQLite has one writer anyway.
+    SQLite needs no lock, because it has one writer at a time.
     """
     if connection.dialect.name == "postgresql":
         for key in sorted(rounds):
@@ -211,21 +211,21 @@ def take_turns(connection: Connection, rounds: Iterable[int]) -> None:
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the tables up to date; one process at a time does it."""
+    """Migrate the tables to this version, one process at a time."""
     with writing(engine) as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, 0)", (_MIGRATION,))
-        command.upgrade(_config(connection), "head")
+        command.upgrade(_alembic(connection), "head")
 
 
 def is_current(engine: Engine) -> bool:
-    """Say whether the database answers and its tables are those of this version."""
+    """Return whether the database responds and its tables have this version."""
     with engine.connect() as connection:
-        found = MigrationContext.configure(connection).get_current_revision()
-        return found == ScriptDirectory.from_config(_config(connection)).get_current_head()
+        revision = MigrationContext.configure(connection).get_current_revision()
+        return revision == ScriptDirectory.from_config(_alembic(connection)).get_current_head()
 
 
-def _config(connection: Connection) -> Config:
+def _alembic(connection: Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", str(files("offaxis.collector") / "migrations"))
     config.set_main_option("path_separator", "os")

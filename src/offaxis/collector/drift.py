@@ -1,6 +1,20 @@
-"""Profiles: what reports would look like if people's vectors were the public ones.
+"""Do the reports of a round look like reports of the public vectors?
 
-Made by the publisher from public vectors, published beside the release, read by the collector.
+A publisher attaches a *profile* to a release: what its randomizer would output if people's vectors
+were the public ones. The collector compares a round's reports with it.
+
+Each test compares means over n reports with the profile's. With covariance A of one report and E of
+the profile itself, both in units of the profile's scale D, the sum of squared differences behaves
+as a sum of weighted χ² variables. It is compared with the χ² of the same first two moments
+(Satterthwaite 1946), for which three traces are enough:
+
+    g χ²_h,  g = tr C² / tr C,  h = (tr C)² / tr C²,  C = A/n + E.
+
+Symbols: shares of the named symbols, by the exact law; E accounts for the public vectors being a
+sample. Vectors: the mean and the spread (variances) of each coordinate, by simulation; E comes from
+how the averages of single public vectors differ, so it accounts for the sample and the simulation.
+Correlations between coordinates are accounted for by the traces. With two tests, each gets half of
+the false-alarm rate. The tests are asymptotic: below `FEWEST` reports there is no result.
 """
 
 from __future__ import annotations
@@ -12,7 +26,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from offaxis.decoding.aggregate import Moments
 from offaxis.errors import InvalidInput
@@ -36,18 +50,18 @@ class Traces:
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """What the mean of a statistic should be.
+    """The expected mean of a statistic, with the covariances that a test needs.
 
     Attributes
     ----------
     what : str
         The statistic.
     expected, scale : array (r,)
-        Its mean, and what squares of differences are divided by.
+        Its mean, and the scale D that squared differences are divided by.
     report, profile : Traces
-        Of the covariance of one report's statistic, and of the profile's own error.
+        Of the covariance A of one report's statistic, and of the profile's error E.
     crossed : float
-        Trace of the product of the two.
+        tr AE.
     """
 
     what: What
@@ -65,9 +79,9 @@ class Profile:
     Attributes
     ----------
     release : str
-        Hash.
+        Hash of the release.
     public, draws : int
-        Vectors, and simulated reports of each; 0 where the exact law was used.
+        Number of public vectors, and of simulated reports per vector (0 if the law is exact).
     expectations : tuple of Expectation
 
     Examples
@@ -88,31 +102,31 @@ class Profile:
     expectations: tuple[Expectation, ...]
 
     def to_json(self) -> str:
-        """Write the profile."""
+        """Return the profile as JSON."""
         return canonical_json(
             {
                 "release": self.release,
                 "public": self.public,
                 "draws": self.draws,
-                "expectations": [_written(one) for one in self.expectations],
+                "expectations": [_to_dict(part) for part in self.expectations],
             }
         )
 
     @classmethod
     def from_json(cls, text: str, release: Release) -> Profile:
-        """Read an untrusted profile of a release; InvalidInput if it is none."""
+        """Read an untrusted profile of a release; raise InvalidInput if it is invalid."""
         try:
-            found = _Document.model_validate(parse_json(text))
-            parts = tuple(one.read() for one in found.expectations)
+            document = _Document.model_validate(parse_json(text))
+            parts = tuple(part.read() for part in document.expectations)
         except (ValidationError, ValueError, RecursionError):
-            raise InvalidInput("this is no profile; make it with profile_of()") from None
-        wanted = _statistics(release)
-        size = release.decoder.input_dim
-        if found.release != release.hash or tuple(one.what for one in parts) != wanted:
+            raise InvalidInput("this is not a profile; make one with profile_of()") from None
+        statistics = tuple(part.what for part in parts)
+        if document.release != release.hash or statistics != _statistics(release):
             raise InvalidInput("this profile belongs to another release")
-        if any(one.expected.shape != (size,) or one.scale.shape != (size,) for one in parts):
-            raise InvalidInput(f"a profile of this release has {size} numbers a statistic")
-        return cls(found.release, found.public, found.draws, parts)
+        size = release.decoder.input_dim
+        if any(part.expected.shape != (size,) or part.scale.shape != (size,) for part in parts):
+            raise InvalidInput(f"a profile of this release has {size} numbers per statistic")
+        return cls(document.release, document.public, document.draws, parts)
 
 
 def _statistics(release: Release) -> tuple[What, ...]:
@@ -137,9 +151,9 @@ class _Part(BaseModel):
         expected, scale = (_numbers(text) for text in (self.expected, self.scale))
         traces = (*self.report, *self.profile)
         if not (np.isfinite([*traces]).all() and min(traces) >= 0 and min(self.report) > 0):
-            raise ValueError("traces are positive")
+            raise ValueError("traces must be positive")
         if not (scale > 0).all():
-            raise ValueError("a scale is positive")
+            raise ValueError("the scale must be positive")
         return Expectation(
             self.what, expected, scale, Traces(*self.report), Traces(*self.profile), self.crossed
         )
@@ -154,57 +168,42 @@ class _Document(BaseModel):
     expectations: list[_Part] = Field(max_length=2)
 
 
-def _written(one: Expectation) -> dict[str, Any]:
+def _to_dict(part: Expectation) -> dict[str, Any]:
     return {
-        "what": one.what,
-        "expected": base64.b64encode(one.expected.astype("<f8").tobytes()).decode(),
-        "scale": base64.b64encode(one.scale.astype("<f8").tobytes()).decode(),
-        "report": [one.report.trace, one.report.squared],
-        "profile": [one.profile.trace, one.profile.squared],
-        "crossed": one.crossed,
+        "what": part.what,
+        "expected": base64.b64encode(part.expected.astype("<f8").tobytes()).decode(),
+        "scale": base64.b64encode(part.scale.astype("<f8").tobytes()).decode(),
+        "report": [part.report.trace, part.report.squared],
+        "profile": [part.profile.trace, part.profile.squared],
+        "crossed": part.crossed,
     }
 
 
 def _numbers(text: str) -> NDArray[np.float64]:
     numbers = np.frombuffer(base64.b64decode(text, validate=True), "<f8").astype(np.float64)
     if not np.isfinite(numbers).all():
-        raise ValueError("numbers are finite")
+        raise ValueError("numbers must be finite")
     return numbers
 
 
-# ----------------------------------------------------------------------------
-# Do the reports of a round look as reports of the public vectors would?
-#
-# A publisher attaches a *profile* to a release: what its randomizer would let through if people's
-# vectors were the public ones. Each test compares means over n reports with the profile's. With
-# covariance A of one report and E of the profile itself, both in units of the profile's scale D,
-# the sum of squares of the differences behaves as a sum of weighted χ² variables. It is compared
-# with the χ² of the same first two moments (Satterthwaite 1946), for which three traces are enough:
-#
-#     g χ²_h,  g = tr C² / tr C,  h = (tr C)² / tr C²,  C = A/n + E.
-#
-# Symbols: shares of the named symbols, by the exact law; E counts that the public vectors are a
-# sample. Vectors: the mean and the spread (variances) of each coordinate, by simulation; E comes
-# from how public vectors' own averages differ, so it counts the sample and the simulation.
-# Correlations between coordinates are counted through the traces. With two tests, each gets half of
-# the false-alarm rate. The tests hold for many reports: below `FEWEST` there is no answer.
+# ---- Tests
 
 FALSE_ALARM: Final = 1e-3
-"""How often a round without drift is warned of."""
+"""Probability of a warning for a round without drift."""
 
 FEWEST: Final = 500
-"""Reports without which nothing is said."""
+"""Smallest number of reports for a test."""
 
-_FEWEST_OF_A_SYMBOL: Final = 5
-_WORDS: Final = {
-    "shares": "the symbols come in other shares",
-    "mean": "their mean is elsewhere",
-    "spread": "they spread differently",
+_FEWEST_PER_SYMBOL: Final = 5
+_DIFFERENCES: Final = {
+    "shares": "the shares of the symbols differ",
+    "mean": "their mean differs",
+    "spread": "their spread differs",
 }
 
 
 def drift_facts(release: Release, profile: Profile | None, observed: Moments) -> dict[str, Any]:
-    """Return whether to warn, how surprising the reports are, and one sentence.
+    """Return whether to warn, the p-value, and a one-sentence summary.
 
     Examples
     --------
@@ -215,44 +214,47 @@ def drift_facts(release: Release, profile: Profile | None, observed: Moments) ->
     >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
     >>> profile = profile_of(release, public)
     >>> from offaxis.decoding.aggregate import Moments
-    >>> people = np.tile(public, (6, 1)) + [2.0, 0.0, 0.0]  # they differ from the public vectors
+    >>> people = np.tile(public, (6, 1)) + [2.0, 0.0, 0.0]  # shifted against the public vectors
     >>> observed = release.observe(release.privatize(people))
     >>> drift_facts(release, profile, Moments.of(observed, np.ones(600)))["warning"]
     True
     """
     facts = {"reports": observed.count, "false_alarm_rate": FALSE_ALARM}
     if profile is None:
-        return facts | _silent("This release has no profile of public reports to compare with.")
-    if observed.count < _needed(profile):
-        return facts | _silent(
-            f"There are too few reports to tell: {observed.count} of {_needed(profile)}."
+        return facts | _no_result("This release has no profile of public vectors to compare with.")
+    needed = _needed(profile)
+    if observed.count < needed:
+        return facts | _no_result(
+            f"There are too few reports for a test: {observed.count} of {needed}."
         )
-    seen = _observed_statistics(release, observed)
-    values = {
-        one.what: p_value(one, seen[one.what], observed.count) for one in profile.expectations
+    statistics = _observed_statistics(release, observed)
+    p_values = {
+        part.what: p_value(part, statistics[part.what], observed.count)
+        for part in profile.expectations
     }
-    least = min(values, key=lambda what: values[what])
-    p = min(1.0, len(values) * values[least])
+    smallest = min(p_values, key=lambda what: p_values[what])
+    p = min(1.0, len(p_values) * p_values[smallest])
     if p >= FALSE_ALARM:
-        sentence = "The reports fit the public vectors."
+        summary = "The reports fit the public vectors."
     else:
-        sentence = (
-            f"The reports do not fit the public vectors ({_WORDS[least]}; without drift this "
-            f"happens in less than 1 of {1 / FALSE_ALARM:,.0f} rounds): what was fitted to them "
-            f"may clip more and decode worse here."
+        summary = (
+            f"The reports do not fit the public vectors ({_DIFFERENCES[smallest]}; without drift "
+            f"this happens in less than 1 of {1 / FALSE_ALARM:,.0f} rounds): a release fitted to "
+            f"them may clip more and decode worse here."
         )
-    return facts | {"warning": p < FALSE_ALARM, "p_value": p, "summary": sentence}
+    return facts | {"warning": p < FALSE_ALARM, "p_value": p, "summary": summary}
 
 
-def _silent(sentence: str) -> dict[str, Any]:
-    return {"warning": False, "p_value": None, "summary": sentence}
+def _no_result(summary: str) -> dict[str, Any]:
+    return {"warning": False, "p_value": None, "summary": summary}
 
 
 def _needed(profile: Profile) -> int:
-    for one in profile.expectations:
-        if one.what == "shares":
-            rarest = float(one.expected.min())
-            return max(FEWEST, int(np.ceil(_FEWEST_OF_A_SYMBOL / max(rarest, 1e-12))))
+    """Return the number of reports that a test needs."""
+    for part in profile.expectations:
+        if part.what == "shares":
+            rarest = float(part.expected.min())
+            return max(FEWEST, int(np.ceil(_FEWEST_PER_SYMBOL / max(rarest, 1e-12))))
     return FEWEST
 
 
@@ -264,7 +266,7 @@ def _observed_statistics(release: Release, observed: Moments) -> dict[str, NDArr
 
 
 def p_value(expected: Expectation, seen: NDArray[np.float64], count: int) -> float:
-    """Return how often reports of the public vectors would be as far off as these.
+    """Return the probability that ``count`` reports of the public vectors differ at least as much.
 
     Examples
     --------
@@ -275,13 +277,13 @@ def p_value(expected: Expectation, seen: NDArray[np.float64], count: int) -> flo
     >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
     >>> profile = profile_of(release, public)
     >>> mean, spread = profile.expectations
-    >>> p_value(mean, mean.expected, count=1000)  # nothing is off
+    >>> p_value(mean, mean.expected, count=1000)  # no difference
     1.0
-    >>> p_value(mean, mean.expected + mean.scale**0.5, count=1000) < 1e-9  # by a deviation
+    >>> p_value(mean, mean.expected + mean.scale**0.5, count=1000) < 1e-9  # one standard deviation
     True
     """
-    off = float(np.sum((seen - expected.expected) ** 2 / expected.scale))
-    one, error = expected.report, expected.profile
-    trace = one.trace / count + error.trace
-    squared = one.squared / count**2 + 2 * expected.crossed / count + error.squared
-    return float(chi2.sf(off * trace / squared, trace**2 / squared))
+    distance = float(np.sum((seen - expected.expected) ** 2 / expected.scale))
+    report, error = expected.report, expected.profile
+    trace = report.trace / count + error.trace
+    squared = report.squared / count**2 + 2 * expected.crossed / count + error.squared
+    return float(chdtrc(trace**2 / squared, distance * trace / squared))

@@ -1,8 +1,8 @@
-"""Logs as JSON lines that never hold what people sent.
+"""Logs and metrics that never contain what clients sent.
 
-A line names the route's template, the status, the time taken and the *name* of the token. Paths
-(they hold ids), headers (tokens), bodies and messages of errors (they may quote any of these) are
-never written: of an error only its type and the places in the code.
+Logs are JSON lines. A line has the route's template, the status, the time taken and the *name* of
+the token. Paths (which contain ids), headers (tokens), bodies and error messages (which may quote
+any of these) are never written; of an error, only its type and its places in the code.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 LOGGER: Final = logging.getLogger("offaxis.collector")
 
 _FRAMES: Final = 6
-_WAIT: Final = 0.2
-"""Seconds that a line may wait for others."""
+_DELAY: Final = 0.2
+"""Seconds that a line may wait to be written together with others."""
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record; of an exception, its type and where it was."""
+        """Format a record; of an exception, its type and its places in the code."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            # What asyncio says in further lines may quote an error.
+            # Further lines of asyncio's messages may quote an error.
             "event": record.getMessage().partition("\n")[0],
             **getattr(record, "facts", {}),
         }
@@ -45,16 +45,16 @@ class JsonLines(logging.Formatter):
 
 
 def error_facts(error: BaseException) -> dict[str, Any]:
-    """Return what may be said of an error: its type and where it was, never its message."""
+    """Return what may be logged of an error: its type and places in the code, not its message."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
     return {"error": type(error).__name__, "at": places}
 
 
-class MultiTask(logging.Handler):
-    """Writes lines together, a few times a second; warnings at once, and everything at the end.
+class BufferedHandler(logging.Handler):
+    """Writes lines together, a few times per second; warnings at once, and the rest at exit.
 
-    A system call for each line would cost more than the request.
+    One system call per line would cost more than the request.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -64,14 +64,14 @@ class MultiTask(logging.Handler):
         self._written = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a line."""
+        """Buffer a line."""
         self._lines.append(self.format(record))
-        late = record.created - self._written > _WAIT
-        if late or record.levelno >= logging.WARNING:
+        due = record.created - self._written > _DELAY
+        if due or record.levelno >= logging.WARNING:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the buffered lines."""
         with self.lock or nullcontext():
             lines, self._lines = self._lines, []
             self._written = time.time()
@@ -81,39 +81,38 @@ class MultiTask(logging.Handler):
 
 
 def flush() -> None:
-    """Write what waits; to be called now and then."""
+    """Write the buffered lines; to be called periodically."""
     for handler in LOGGER.handlers:
         handler.flush()
 
 
 def configure(stream: TextIO = sys.stderr) -> None:
     """Send the collector's and the server's logs to one stream, as JSON lines."""
-    handler = MultiTask(stream)
+    handler = BufferedHandler(stream)
     handler.setFormatter(JsonLines())
     for name in ("offaxis.collector", "uvicorn", "uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(logging.INFO)
-    # Lines of access hold paths, and paths hold ids.
+    # Access logs contain paths, and paths contain report ids.
     logging.getLogger("uvicorn.access").disabled = True
 
 
 def event(name: str, level: int = logging.INFO, **facts: Any) -> None:
-    """Write one line."""
+    """Log one event."""
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, name, extra={"facts": facts})
 
 
-# ----------------------------------------------------------------------------
-# Prometheus metrics of one process, in a registry of their own. No label names a person.
+# ---- Metrics
 
 _SECONDS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
 _ROWS: Final = (1, 4, 16, 64, 256, 1024, 4096, 16384)
 
 
 class Metrics:
-    """What is counted."""
+    """Prometheus metrics of one process, in a separate registry. No label identifies a person."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -122,7 +121,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "offaxis_request_seconds",
-            "Time to answer",
+            "Time to respond",
             ("method", "route"),
             buckets=_SECONDS,
             registry=self.registry,
@@ -137,21 +136,21 @@ class Metrics:
             "offaxis_commit_seconds", "Time of a commit", buckets=_SECONDS, registry=self.registry
         )
         self.failures = Counter(
-            "offaxis_database_failures", "Work the database refused", registry=self.registry
+            "offaxis_database_failures", "Failed database operations", registry=self.registry
         )
         self.drift = Gauge(
             "offaxis_drift_warning",
-            "1 if a round's reports do not fit the public vectors, when last asked",
+            "1 if a round's reports did not fit the public vectors when last tested",
             ("round",),
             registry=self.registry,
         )
 
     def watch_queue(self, waiting: Callable[[], int]) -> None:
-        """Show how many reports wait for the database."""
+        """Expose the number of reports that wait for the database."""
         gauge = Gauge("offaxis_waiting_reports", "Reports not committed", registry=self.registry)
         gauge.set_function(waiting)
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+    def request_done(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
@@ -162,5 +161,5 @@ class Metrics:
         self._commit.observe(seconds)
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""Errors as clients see them: problem details of RFC 9457."""
+"""Error responses as problem details (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ STATUS: Final = {
     "internal": 500,
     "unavailable": 503,
 }
-"""Every kind of problem, and its status code."""
+"""Every problem type and its status code."""
 
 _TITLES: Final = {
     "unknown-token": "No valid token",
-    "forbidden": "Not with this token's role",
-    "not-found": "Not here",
-    "method-not-allowed": "No such method here",
-    "timeout": "The body took too long",
-    "conflict": "Something else is stored under this name",
+    "forbidden": "Insufficient role",
+    "not-found": "Not found",
+    "method-not-allowed": "Method not allowed",
+    "timeout": "The request body took too long",
+    "conflict": "Other content is stored under this name",
     "not-open": "The round is not open yet",
     "no-means": "This release has no unbiased means",
     "closed": "The round is closed",
-    "too-large": "The body is too large",
-    "invalid-request": "The request is not as described",
+    "too-large": "The request body is too large",
+    "invalid-request": "Invalid request",
     "invalid-report": "Not a report of the round's release",
-    "invalid-release": "Not a release as asked for",
-    "invalid-round": "Not a round as asked for",
+    "invalid-release": "Invalid release",
+    "invalid-round": "Invalid round",
     "too-many": "Too many requests",
-    "internal": "Something went wrong here",
+    "internal": "Internal error",
     "unavailable": "The database is not available",
 }
 
 
 class Problem(Exception):
-    """An answer that says what is wrong; ``more`` are further members of the document."""
+    """An error response; ``more`` are further members of the problem document."""
 
     def __init__(
         self, kind: str, detail: str, headers: dict[str, str] | None = None, **more: Any
@@ -68,7 +68,7 @@ class Problem(Exception):
         }
 
     def response(self) -> Response:
-        """Return the answer."""
+        """Return the HTTP response."""
         return Response(
             json.dumps(self.document),
             self.status,
@@ -78,5 +78,5 @@ class Problem(Exception):
 
 
 def unavailable(detail: str = "try again in a moment") -> Problem:
-    """Say that the database does not answer, and when to come again."""
+    """Return the problem for a database that does not respond, with a time to retry."""
     return Problem("unavailable", detail, {"retry-after": "2"})

@@ -1,4 +1,7 @@
-"""What an operator may set. Everything else is in the signed documents."""
+"""One collector process: settings, an in-memory view of the database, retention, maintenance.
+
+An operator sets only :class:`Settings`; everything else is in the signed documents.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from typing import Final
 from sqlalchemy import Engine, delete, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from offaxis.collector import monitoring as logs
+from offaxis.collector import monitoring
 from offaxis.collector.access import Buckets, Tokens, new_token
 from offaxis.collector.database import connect, is_current, open_database, report, writing
 from offaxis.collector.means import Follower
@@ -29,7 +32,7 @@ from offaxis.release import Release
 
 
 def now() -> datetime:
-    """Return the time, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -42,22 +45,22 @@ class Settings:
     database : str
         ``sqlite:///FILE`` or ``postgresql://…``; several processes may share the latter.
     publisher : str, optional
-        Public key whose signatures are wanted, 64 hexadecimal digits. Without it any admin
-        publishes, and only devices check who signed.
+        Public key that must have signed releases and rounds, 64 hexadecimal digits. Without it any
+        admin can publish, and only devices check who signed.
     device_rate : float
-        Reports a second that one device's token may send; what it asks counts as one.
+        Reports per second that one device token may send; any other request counts as one report.
     reader_rate : float
-        Requests a second of any other token.
+        Requests per second for any other token.
     largest_release : int
-        Bytes of a release file.
+        Largest release file, in bytes.
     body_seconds : float
-        How long a request's body may take to come.
+        Time limit for receiving a request's body.
     retry_seconds : float
-        How long the collector says that it is not ready after a failure to store.
+        How long the collector reports that it is not ready after it failed to store reports.
     clock : callable
-        The time by which rounds open and close.
+        Returns the time by which rounds open and close.
     extra_pages : mapping of str to Path
-        Folders of static files that are served under ``/browser/NAME/``, the index at ``/NAME``.
+        Folders of static files to serve under ``/browser/NAME/``, with the index at ``/NAME``.
     """
 
     database: str = "sqlite:///collector.db"
@@ -71,26 +74,26 @@ class Settings:
     extra_pages: Mapping[str, Path] = field(default_factory=dict)
 
 
-# ----------------------------------------------------------------------------
-# What every request needs to know, in memory: tokens, rounds and their releases.
-#
-# All of it is read from the database again every second, so what another process closes or revokes
-# is known here a second or two later. If that fails for too long, nothing is accepted: a round that
-# was closed meanwhile must not look open.
+# ---- Catalogue
 
-EVERY: Final = 1.0
-"""Seconds between two readings."""
+REFRESH_SECONDS: Final = 1.0
+"""Seconds between two reads of the catalogue."""
 
 _STALE: Final = 10.0
 _MOST_RELEASES: Final = 16
 
 
 class Catalogue:
-    """A view of the database that is a second old at most, while the database answers."""
+    """Tokens, rounds and releases in memory, at most a second old while the database responds.
+
+    Everything is read again every second, so a round that another process closes, or a token that
+    it revokes, takes effect here a second or two later. If reading fails for too long, nothing is
+    accepted: a round that was closed meanwhile must not look open.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._releases: dict[str, Release] = {}
         self._by_key: dict[int, StoredRound] = {}
         self._rounds: dict[str, StoredRound] = {}
@@ -99,11 +102,11 @@ class Catalogue:
 
     def refresh(self) -> None:
         """Read tokens and rounds again."""
-        with self._turn:
+        with self._lock:
             began = time.monotonic()
             tokens = self._store.valid_tokens()
             self._by_key = self._store.rounds(self._by_key)
-            self._rounds = {one.document.name: one for one in self._by_key.values()}
+            self._rounds = {stored.document.name: stored for stored in self._by_key.values()}
             self._tokens = tokens
             self._read = began
 
@@ -120,49 +123,44 @@ class Catalogue:
         return self._rounds
 
     def round(self, name: str) -> StoredRound:
-        """Return a round, or say that there is none."""
-        found = self._rounds.get(name)
-        if found is None:
-            raise Problem("not-found", "there is no such round")
-        return found
+        """Return a round, or raise a problem if it does not exist."""
+        stored = self._rounds.get(name)
+        if stored is None:
+            raise Problem("not-found", "no such round")
+        return stored
 
-    def ready(self, hash_: str) -> Release | None:
+    def cached_release(self, hash_: str) -> Release | None:
         """Return a release if it is in memory."""
         return self._releases.get(hash_)
 
     def release(self, hash_: str) -> Release:
-        """Return a release, from the database if need be."""
-        found = self._releases.get(hash_)
-        if found is None:
+        """Return a release, from memory or from the database."""
+        release = self._releases.get(hash_)
+        if release is None:
             stored = self._store.release_file(hash_)
             if stored is None:
-                raise Problem("not-found", "there is no such release")
-            found = from_bytes(stored[0], expect=hash_)
-            with self._turn:
+                raise Problem("not-found", "no such release")
+            release = from_bytes(stored[0], expect=hash_)
+            with self._lock:
                 while len(self._releases) >= _MOST_RELEASES:
                     self._releases.pop(next(iter(self._releases)))
-                self._releases[hash_] = found
-        return found
+                self._releases[hash_] = release
+        return release
 
 
-def state_facts(one: StoredRound, now: datetime) -> dict[str, str | None]:
-    """Return what changes about a round."""
-    closed = None if one.closed_at is None else one.closed_at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"state": one.state(now), "closed_at": closed}
+# ---- Retention
 
-
-# ----------------------------------------------------------------------------
-# Deleting reports: when their time is over, or when an admin says so. Their means stay.
-#
-# First the moments are made final and the round is marked, in one transaction; from then on none of
-# its reports is accepted or read. Then the rows go, a few thousand in a transaction, so that
-# uploads to other rounds are not held up. If that is interrupted, the next sweep goes on with it.
-
-_ROWS: Final = 5000
+_DELETED_ROWS: Final = 5000
 
 
 class Retention:
-    """Deletes what should not be kept."""
+    """Deletes reports when their retention ends or on an admin's request. Their means stay.
+
+    First the moments are made final and the round is marked, in one transaction; from then on none
+    of its reports is accepted or read. Then the rows are deleted, a few thousand per transaction,
+    so that uploads to other rounds do not have to wait. If this is interrupted, the next sweep
+    continues it.
+    """
 
     def __init__(self, engine: Engine, catalogue: Catalogue, follower: Follower) -> None:
         self._engine = engine
@@ -170,41 +168,40 @@ class Retention:
         self._follower = follower
 
     def sweep(self, now: datetime) -> int:
-        """Delete the reports of all rounds whose time is over; return of how many rounds."""
-        due = [one for one in self._catalogue.rounds.values() if _is_due(one, now)]
-        return sum(self.delete(one, now) > 0 for one in due)
+        """Delete the reports of all rounds past their retention; return the number of rounds."""
+        due = [stored for stored in self._catalogue.rounds.values() if _is_due(stored, now)]
+        return sum(self.delete(stored, now) > 0 for stored in due)
 
-    def delete(self, one: StoredRound, now: datetime) -> int:
-        """Delete the reports of a closed round, but not its means; return how many."""
-        if one.deleted_at is None:
-            release = self._catalogue.release(one.document.release)
-            self._follower.finish(one.key, release, now)
-        its = select(report.c.seq).where(report.c.round == one.key).limit(_ROWS)
-        deleted = 0
+    def delete(self, stored: StoredRound, now: datetime) -> int:
+        """Delete the reports of a closed round, but not its means; return the number of reports."""
+        if stored.deleted_at is None:
+            release = self._catalogue.release(stored.document.release)
+            self._follower.finish(stored.key, release, now)
+        rows = select(report.c.seq).where(report.c.round == stored.key).limit(_DELETED_ROWS)
+        total = 0
         while True:
             with writing(self._engine) as connection:
-                gone = connection.execute(delete(report).where(report.c.seq.in_(its))).rowcount
-            deleted += gone
-            if gone < _ROWS:
-                return deleted
+                deleted = connection.execute(delete(report).where(report.c.seq.in_(rows))).rowcount
+            total += deleted
+            if deleted < _DELETED_ROWS:
+                return total
 
 
-def _is_due(one: StoredRound, now: datetime) -> bool:
-    """Say whether reports must go; of rounds that are marked, rows may be left."""
-    kept = timedelta(days=one.document.keep_days)
-    return one.deleted_at is not None or now >= one.ends + kept
+def _is_due(stored: StoredRound, now: datetime) -> bool:
+    """Whether reports must be deleted; a marked round may still have rows."""
+    retention = timedelta(days=stored.document.keep_days)
+    return stored.deleted_at is not None or now >= stored.ends + retention
 
 
-# ----------------------------------------------------------------------------
-# The collector's parts, put together, and what it does by itself.
+# ---- Process
 
-_FOLLOW: Final = 10.0
-_SWEEP: Final = 60.0
-"""Seconds between two rounds of means, and of deletion."""
+_FOLLOW_SECONDS: Final = 10.0
+_SWEEP_SECONDS: Final = 60.0
+"""Seconds between two updates of means, and between two sweeps of deletion."""
 
 
 class Collector:
-    """One collector process: open it once, close it to commit what waits."""
+    """One collector process: open it once, and close it to commit pending reports."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -214,7 +211,8 @@ class Collector:
         self.catalogue = Catalogue(self.store)
         self.follower = Follower(self.engine)
         self.retention = Retention(self.engine, self.catalogue, self.follower)
-        # The index of a million ids fits, and is not written back and forth for every few of them.
+        # A cache that holds the index of a million ids, so that its pages are not written and read
+        # again for every few of them.
         self.writer = Writer(connect(settings.database, cache=32), self.metrics.committed)
         self.metrics.watch_queue(lambda: self.writer.waiting)
         self.device_buckets = Buckets(settings.device_rate)
@@ -226,7 +224,7 @@ class Collector:
         return self.settings.clock()
 
     def first_token(self) -> str | None:
-        """Return a new admin token if there is no token at all yet."""
+        """Return a new admin token if the database has no tokens yet."""
         if self.store.all_tokens():
             return None
         token = new_token()
@@ -235,10 +233,11 @@ class Collector:
         return token
 
     def check(self) -> bool:
-        """Say whether the database answers, is up to date, and has taken what it was last given.
+        """Return whether the database responds, is migrated, and stored the last reports.
 
-        After a failure the collector is not ready until something is stored. Who sends nothing to
-        one that is not ready would never learn, so it is tried again after a while.
+        After a failure the collector is not ready until reports are stored again. Because a load
+        balancer sends nothing to a collector that is not ready, it becomes ready again after
+        ``retry_seconds``.
         """
         failed = self.writer.failed_at
         if failed is not None and time.monotonic() - failed < self.settings.retry_seconds:
@@ -248,18 +247,18 @@ class Collector:
         except SQLAlchemyError:
             return False
 
-    async def keep_house(self) -> None:
-        """Refresh what is known, follow open rounds and delete what is due, until cancelled."""
-        chores = {
-            "refresh": (EVERY, self.catalogue.refresh),
-            "follow": (_FOLLOW, self._follow_open),
-            "log": (EVERY, logs.flush),
-            "sweep": (_SWEEP, lambda: self.retention.sweep(self.now())),
+    async def run_maintenance(self) -> None:
+        """Refresh the catalogue, follow open rounds and delete what is due, until cancelled."""
+        tasks = {
+            "refresh": (REFRESH_SECONDS, self.catalogue.refresh),
+            "follow": (_FOLLOW_SECONDS, self._follow_open),
+            "log": (REFRESH_SECONDS, monitoring.flush),
+            "sweep": (_SWEEP_SECONDS, lambda: self.retention.sweep(self.now())),
         }
-        # Threads of their own: no slow request may keep a closing from being noticed.
-        with ThreadPoolExecutor(len(chores), "offaxis-house") as threads:
+        # Separate threads: a slow request must not delay the notice that a round was closed.
+        with ThreadPoolExecutor(len(tasks), "offaxis-maintenance") as threads:
             await asyncio.gather(
-                *(self._repeat(threads, name, *chore) for name, chore in chores.items())
+                *(self._repeat(threads, name, *task) for name, task in tasks.items())
             )
 
     async def _repeat(
@@ -269,19 +268,19 @@ class Collector:
             try:
                 await asyncio.get_running_loop().run_in_executor(threads, work)
             except Exception as error:
-                # Whatever it was, it may be over next time; a chore that ended would stay undone.
+                # The cause may have passed next time; a task that ended would never run again.
                 self.metrics.failures.inc()
-                logs.event(f"{name} failed", logging.WARNING, **logs.error_facts(error))
+                monitoring.event(f"{name} failed", logging.WARNING, **monitoring.error_facts(error))
             await asyncio.sleep(seconds)
 
     def _follow_open(self) -> None:
         now = self.now()
-        for one in list(self.catalogue.rounds.values()):
-            if one.state(now) == "open":
-                self.follower.follow(one.key, self.catalogue.release(one.document.release))
+        for stored in list(self.catalogue.rounds.values()):
+            if stored.state(now) == "open":
+                self.follower.follow(stored.key, self.catalogue.release(stored.document.release))
 
     def close(self) -> None:
-        """Commit what waits, and let go of the database."""
+        """Commit pending reports and close the database."""
         self.writer.close()
         self.writer.engine.dispose()
         self.engine.dispose()

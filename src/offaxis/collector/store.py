@@ -1,7 +1,7 @@
-"""Releases, rounds and tokens in the database, and what is read of reports.
+"""Releases, rounds and tokens in the database, and reading reports from it.
 
-Times come from the caller's clock. SQLite forgets time zones, so every time is UTC when it goes in
-and is called UTC when it comes out.
+Times come from the caller's clock. SQLite does not store time zones, so every time is written in
+UTC and read as UTC.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, 
 from sqlalchemy.exc import IntegrityError
 
 from offaxis.collector.access import Role, Token, Tokens, token_hash
-from offaxis.collector.database import moments, release, report, round_, take_turns, writing
+from offaxis.collector.database import lock_rounds, moments, release, report, round_, writing
 from offaxis.collector.database import token as tokens
-from offaxis.collector.uploads import stored_under
+from offaxis.collector.uploads import find_stored
 from offaxis.errors import OffaxisError
 from offaxis.formats.documents import Round
 
 _PAGE: Final = 8192
 
 Attached = Literal["profile", "curve", "audit"]
-"""What can be attached to a release: its column."""
+"""Column of a document that is attached to a release."""
 
 
 class Differs(OffaxisError, ValueError):
-    """Something else is stored under this name, and stays."""
+    """Other content is stored under this name, and stays."""
 
 
 class Deleted(OffaxisError, RuntimeError):
@@ -37,7 +37,7 @@ class Deleted(OffaxisError, RuntimeError):
 
 @dataclass(frozen=True)
 class StoredRound:
-    """A round as it is stored."""
+    """A round with its key in the database, its signature and its state."""
 
     key: int
     document: Round
@@ -48,43 +48,43 @@ class StoredRound:
 
     @property
     def ends(self) -> datetime:
-        """When it closes or has been closed."""
+        """The time at which it closes, or was closed early."""
         return min(self.document.closes, self.closed_at or self.document.closes)
 
     def state(self, now: datetime) -> str:
-        """Return waiting, open or closed; what was closed or deleted stays so by any clock."""
+        """Return waiting, open or closed; a closed or deleted round stays closed by any clock."""
         if self.closed_at or self.deleted_at or now >= self.document.closes:
             return "closed"
         return "open" if now >= self.document.opens else "waiting"
 
 
 def as_utc(value: datetime | None) -> datetime | None:
-    """Return a time of the database with its zone."""
+    """Return a time from the database with its time zone."""
     return value if value is None or value.tzinfo else value.replace(tzinfo=UTC)
 
 
 class Store:
-    """What the collector asks of its database, besides storing reports."""
+    """The collector's queries, except storing reports."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     def publish(self, hash_: str, content: bytes, signature: bytes, now: datetime) -> bool:
-        """Store a release; say whether it is new."""
+        """Store a release; return whether it is new."""
         row = {"hash": hash_, "content": content, "signature": signature, "published_at": now}
-        if self._added(release, row):
+        if self._insert(release, row):
             return True
         with self.engine.connect() as connection:
-            asked = select(release.c.signature).where(release.c.hash == hash_)
-            if bytes(connection.execute(asked).scalar_one()) != signature:
+            query = select(release.c.signature).where(release.c.hash == hash_)
+            if bytes(connection.execute(query).scalar_one()) != signature:
                 raise Differs("this release was published with another signature")
         return False
 
     def releases(self) -> list[dict[str, Any]]:
         """Return hash, signature and time of all releases."""
-        asked = select(release.c.hash, release.c.signature, release.c.published_at)
+        query = select(release.c.hash, release.c.signature, release.c.published_at)
         with self.engine.connect() as connection:
-            rows = connection.execute(asked.order_by(release.c.published_at, release.c.hash))
+            rows = connection.execute(query.order_by(release.c.published_at, release.c.hash))
             return [
                 {"hash": row.hash, "signature": bytes(row.signature), "at": as_utc(row[2])}
                 for row in rows
@@ -92,32 +92,32 @@ class Store:
 
     def release_file(self, hash_: str) -> tuple[bytes, bytes] | None:
         """Return content and signature of a release."""
-        asked = select(release.c.content, release.c.signature).where(release.c.hash == hash_)
+        query = select(release.c.content, release.c.signature).where(release.c.hash == hash_)
         with self.engine.connect() as connection:
-            row = connection.execute(asked).first()
+            row = connection.execute(query).first()
         return None if row is None else (bytes(row[0]), bytes(row[1]))
 
     def attach(self, hash_: str, kind: Attached, text: str) -> None:
-        """Attach JSON to a release, in place of an older one of its kind."""
+        """Attach JSON to a release, replacing an older document of this kind."""
         with writing(self.engine) as connection:
-            changed = update(release).where(release.c.hash == hash_)
-            connection.execute(changed.values({kind: text}))
+            statement = update(release).where(release.c.hash == hash_)
+            connection.execute(statement.values({kind: text}))
 
     def attached(self, hash_: str, kind: Attached) -> str | None:
-        """Return what of this kind is attached to a release."""
+        """Return the document of this kind that is attached to a release."""
         with self.engine.connect() as connection:
-            asked = select(release.c[kind]).where(release.c.hash == hash_)
-            return connection.execute(asked).scalar_one_or_none()
+            query = select(release.c[kind]).where(release.c.hash == hash_)
+            return connection.execute(query).scalar_one_or_none()
 
     def kinds_attached(self, hash_: str, kinds: Sequence[Attached]) -> list[Attached]:
         """Return which of these kinds are attached to a release."""
         with self.engine.connect() as connection:
-            there = [release.c[kind].is_not(None) for kind in kinds]
-            row = connection.execute(select(*there).where(release.c.hash == hash_)).one()
-        return [kind for kind, found in zip(kinds, row, strict=True) if found]
+            exists = [release.c[kind].is_not(None) for kind in kinds]
+            row = connection.execute(select(*exists).where(release.c.hash == hash_)).one()
+        return [kind for kind, attached in zip(kinds, row, strict=True) if attached]
 
     def add_round(self, document: Round, signature: bytes) -> bool:
-        """Store a round; say whether it is new."""
+        """Store a round; return whether it is new."""
         content = document.to_bytes()
         with self.engine.connect() as connection:
             last = connection.execute(select(func.max(report.c.seq))).scalar() or 0
@@ -129,30 +129,32 @@ class Store:
             "base": last,
             "withdrawn": 0,
         }
-        if self._added(round_, row):
+        if self._insert(round_, row):
             return True
         with self.engine.connect() as connection:
-            asked = select(round_.c.document, round_.c.signature)
-            found = connection.execute(asked.where(round_.c.name == document.name)).one()
-            if (bytes(found[0]), bytes(found[1])) != (content, signature):
+            query = select(round_.c.document, round_.c.signature)
+            stored = connection.execute(query.where(round_.c.name == document.name)).one()
+            if (bytes(stored[0]), bytes(stored[1])) != (content, signature):
                 raise Differs("another round has this name; a round cannot be changed")
         return False
 
-    def rounds(self, known: dict[int, StoredRound]) -> dict[int, StoredRound]:
-        """Return all rounds by key; documents that are known are not read again."""
-        asked = select(round_.c.id, round_.c.closed_at, round_.c.deleted_at)
-        found = {}
+    def rounds(self, cached: dict[int, StoredRound]) -> dict[int, StoredRound]:
+        """Return all rounds by key; documents in ``cached`` are not read again."""
+        query = select(round_.c.id, round_.c.closed_at, round_.c.deleted_at)
+        rounds = {}
         with self.engine.connect() as connection:
-            for key, closed_at, deleted_at in connection.execute(asked).all():
-                one = known.get(key) or _read_round(connection, key)
+            for key, closed_at, deleted_at in connection.execute(query).all():
+                stored = cached.get(key) or _read_round(connection, key)
                 times = (as_utc(closed_at), as_utc(deleted_at))
-                if times != (one.closed_at, one.deleted_at):
-                    one = StoredRound(key, one.document, one.signature, one.base, *times)
-                found[key] = one
-        return found
+                if times != (stored.closed_at, stored.deleted_at):
+                    stored = StoredRound(
+                        key, stored.document, stored.signature, stored.base, *times
+                    )
+                rounds[key] = stored
+        return rounds
 
     def close_round(self, key: int, now: datetime) -> None:
-        """Close a round for good; closing it again changes nothing."""
+        """Close a round permanently; closing it again changes nothing."""
         with writing(self.engine) as connection:
             open_ = update(round_).where(round_.c.id == key, round_.c.closed_at.is_(None))
             connection.execute(open_.values(closed_at=now))
@@ -160,75 +162,75 @@ class Store:
     def count(self, key: int) -> int:
         """Return how many reports of a round are stored and not withdrawn.
 
-        Those behind the moments' mark were counted when the mark was moved. One statement, so that
-        mark and reports are of the same moment.
+        Reports up to the moments' mark were counted when the mark was moved. A single statement
+        reads the mark and the later reports consistently.
         """
-        its = select(moments.c.upto, moments.c.counted).where(moments.c.round == key).subquery()
-        new = (
+        marks = select(moments.c.upto, moments.c.counted).where(moments.c.round == key).subquery()
+        later = (
             select(func.count())
             .where(
-                # As the follower reads them: along their numbers, not along the index by id.
+                # As the follower reads them: in the order of seq, not along the index by id.
                 report.c.round + 0 == key,
-                report.c.seq > func.coalesce(select(its.c.upto).scalar_subquery(), round_.c.base),
+                report.c.seq > func.coalesce(select(marks.c.upto).scalar_subquery(), round_.c.base),
                 report.c.content.is_not(None),
             )
             .correlate(round_)
             .scalar_subquery()
         )
-        counted = func.coalesce(select(its.c.counted).scalar_subquery(), 0)
-        asked = select(round_.c.deleted_at, counted + new).where(round_.c.id == key)
+        counted = func.coalesce(select(marks.c.counted).scalar_subquery(), 0)
+        query = select(round_.c.deleted_at, counted + later).where(round_.c.id == key)
         with self.engine.connect() as connection:
-            deleted_at, count = connection.execute(asked).one()
+            deleted_at, count = connection.execute(query).one()
         return 0 if deleted_at else int(count)
 
     def stored(self, key: int, ids: Sequence[bytes]) -> list[tuple[bool, bytes | None]]:
-        """Say of each id whether it is taken, and with which content; none once withdrawn."""
+        """Return for each id whether it is taken, and its content (None once withdrawn)."""
         with self.engine.connect() as connection:
-            found = stored_under(connection, ((key, one) for one in ids))
-        return [(True, found[key, one][1]) if (key, one) in found else (False, None) for one in ids]
+            rows = find_stored(connection, ((key, id_) for id_ in ids))
+        return [(True, rows[key, id_][1]) if (key, id_) in rows else (False, None) for id_ in ids]
 
     def withdraw(self, key: int, id_: bytes, *, take: bool) -> None:
-        """Forget a report but not its id; an unknown id is taken too, if wanted.
+        """Delete a report's content but keep its id; with ``take``, keep an unknown id as well.
 
-        The round's moments begin again: what was withdrawn leaves them too. Those of a round whose
-        reports are being deleted are final, and stay: there is nothing left to make them of.
+        The round's moments are recomputed without the report. If the reports of the round are being
+        deleted, its moments are final and stay, because they can no longer be recomputed.
         """
-        its = (report.c.round == key, report.c.id == id_)
+        row = (report.c.round == key, report.c.id == id_)
         with writing(self.engine) as connection:
-            take_turns(connection, [key])
-            kept = update(report).where(*its, report.c.content.is_not(None))
-            if connection.execute(kept.values(content=None, label=None)).rowcount:
-                growing = update(round_).where(round_.c.id == key, round_.c.deleted_at.is_(None))
-                if connection.execute(growing.values(withdrawn=round_.c.withdrawn + 1)).rowcount:
+            lock_rounds(connection, [key])
+            clear = update(report).where(*row, report.c.content.is_not(None))
+            if connection.execute(clear.values(content=None, label=None)).rowcount:
+                count = update(round_).where(round_.c.id == key, round_.c.deleted_at.is_(None))
+                if connection.execute(count.values(withdrawn=round_.c.withdrawn + 1)).rowcount:
                     connection.execute(moments.delete().where(moments.c.round == key))
-            elif take and connection.execute(select(report.c.seq).where(*its)).first() is None:
+            elif take and connection.execute(select(report.c.seq).where(*row)).first() is None:
                 connection.execute(insert(report).values(round=key, id=id_))
 
     def by_id(self, key: int) -> Iterator[Sequence[Any]]:
         """Yield pages of (id, label, content) of a round, as stored at the first page.
 
-        They come in the order of ids, which tells nothing of when they came. None come of a round
-        whose reports are deleted.
+        Rows are in the order of ids, which reveals nothing about the order of arrival. A round
+        whose reports are deleted yields none.
 
         Raises
         ------
         Deleted
-            If they are deleted after the first page: the pages before are not all there were.
+            If the reports are deleted after the first page, so that the pages are incomplete.
         """
         with self.engine.connect() as connection:
             if _is_deleted(connection, key):
                 return
             upto = connection.execute(select(func.max(report.c.seq))).scalar() or 0
-        asked = select(report.c.id, report.c.label, report.c.content).where(
+        query = select(report.c.id, report.c.label, report.c.content).where(
             report.c.round == key, report.c.seq <= upto, report.c.content.is_not(None)
         )
         after: ColumnElement[bool] = report.c.id > b""
         while True:
             with self.engine.connect() as connection:
-                page = asked.where(after).order_by(report.c.id).limit(_PAGE)
+                page = query.where(after).order_by(report.c.id).limit(_PAGE)
                 rows = connection.execute(page).all()
                 if _is_deleted(connection, key):
-                    raise Deleted("the reports were deleted while they were read")
+                    raise Deleted("the reports were deleted while they were being read")
             if not rows:
                 return
             yield rows
@@ -238,39 +240,36 @@ class Store:
         """Store a token's hash; return its number."""
         row = {"name": name, "role": role, "sha256": token_hash(token.encode()), "created_at": now}
         with writing(self.engine) as connection:
-            found = connection.execute(insert(tokens).values(**row)).inserted_primary_key
-            assert found is not None
-            return int(found[0])
+            key = connection.execute(insert(tokens).values(**row)).inserted_primary_key
+            assert key is not None
+            return int(key[0])
 
     def revoke_token(self, number: int, now: datetime) -> bool:
-        """Make a token invalid for good; False if there is none."""
+        """Revoke a token permanently; return False if it does not exist."""
         with writing(self.engine) as connection:
             valid = update(tokens).where(tokens.c.id == number, tokens.c.revoked_at.is_(None))
             connection.execute(valid.values(revoked_at=now))
-            asked = select(tokens.c.id).where(tokens.c.id == number)
-            return connection.execute(asked).first() is not None
+            query = select(tokens.c.id).where(tokens.c.id == number)
+            return connection.execute(query).first() is not None
 
     def valid_tokens(self) -> Tokens:
         """Return the tokens that were not revoked, by hash."""
-        asked = select(tokens).where(tokens.c.revoked_at.is_(None))
+        query = select(tokens).where(tokens.c.revoked_at.is_(None))
         with self.engine.connect() as connection:
             return {
                 bytes(row.sha256): Token(row.id, row.name, row.role)
-                for row in connection.execute(asked)
+                for row in connection.execute(query)
             }
 
     def all_tokens(self) -> list[dict[str, Any]]:
         """Return number, name, role and times of all tokens."""
-        shown = (tokens.c.id, tokens.c.name, tokens.c.role)
-        asked = select(*shown, tokens.c.created_at, tokens.c.revoked_at)
+        times = ("created_at", "revoked_at")
+        query = select(tokens.c.id, tokens.c.name, tokens.c.role, *(tokens.c[at] for at in times))
         with self.engine.connect() as connection:
-            rows = connection.execute(asked.order_by(tokens.c.id)).mappings()
-            return [
-                {**row, **{at: as_utc(row[at]) for at in ("created_at", "revoked_at")}}
-                for row in rows
-            ]
+            rows = connection.execute(query.order_by(tokens.c.id)).mappings()
+            return [{**row, **{at: as_utc(row[at]) for at in times}} for row in rows]
 
-    def _added(self, table: Any, row: dict[str, Any]) -> bool:
+    def _insert(self, table: Any, row: dict[str, Any]) -> bool:
         try:
             with writing(self.engine) as connection:
                 connection.execute(insert(table).values(**row))
@@ -280,8 +279,8 @@ class Store:
 
 
 def _is_deleted(connection: Connection, key: int) -> bool:
-    asked = select(round_.c.deleted_at).where(round_.c.id == key)
-    return connection.execute(asked).scalar_one() is not None
+    query = select(round_.c.deleted_at).where(round_.c.id == key)
+    return connection.execute(query).scalar_one() is not None
 
 
 def _read_round(connection: Connection, key: int) -> StoredRound:

@@ -1,4 +1,4 @@
-"""From observations back to vectors: post-processing, free of any privacy cost."""
+"""Decoders: from observations back to vectors. Post-processing, at no privacy cost."""
 
 from offaxis.decoding.aggregate import Aggregate, aggregate
 from offaxis.decoding.decoders import (

@@ -1,16 +1,16 @@
-"""Means of decoded reports and how far off they may be, in one pass and bounded memory.
+"""Means of decoded reports with standard errors, in one pass and bounded memory.
 
 Contract: for independent reports x_i with weights w_i that were fixed without looking at them, the
 estimate Σw_i x_i / Σw_i has the mean Σw_i E[x_i] / Σw_i, and the standard error is the root of
 
     Σw_i² (x_i − estimate)² / (Σw_i)²,  times  S2 / (S2 − 2 S3/S1 + S2²/S1²),  S_k = Σw_i^k,
 
-a factor that makes its square unbiased for reports of one law (with equal weights: n/(n − 1)). It
-counts the noise and the differences between people, whatever the law of either; if people differ,
-it is on the large side for the mean of exactly those who reported. It does not count what clipping
-takes away.
+a factor that makes its square unbiased for reports of one distribution (with equal weights:
+n/(n − 1)). It includes the noise and the differences between people, whatever their distributions.
+If people differ, it is too large for the mean of exactly those who reported. It does not include
+the bias from clipping.
 
-Sums are kept about running means (Chan, Golub, LeVeque 1983), so that nothing cancels.
+Sums are kept about running means (Chan, Golub, LeVeque 1983), so that no digits cancel.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors, as_array, as_number
 
-_NOTHING: Final = object()
+_END: Final = object()
 
 
 @dataclass(frozen=True, eq=False)
 class Aggregate:
-    """Means of decoded reports, one or one a group; what the module says holds for each.
+    """The mean of decoded reports, or one mean per group.
 
     Parameters
     ----------
     estimate, standard_error : array (m,), or (g, m) with groups
-        The standard error is infinite where a single report leaves it open.
+        The standard error is infinite for a single report.
     count : array () or (g,)
-        Reports behind each estimate.
+        Number of reports in each mean.
     effective_count : array () or (g,)
-        (Σw)² / Σw²: so many equally weighted reports would be as certain.
+        (Σw)² / Σw²: the number of equally weighted reports with the same standard error.
     groups : tuple, optional
-        The labels, in the order in which they were first seen.
+        The labels, in order of first appearance.
 
     Examples
     --------
@@ -51,10 +51,10 @@ class Aggregate:
     >>> rng = np.random.default_rng(0)
     >>> release = offaxis.fit(None, rng.standard_normal((500, 2)), epsilon=4, reshaping="none")
     >>> reports = release.privatize(rng.standard_normal((400, 2)) + [1.0, 0.0])
-    >>> found = release.aggregate(reports, groups=["north", "south"] * 200)  # an Aggregate
-    >>> found.groups, found.estimate.shape, int(found.of("north").count)
-    (('north', 'south'), (2, 2), 200)
-    >>> low, high = found.of("south").interval(0.95)
+    >>> means = release.aggregate(reports, groups=["north", "south"] * 200)  # an Aggregate
+    >>> means.groups, means.estimate.shape
+    (('north', 'south'), (2, 2))
+    >>> low, high = means.of("south").interval(0.95)
     >>> bool((low < high).all())
     True
     """
@@ -66,14 +66,14 @@ class Aggregate:
     groups: tuple[Hashable, ...] | None = None
 
     def interval(self, level: float = 0.95) -> tuple[Vectors, Vectors]:
-        """Return the ends of normal confidence intervals, each coordinate on its own.
+        """Return the ends of normal confidence intervals, one per coordinate.
 
-        They cover with about the stated probability once a few dozen reports are averaged, less
-        with fewer, and not all coordinates at the same time.
+        Each covers with about the stated probability once a few dozen reports are averaged, and
+        with less for fewer. They do not cover all coordinates simultaneously.
         """
         level = as_number(level, "level")
         if not 0 < level < 1:
-            raise InvalidInput(f"level must lie between 0 and 1, got level={level!r}")
+            raise InvalidInput(f"level must be between 0 and 1, got level={level!r}")
         reach = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
         return self.estimate - reach, self.estimate + reach
 
@@ -83,21 +83,89 @@ class Aggregate:
         Raises
         ------
         InvalidInput
-            If no report belongs to the group: nothing is known of its mean.
+            If no report belongs to the group, so that its mean is unknown.
         """
         if self.groups is None:
-            raise InvalidInput("these reports were not grouped; give groups to aggregate()")
-        if _usable(group) not in self.groups:
+            raise InvalidInput("these reports were not grouped; pass groups to aggregate()")
+        if _check_label(group) not in self.groups:
             raise InvalidInput(f"no report belongs to group {group!r}, so it has no mean")
-        at = self.groups.index(group)
+        index = self.groups.index(group)
         return Aggregate(
-            self.estimate[at], self.standard_error[at], self.count[at], self.effective_count[at]
+            self.estimate[index],
+            self.standard_error[index],
+            self.count[index],
+            self.effective_count[index],
         )
+
+
+def aggregate(
+    parts: Iterable[Vectors],
+    weights: Iterable[Any] | None = None,
+    groups: Iterable[Hashable] | None = None,
+) -> Aggregate:
+    """Return the means of rows given in parts (n_i, m), with one weight and one label per row.
+
+    Only the moments of each group are kept, so memory grows with the groups, not with the rows.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import aggregate
+    >>> parts = [np.array([[1.0], [3.0]]), np.array([[5.0]])]  # decoded reports, as they arrive
+    >>> aggregate(parts, weights=[1, 1, 2]).estimate
+    array([3.5])
+    """
+    row_weights, labels = _iterator(weights, "weights"), _iterator(groups, "groups")
+    moments = GroupMoments(grouped=groups is not None)
+    seen = 0
+    for rows in parts:
+        part_weights = positive(_take(row_weights, len(rows), seen, "weights"), len(rows), seen)
+        moments.add(rows, part_weights, _take(labels, len(rows), seen, "groups"), seen)
+        seen += len(rows)
+    for name, rest in (("weights", row_weights), ("groups", labels)):
+        if rest is not None and next(rest, _END) is not _END:
+            raise InvalidInput(f"{name} must have one entry per report, got more than {seen}")
+    return moments.summary()
+
+
+@dataclass(eq=False)
+class GroupMoments:
+    """Moments of every group of rows, or of all rows; partial moments can be merged."""
+
+    grouped: bool
+    by_label: dict[Hashable, Moments] = field(default_factory=dict)
+
+    def add(self, rows: Vectors, weights: Vectors, labels: list[Any] | None, seen: int = 0) -> None:
+        """Add rows (n, m) with one weight and, if grouped, one label each.
+
+        ``seen`` is the index of the first row in a larger whole, for messages.
+        """
+        for label, indices in _split(labels, seen):
+            self.by_label.setdefault(label, Moments()).add(rows[indices], weights[indices])
+
+    def merge(self, other: GroupMoments) -> None:
+        """Add the rows of other moments; new groups are appended."""
+        for label, moments in other.by_label.items():
+            self.by_label.setdefault(label, Moments()).merge(moments)
+
+    def summary(self) -> Aggregate:
+        """Return the means and their standard errors."""
+        groups = list(self.by_label.values())
+        if not groups:
+            raise InvalidInput("there are no reports to average")
+        columns = (
+            np.array([moments.mean for moments in groups]),
+            np.array([moments.standard_error for moments in groups]),
+            np.array([moments.count for moments in groups]),
+            np.array([moments.effective_count for moments in groups]),
+        )
+        if self.grouped:
+            return Aggregate(*columns, groups=tuple(self.by_label))
+        return Aggregate(*(column[0] for column in columns))
 
 
 @dataclass(eq=False)
 class Moments:
-    """Weighted moments of rows, of which more can be added; see the module for what they give."""
+    """Weighted moments of rows, which can be extended and merged; formulas in the module."""
 
     count: int = 0
     sums: Vectors = field(default_factory=lambda: np.zeros(3))
@@ -118,7 +186,7 @@ class Moments:
         self.merge(self.of(rows, weights))
 
     def merge(self, other: Moments) -> None:
-        """Add the rows of other moments, of which there must be some."""
+        """Add the rows of other moments, which must not be empty."""
         total = self.sums + other.sums
         gap = other.squared_mean - self.squared_mean
         between = gap**2 * (other.sums[1] * (self.sums[1] / total[1]))
@@ -144,70 +212,20 @@ class Moments:
         return error
 
 
-@dataclass(eq=False)
-class GroupMoments:
-    """Moments of every group of rows, or of all rows; partial ones merge."""
-
-    grouped: bool
-    found: dict[Hashable, Moments] = field(default_factory=dict)
-
-    def add(self, rows: Vectors, weights: Vectors, labels: list[Any] | None, seen: int = 0) -> None:
-        """Add rows (n, m) with one weight and, if grouped, one label each.
-
-        ``seen`` is the place of the first row in a larger whole, for messages.
-        """
-        for label, chosen in _split(labels, seen):
-            self.found.setdefault(label, Moments()).add(rows[chosen], weights[chosen])
-
-    def merge(self, other: GroupMoments) -> None:
-        """Add the rows of other moments; new groups come last."""
-        for label, moments in other.found.items():
-            self.found.setdefault(label, Moments()).merge(moments)
-
-    def summary(self) -> Aggregate:
-        """Return the means and their errors."""
-        moments = list(self.found.values())
-        if not moments:
-            raise InvalidInput("there are no reports to average")
-        columns = (
-            np.array([one.mean for one in moments]),
-            np.array([one.standard_error for one in moments]),
-            np.array([one.count for one in moments]),
-            np.array([one.effective_count for one in moments]),
+def positive(values: Any | None, count: int, seen: int = 0) -> Vectors:
+    """Return one checked positive weight per row; all are 1 if none are given."""
+    if values is None:
+        return np.ones(count)
+    weights = as_array(values, "weights")
+    if weights.shape != (count,):
+        raise InvalidInput(f"weights must be one number per report, got shape {weights.shape}")
+    invalid = np.flatnonzero(~((weights > 1e-50) & (weights < 1e50)))
+    if invalid.size:
+        raise InvalidInput(
+            f"weights must be positive, between 1e-50 and 1e50, got {weights[invalid[0]]} at index "
+            f"{seen + int(invalid[0])}; leave out reports that should not count"
         )
-        if self.grouped:
-            return Aggregate(*columns, groups=tuple(self.found))
-        return Aggregate(*(column[0] for column in columns))
-
-
-def aggregate(
-    parts: Iterable[Vectors],
-    weights: Iterable[Any] | None = None,
-    groups: Iterable[Hashable] | None = None,
-) -> Aggregate:
-    """Return the means of rows that come in parts (n_i, m), with one weight and label a row.
-
-    Only the moments of each group are kept, so memory grows with the groups, not with the rows.
-
-    Examples
-    --------
-    >>> from offaxis.decoding import aggregate
-    >>> parts = [np.array([[1.0], [3.0]]), np.array([[5.0]])]  # decoded reports, as they come
-    >>> found = aggregate(parts, weights=[1, 1, 2])
-    >>> found.estimate, float(found.effective_count.round(2))
-    (array([3.5]), 2.67)
-    """
-    row_weights, labels = _iterator(weights, "weights"), _iterator(groups, "groups")
-    found = GroupMoments(grouped=groups is not None)
-    seen = 0
-    for rows in parts:
-        part_weights = positive(_take(row_weights, len(rows), seen, "weights"), len(rows), seen)
-        found.add(rows, part_weights, _take(labels, len(rows), seen, "groups"), seen)
-        seen += len(rows)
-    for name, rest in (("weights", row_weights), ("groups", labels)):
-        if rest is not None and next(rest, _NOTHING) is not _NOTHING:
-            raise InvalidInput(f"{name} must have one entry a report, got more than {seen}")
-    return found.summary()
+    return weights
 
 
 def _iterator(source: Iterable[Any] | None, name: str) -> Iterator[Any] | None:
@@ -215,7 +233,7 @@ def _iterator(source: Iterable[Any] | None, name: str) -> Iterator[Any] | None:
         return None
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
         raise InvalidInput(
-            f"{name} must have one entry a report, such as a list, got {type(source).__name__}"
+            f"{name} must have one entry per report, such as a list, got {type(source).__name__}"
         )
     return iter(source)
 
@@ -225,51 +243,35 @@ def _take(source: Iterator[Any] | None, count: int, seen: int, name: str) -> lis
         return None
     taken = list(islice(source, count))
     if len(taken) < count:
-        raise InvalidInput(f"{name} must have one entry a report, got only {seen + len(taken)}")
+        raise InvalidInput(f"{name} must have one entry per report, got only {seen + len(taken)}")
     return taken
 
 
-def positive(taken: Any | None, count: int, seen: int = 0) -> Vectors:
-    """Return one positive weight a row, or refuse them; without any, all weigh one."""
-    if taken is None:
-        return np.ones(count)
-    weights = as_array(taken, "weights")
-    if weights.shape != (count,):
-        raise InvalidInput(f"weights must be one number a report, got shape {weights.shape}")
-    wrong = np.flatnonzero(~((weights > 1e-50) & (weights < 1e50)))
-    if wrong.size:
-        raise InvalidInput(
-            f"weights must be positive, between 1e-50 and 1e50, got {weights[wrong[0]]} at index "
-            f"{seen + int(wrong[0])}; leave out reports that should not count"
-        )
-    return weights
+def _split(labels: list[Any] | None, seen: int) -> Iterator[tuple[Hashable, Any]]:
+    """Yield each label with the indices of its rows; without labels, all rows at once."""
+    if labels is None:
+        yield None, slice(None)
+        return
+    indices: dict[Hashable, list[int]] = {}
+    for index, label in enumerate(labels):
+        indices.setdefault(_check_label(label, seen + index), []).append(index)
+    yield from indices.items()
 
 
-def _usable(label: Any, place: int | None = None) -> Hashable:
-    """Return a label that can be told from others, or refuse it."""
+def _check_label(label: Any, index: int | None = None) -> Hashable:
+    """Return a hashable label that equals itself; any other is an error."""
     try:
         hash(label)
-        same = bool(label == label)
+        equals_itself = bool(label == label)
     except (TypeError, ValueError):
-        same = False
-    if not same:
-        # NaN differs from itself: every such row would be a group of its own.
+        equals_itself = False
+    if not equals_itself:
+        # NaN differs from itself: every such row would become a separate group.
         what = "NaN" if isinstance(label, float | np.floating) else type(label).__name__
-        where = "" if place is None else f" at index {place}"
+        where = "" if index is None else f" at index {index}"
         raise InvalidInput(
             f"a group's label must be text, a whole number or the like, got {what}{where}; "
             f"turn it into text, for example with str()"
         )
-    usable: Hashable = label
-    return usable
-
-
-def _split(labels: list[Any] | None, seen: int) -> Iterator[tuple[Hashable, Any]]:
-    """Yield each label with the places of its rows; without labels all rows at once."""
-    if labels is None:
-        yield None, slice(None)
-        return
-    places: dict[Hashable, list[int]] = {}
-    for place, label in enumerate(labels):
-        places.setdefault(_usable(label, seen + place), []).append(place)
-    yield from places.items()
+    checked: Hashable = label
+    return checked

@@ -1,4 +1,4 @@
-"""Decoders: public maps from what a report says to a vector."""
+"""Decoders: public maps from observations, read from reports, to vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offaxis.vectors import Vectors, namespace
 
 
 class Decoder(Protocol):
-    """A public map applied by whoever receives reports.
+    """A public map applied by the collector to the observations in reports.
 
     Examples
     --------
@@ -21,8 +21,8 @@ class Decoder(Protocol):
     >>> from offaxis.decoding import Decoder
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
     >>> decoder: Decoder = offaxis.fit(np.ones((1, 3)), public, epsilon=2).decoder
-    >>> decoder.kind, decoder.input_dim, decoder.output_dim, decoder.unbiased
-    ('linear', 3, 3, True)
+    >>> decoder.kind, decoder.unbiased
+    ('linear', True)
     """
 
     kind: ClassVar[str]
@@ -31,8 +31,8 @@ class Decoder(Protocol):
     def unbiased(self) -> bool:
         """Whether the mean of decoded reports estimates the mean of the vectors.
 
-        True for a map that passes expectations through (an affine one); False for shrinkage,
-        posterior means and other decoders that trade bias for error in a single report.
+        True for affine maps, which commute with expectations. False for shrinkage, posterior
+        means and other decoders that accept bias for a smaller error in a single report.
         """
         ...
 
@@ -75,7 +75,7 @@ class LinearDecoder:
 
     @property
     def unbiased(self) -> bool:
-        """True: an affine map passes expectations through."""
+        """True: an affine map commutes with expectations."""
         return True
 
     @property
@@ -97,7 +97,7 @@ class LinearDecoder:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShrinkageDecoder(LinearDecoder):
-    """z = B v + c where B pulls towards c: less error in a single report, biased in a mean.
+    """z = B v + c where B shrinks towards c: less error in a single report, biased in a mean.
 
     Examples
     --------
@@ -111,13 +111,13 @@ class ShrinkageDecoder(LinearDecoder):
 
     @property
     def unbiased(self) -> bool:
-        """False: what it takes off a single report it takes off the mean too."""
+        """False: shrinking every report shrinks the mean too."""
         return False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShiftDecoder:
-    """z = v + c: no reshaping; with c = 0 the plain use of a randomizer.
+    """z = v + c: no reshaping. With c = 0 the observation itself.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class ShiftDecoder:
 
     @property
     def unbiased(self) -> bool:
-        """True: a shift passes expectations through."""
+        """True: a shift commutes with expectations."""
         return True
 
     @property
@@ -146,7 +146,7 @@ class ShiftDecoder:
 
     @property
     def output_dim(self) -> int:
-        """Dimension of a decoded vector, the same."""
+        """Dimension of a decoded vector: the input dimension."""
         return int(self.offset.size)
 
     def decode(self, observations: Vectors) -> Vectors:
@@ -154,28 +154,15 @@ class ShiftDecoder:
         return observations + self.offset
 
 
-def back_from(frame: Frame) -> LinearDecoder | ShiftDecoder:
-    """Return the way back from public coordinates; a biased one where they leave something out."""
-    if frame.back is None:
-        return ShiftDecoder(frame.centre)
-    if frame.dim < frame.centre.size:
-        return ShrinkageDecoder(frame.back, frame.centre)
-    return LinearDecoder(frame.back, frame.centre)
-
-
-# ----------------------------------------------------------------------------
-# From reported symbols back to vectors: each symbol stands for a public codeword.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class CodewordDecoder:
-    """z = the codeword of the reported symbol; of several, the most common in public.
+    """z = the codeword of the reported symbol; among several symbols, the most common in public.
 
     Attributes
     ----------
     codewords : (k, m) array
     prior : (k,) array
-        Share of the public vectors that each codeword stands for.
+        Share of the public vectors that each codeword represents.
 
     Examples
     --------
@@ -183,8 +170,6 @@ class CodewordDecoder:
     >>> decoder = CodewordDecoder(np.array([[0.0, 0.0], [4.0, 4.0]]), prior=np.array([0.75, 0.25]))
     >>> decoder.decode(np.array([[-0.2, 1.2]]))  # the second symbol was reported
     array([[4., 4.]])
-    >>> decoder.prior_mean
-    array([1., 1.])
     """
 
     kind: ClassVar[str] = "codeword"
@@ -196,13 +181,13 @@ class CodewordDecoder:
         """Check shapes and signs, and freeze the arrays."""
         codewords, prior = frozen_map(self.codewords, self.prior, axis=0)
         if not (prior > 0).all():
-            raise InvalidInput("every codeword must stand for a positive share of public vectors")
+            raise InvalidInput("every codeword must represent a positive share of public vectors")
         object.__setattr__(self, "codewords", codewords)
         object.__setattr__(self, "prior", prior)
 
     @property
     def unbiased(self) -> bool:
-        """False: a wrong symbol moves the mean; the mean decoder corrects for that."""
+        """False: wrong symbols shift the mean; the mean decoder corrects for that."""
         return False
 
     @property
@@ -217,20 +202,16 @@ class CodewordDecoder:
 
     @property
     def prior_mean(self) -> Vectors:
-        """Mean of the codewords by their shares, (m,): the public mean."""
+        """Mean of the codewords weighted by their shares, (m,): the public mean."""
         mean: Vectors = self.prior / self.prior.sum() @ self.codewords
         return mean
 
     def decode(self, observations: Vectors) -> Vectors:
         """Map (n, k) estimates of the symbol, positive where it was reported, to (n, m)."""
         xp = namespace(observations)
-        named = xp.argmax(xp.where(observations > 0, self.prior, 0.0), axis=1)
-        decoded: Vectors = xp.take(self.codewords, named, axis=0)
+        symbols = xp.argmax(xp.where(observations > 0, self.prior, 0.0), axis=1)
+        decoded: Vectors = xp.take(self.codewords, symbols, axis=0)
         return decoded
-
-
-# ----------------------------------------------------------------------------
-# A trained network as a decoder.
 
 
 class NetworkDecoder(NetworkMap):
@@ -246,9 +227,18 @@ class NetworkDecoder(NetworkMap):
 
     @property
     def unbiased(self) -> bool:
-        """False: a network does not pass expectations through."""
+        """False: a network does not commute with expectations."""
         return False
 
     def decode(self, observations: Vectors) -> Vectors:
         """Map (n, r) to (n, m)."""
         return self.apply(observations)
+
+
+def back_from(frame: Frame) -> LinearDecoder | ShiftDecoder:
+    """Return the decoder from public coordinates; a biased one if they omit directions."""
+    if frame.back is None:
+        return ShiftDecoder(frame.centre)
+    if frame.dim < frame.centre.size:
+        return ShrinkageDecoder(frame.back, frame.centre)
+    return LinearDecoder(frame.back, frame.centre)

@@ -1,4 +1,12 @@
-"""What a decoder is fitted to: a way from vectors to observations, and public vectors."""
+"""Posterior means over public points, and the public mean of a release.
+
+Contract: ẑ = Σ_j w_j z_j with w_j ∝ π_j Pr[observation | z_j] over public points z_j with prior
+π_j. It is in the convex hull of the points, and if vectors were drawn from them, no decoder would
+have a smaller mean squared error in any linear image. It is biased in a mean over people.
+
+The likelihood is that of the release's randomizer, to which the decoder is bound when a release is
+assembled (:class:`NeedsRandomizer`). A file holds points and shares, never a distribution.
+"""
 
 from __future__ import annotations
 
@@ -28,152 +36,10 @@ from offaxis.randomizers.projunit import ProjUnit
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.vectors import Vectors, namespace, row_dots
 
-# ----------------------------------------------------------------------------
-# How likely observations are under many public candidates at once.
-#
-# Contract: ``likelihood(randomizer, W)(V)`` is the matrix (n, J) of ``log_density`` of V_i given
-# W_j, up to a number that may depend on i. It asks the randomizer's own ``log_density`` throughout,
-# except that distances are taken for all pairs at once, and that the law of a direction, which
-# depends on one cosine alone, is tabulated (to about a hundredth of ε).
-
-Likelihood = Callable[[Vectors], Vectors]
-
-_NODES: Final = 1 << 13
-_FAR: Final = 16.0
-"""No direction is so many standard deviations away from all others by chance."""
-
-_PAIR_NUMBERS: Final = 1 << 21
-"""So many numbers of pairs are written out at a time, where a randomizer wants them in rows."""
-
-
-def likelihood(randomizer: Randomizer, W: Vectors) -> Likelihood:
-    """Prepare the candidates W, (J, r); what is returned maps observations (n, r) to (n, J)."""
-    if isinstance(randomizer, Gaussian):
-        return _gaussian(randomizer, W)
-    if isinstance(randomizer, Laplace | SphericalLaplace):
-        return _by_distance(randomizer, W)
-    if isinstance(randomizer, PrivUnit2 | PrivUnitG) and randomizer.dim > 1:
-        return _by_angle(randomizer, W)
-    return _by_pairs(randomizer, W)
-
-
-def _gaussian(randomizer: Gaussian, W: Vectors) -> Likelihood:
-    """−‖v − w‖²/2σ² without the square of v, which all candidates share."""
-    clipped = randomizer.domain.project(W) / randomizer.scale
-    half = row_dots(clipped, clipped) / 2
-    return lambda V: (V / randomizer.scale) @ clipped.T - half
-
-
-def _by_distance(randomizer: Laplace | SphericalLaplace, W: Vectors) -> Likelihood:
-    # Loaded when a report is decoded: it takes a while, and most of offaxis does without.
-    from scipy.spatial.distance import cdist
-
-    clipped = randomizer.domain.project(W) / randomizer.scale
-    norm = "cityblock" if randomizer.order == 1 else "euclidean"
-
-    def density(V: Vectors) -> Vectors:
-        distance: Vectors = cdist(V / randomizer.scale, clipped, norm)
-        return -distance
-
-    return density
-
-
-def _by_angle(randomizer: PrivUnit2 | PrivUnitG, W: Vectors) -> Likelihood:
-    """Look up the law of a direction, and mix it with its mirror image where a coin hides it."""
-    U = Sphere(randomizer.dim, 1.0).directions(W)
-    law = replace(randomizer, target="direction")
-    nodes, values = _table(law)
-    zero = ~U.any(axis=1)
-    kept = keep_probability(W, Ball(randomizer.dim, randomizer.radius, 2))
-    flat = law.log_density(_pole(law.dim), np.zeros((1, law.dim)))[0]
-
-    def density(V: Vectors) -> Vectors:
-        along = _scaled(law, V) @ U.T
-        found: Vectors = np.interp(along, nodes, values)
-        if randomizer.target == "vector":
-            mirrored = np.interp(-along, nodes, values)
-            with np.errstate(divide="ignore"):  # on the boundary one of the signs is impossible
-                found = np.logaddexp(np.log(kept) + found, np.log1p(-kept) + mirrored)
-        found[:, zero] = flat
-        return found
-
-    return density
-
-
-def _scaled(law: PrivUnit2 | PrivUnitG, V: Vectors) -> Vectors:
-    """Return V so that its component along a unit direction is what the law depends on."""
-    if isinstance(law, PrivUnitG) and law.output == "gaussian":
-        return V * (law.mean / law.radius)
-    return Sphere(law.dim, 1.0).directions(V)
-
-
-def _pole(dim: int) -> Vectors:
-    pole = np.zeros((1, dim))
-    pole[0, 0] = 1.0
-    return pole
-
-
-def _table(law: PrivUnit2 | PrivUnitG) -> tuple[Vectors, Vectors]:
-    """Return components from zero on, away from which the law is flat, and log densities."""
-    gaussian = isinstance(law, PrivUnitG) and law.output == "gaussian"
-    if gaussian:
-        nodes = np.linspace(0.0, _FAR, _NODES)
-        across = np.zeros(_NODES)
-    else:
-        # Even steps of the angle: near the pole of a low dimension the law turns fast.
-        angles = np.linspace(0.0, np.arcsin(min(1.0, _FAR / np.sqrt(law.dim))), _NODES)
-        nodes, across = np.sin(angles), np.cos(angles)
-    unit = law.radius / law.mean if gaussian else 1.0
-    values = np.empty(_NODES)
-    rows = max(1, _PAIR_NUMBERS // law.dim)
-    for start in range(0, _NODES, rows):
-        part = slice(start, start + rows)
-        V = np.zeros((len(nodes[part]), law.dim))
-        V[:, 0], V[:, 1] = nodes[part] * unit, across[part] * unit
-        values[part] = law.log_density(V, np.broadcast_to(_pole(law.dim), V.shape))
-    return nodes, values
-
-
-def _by_pairs(randomizer: Randomizer, W: Vectors) -> Likelihood:
-    rows = max(1, _PAIR_NUMBERS // W.size)
-
-    def density(V: Vectors) -> Vectors:
-        found = np.empty((len(V), len(W)))
-        for start in range(0, len(V), rows):
-            part = V[start : start + rows]
-            pairs = np.repeat(part, len(W), axis=0), np.tile(W, (len(part), 1))
-            found[start : start + rows] = randomizer.log_density(*pairs).reshape(-1, len(W))
-        return found
-
-    return density
-
-
-# ----------------------------------------------------------------------------
-# The posterior mean over public vectors: what a report makes likely, weighed by what is common.
-#
-# Contract: ẑ = Σ_j w_j z_j with w_j ∝ π_j Pr[observation | z_j] over public points z_j of prior
-# π_j. It lies in the convex hull of the points, and if vectors were drawn from them, no decoder
-# would have a smaller mean squared error in any linear image. It is biased in a mean over people.
-#
-# The likelihood is the law of the release's own randomizer, which the decoder is given when a
-# release is put together (:class:`NeedsLaw`): a file holds points and shares, never a law.
-
 MOST_POINTS: Final = 4096
 
-_USUAL_POINTS: Final = 1024
 _WEIGHTS: Final = 1 << 20
-"""So many weights are held at a time."""
-
-_SAMPLE_NUMBERS: Final = 1 << 24
-
-
-@runtime_checkable
-class NeedsLaw(Protocol):
-    """A decoder that has to know the law of the observations."""
-
-    def bind(self, randomizer: Randomizer) -> Any:
-        """Return this decoder for observations of the randomizer, or refuse it."""
-        ...
+"""The number of weights held at a time."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,9 +50,9 @@ class PosteriorDecoder:
     ----------
     points : (J, m) array
     encoded : (J, r) array
-        The same points as the randomizer gets them.
+        The encodings of the points, the inputs of the randomizer.
     prior : (J,) array
-        Positive; only ratios count.
+        Positive; only ratios matter.
 
     Examples
     --------
@@ -195,10 +61,8 @@ class PosteriorDecoder:
     >>> points = np.array([[-1.0, 0.0], [1.0, 0.0]])
     >>> decoder = PosteriorDecoder(points, points, prior=np.array([0.9, 0.1]))
     >>> bound = decoder.bind(Laplace(dim=2, radius=1.0, epsilon=2))
-    >>> bound.decode(np.array([[1.0, 0.0]])).round(2)  # a report of the rare one convinces in part
+    >>> bound.decode(np.array([[1.0, 0.0]])).round(2)  # the rare point, partly believed
     array([[-0.1,  0. ]])
-    >>> bound.prior_mean
-    array([-0.8,  0. ])
     """
 
     kind: ClassVar[str] = "posterior"
@@ -222,7 +86,7 @@ class PosteriorDecoder:
 
     @property
     def unbiased(self) -> bool:
-        """False: it pulls towards what is common."""
+        """False: a posterior mean is drawn towards common points."""
         return False
 
     @property
@@ -237,31 +101,31 @@ class PosteriorDecoder:
 
     @property
     def prior_mean(self) -> Vectors:
-        """Mean of the points by their prior, (m,): the public mean."""
+        """Mean of the points weighted by their prior, (m,): the public mean."""
         mean: Vectors = self.prior / self.prior.sum() @ self.points
         return mean
 
     def bind(self, randomizer: Randomizer) -> Self:
-        """Return this decoder with the law of the randomizer."""
+        """Return this decoder with the likelihood of the randomizer."""
         if isinstance(randomizer.domain, FiniteSet):
             raise InvalidInput(f"a {self.kind} decoder takes vectors, not symbols")
         if isinstance(randomizer, ProjUnit):
-            # A quadrature for every point of every report: minutes for a handful of reports.
+            # One quadrature per point and report: minutes for a handful of reports.
             raise InvalidInput(f"a {self.kind} decoder is too slow for projunit; use shrinkage")
-        return _bound(self, randomizer)
+        return _bind(self, randomizer)
 
     @cached_property
     def _likelihood(self) -> Likelihood:
-        return likelihood(_law(self.randomizer, self.kind), self.encoded)
+        return likelihood(_require_bound(self.randomizer, self.kind), self.encoded)
 
     def decode(self, observations: Vectors) -> Vectors:
         """Map (n, r) to (n, m), in memory that does not grow with n times J."""
         decoded = np.empty((len(observations), self.output_dim))
-        common = np.log(self.prior)
-        rows = max(1, _WEIGHTS // len(common))
+        log_prior = np.log(self.prior)
+        rows = max(1, _WEIGHTS // len(log_prior))
         for start in range(0, len(observations), rows):
             weights = self._likelihood(observations[start : start + rows])
-            weights += common
+            weights += log_prior
             weights -= weights.max(axis=1, keepdims=True)
             np.exp(weights, out=weights)
             weights /= weights.sum(axis=1, keepdims=True)
@@ -271,7 +135,7 @@ class PosteriorDecoder:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PosteriorCodewordDecoder(CodewordDecoder):
-    """The posterior mean over codewords: a named symbol weighs e^ε times its share, others once.
+    """The posterior mean over codewords: reported symbols weigh e^ε times their share, others once.
 
     Examples
     --------
@@ -280,7 +144,7 @@ class PosteriorCodewordDecoder(CodewordDecoder):
     >>> codewords = np.array([[-1.0], [1.0]])
     >>> decoder = PosteriorCodewordDecoder(codewords, prior=np.array([0.5, 0.5]))
     >>> bound = decoder.bind(KaryResponse(size=2, epsilon=1))
-    >>> bound.decode(np.array([[-0.5, 1.5]])).round(2)  # symbol 1, which may be a lie
+    >>> bound.decode(np.array([[-0.5, 1.5]])).round(2)  # symbol 1 was reported, perhaps by chance
     array([[0.46]])
     """
 
@@ -292,49 +156,55 @@ class PosteriorCodewordDecoder(CodewordDecoder):
         """Return this decoder with the budget of the randomizer."""
         if not isinstance(randomizer, SymbolForm):
             raise InvalidInput(f"a {self.kind} decoder takes symbols, not vectors")
-        return _bound(self, randomizer)
+        return _bind(self, randomizer)
 
     def decode(self, observations: Vectors) -> Vectors:
-        """Map (n, k) estimates of the symbol, positive where it was named, to (n, m)."""
-        epsilon = float(_law(self.randomizer, self.kind).epsilon)
+        """Map (n, k) estimates of the symbol, positive where it was reported, to (n, m)."""
+        epsilon = float(_require_bound(self.randomizer, self.kind).epsilon)
         share = self.prior / self.prior.sum()
         weighted = share[:, None] * self.codewords
-        named = namespace(observations).astype(observations > 0, self.prior.dtype)
-        # Divided by e^ε, so that nothing grows; the background keeps the mass above zero.
+        reported = namespace(observations).astype(observations > 0, self.prior.dtype)
+        # Divided by e^ε, so that nothing overflows; the background keeps the mass above zero.
         background, gain = math.exp(-epsilon), -math.expm1(-epsilon)
-        mass = background + gain * (named @ share)
-        decoded: Vectors = background * weighted.sum(0) + gain * (named @ weighted)
+        mass = background + gain * (reported @ share)
+        decoded: Vectors = background * weighted.sum(0) + gain * (reported @ weighted)
         decoded /= mass[:, None]
         return decoded
 
 
+@runtime_checkable
+class NeedsRandomizer(Protocol):
+    """A decoder that needs the distribution of the observations."""
+
+    def bind(self, randomizer: Randomizer) -> Any:
+        """Return this decoder for observations of the randomizer; an unsuitable one is an error."""
+        ...
+
+
 _R = TypeVar("_R")
+
 _D = TypeVar("_D")
 
 
-def _law(randomizer: _R | None, kind: str) -> _R:
+def _require_bound(randomizer: _R | None, kind: str) -> _R:
     if randomizer is None:
         raise InvalidInput(f"a {kind} decoder works in a release, or after bind(randomizer)")
     return randomizer
 
 
-def _bound(decoder: _D, randomizer: Randomizer) -> _D:
-    """Return a copy that shares the frozen arrays and forgets what another law left behind."""
+def _bind(decoder: _D, randomizer: Randomizer) -> _D:
+    """Return a copy that shares the frozen arrays, without the cache of another randomizer."""
     bound = copy(decoder)
     vars(bound).pop("_likelihood", None)
     object.__setattr__(bound, "randomizer", randomizer)
     return bound
 
 
-# ----------------------------------------------------------------------------
-# What is known of a vector before any report: the public mean, as well as the maps tell it.
-
-
 def public_mean(encoder: Encoder, decoder: Decoder) -> Vectors:
-    """Return the public mean, (m,): of what the decoder names, or what the encoder is centred on.
+    """Return the public mean, (m,): the decoder's prior mean, or the centre of the encoder.
 
-    Zero where the maps tell nothing: nothing was fitted, or the decoder answers something else
-    than a vector.
+    It is zero if the maps do not determine it: nothing was fitted, or the decoder returns something
+    else than a vector.
     """
     with np.errstate(all="ignore"):
         if isinstance(decoder, CodewordDecoder | PosteriorDecoder):
@@ -343,6 +213,127 @@ def public_mean(encoder: Encoder, decoder: Decoder) -> Vectors:
             mean = encoder.centre
         else:
             mean = decoder.decode(np.zeros((1, decoder.input_dim)))[0]
-    # Files may hold any numbers.
+    # A release file may hold any numbers.
     usable = mean.size == encoder.input_dim and np.isfinite(mean).all()
     return mean if usable else np.zeros(encoder.input_dim)
+
+
+# ---- Likelihoods
+
+Likelihood = Callable[[Vectors], Vectors]
+
+_NODES: Final = 1 << 13
+
+_FAR: Final = 16.0
+"""No direction is this many standard deviations away from all others by chance."""
+
+_PAIR_NUMBERS: Final = 1 << 21
+"""The numbers held at a time where a randomizer takes pairs of vectors as rows."""
+
+
+def likelihood(randomizer: Randomizer, W: Vectors) -> Likelihood:
+    """Prepare the candidates W, (J, r); return a function from observations (n, r) to (n, J).
+
+    Contract: ``likelihood(randomizer, W)(V)`` is the matrix (n, J) of ``log_density`` of V_i given
+    W_j, up to a constant that may depend on i. It is the randomizer's ``log_density``, except that
+    distances are computed for all pairs at once, and that the density of a direction, which depends
+    on one cosine alone, is tabulated (to about a hundredth of ε).
+    """
+    if isinstance(randomizer, Gaussian):
+        return _gaussian(randomizer, W)
+    if isinstance(randomizer, Laplace | SphericalLaplace):
+        return _by_distance(randomizer, W)
+    if isinstance(randomizer, PrivUnit2 | PrivUnitG) and randomizer.dim > 1:
+        return _by_angle(randomizer, W)
+    return _by_pairs(randomizer, W)
+
+
+def _gaussian(randomizer: Gaussian, W: Vectors) -> Likelihood:
+    """Return −‖v − w‖²/2σ² without the square of v, which all candidates share."""
+    clipped = randomizer.domain.project(W) / randomizer.scale
+    half = row_dots(clipped, clipped) / 2
+    return lambda V: (V / randomizer.scale) @ clipped.T - half
+
+
+def _by_distance(randomizer: Laplace | SphericalLaplace, W: Vectors) -> Likelihood:
+    # Imported only when a report is decoded: it is slow to load, and rarely needed.
+    from scipy.spatial.distance import cdist
+
+    clipped = randomizer.domain.project(W) / randomizer.scale
+    norm = "cityblock" if randomizer.order == 1 else "euclidean"
+
+    def density(V: Vectors) -> Vectors:
+        distance: Vectors = cdist(V / randomizer.scale, clipped, norm)
+        return -distance
+
+    return density
+
+
+def _by_angle(randomizer: PrivUnit2 | PrivUnitG, W: Vectors) -> Likelihood:
+    """Look up the density of a direction, mixed with its mirror image for ``target="vector"``."""
+    U = Sphere(randomizer.dim, 1.0).directions(W)
+    directional = replace(randomizer, target="direction")
+    nodes, values = _table(directional)
+    zero = ~U.any(axis=1)
+    kept = keep_probability(W, Ball(randomizer.dim, randomizer.radius, 2))
+    uniform = directional.log_density(_pole(directional.dim), np.zeros((1, directional.dim)))[0]
+
+    def density(V: Vectors) -> Vectors:
+        along = _scaled(directional, V) @ U.T
+        log_density: Vectors = np.interp(along, nodes, values)
+        if randomizer.target == "vector":
+            mirrored = np.interp(-along, nodes, values)
+            with np.errstate(divide="ignore"):  # on the boundary one of the signs is impossible
+                log_density = np.logaddexp(np.log(kept) + log_density, np.log1p(-kept) + mirrored)
+        log_density[:, zero] = uniform
+        return log_density
+
+    return density
+
+
+def _scaled(randomizer: PrivUnit2 | PrivUnitG, V: Vectors) -> Vectors:
+    """Scale V so that the density depends on its component along a unit direction."""
+    if isinstance(randomizer, PrivUnitG) and randomizer.output == "gaussian":
+        return V * (randomizer.mean / randomizer.radius)
+    return Sphere(randomizer.dim, 1.0).directions(V)
+
+
+def _pole(dim: int) -> Vectors:
+    pole = np.zeros((1, dim))
+    pole[0, 0] = 1.0
+    return pole
+
+
+def _table(randomizer: PrivUnit2 | PrivUnitG) -> tuple[Vectors, Vectors]:
+    """Return components, zero or more, and log densities; beyond them the density is constant."""
+    gaussian = isinstance(randomizer, PrivUnitG) and randomizer.output == "gaussian"
+    if gaussian:
+        nodes = np.linspace(0.0, _FAR, _NODES)
+        across = np.zeros(_NODES)
+    else:
+        # Even steps of the angle: in low dimensions the density changes fast near the pole.
+        angles = np.linspace(0.0, np.arcsin(min(1.0, _FAR / np.sqrt(randomizer.dim))), _NODES)
+        nodes, across = np.sin(angles), np.cos(angles)
+    unit = randomizer.radius / randomizer.mean if gaussian else 1.0
+    values = np.empty(_NODES)
+    rows = max(1, _PAIR_NUMBERS // randomizer.dim)
+    for start in range(0, _NODES, rows):
+        part = slice(start, start + rows)
+        V = np.zeros((len(nodes[part]), randomizer.dim))
+        V[:, 0], V[:, 1] = nodes[part] * unit, across[part] * unit
+        values[part] = randomizer.log_density(V, np.broadcast_to(_pole(randomizer.dim), V.shape))
+    return nodes, values
+
+
+def _by_pairs(randomizer: Randomizer, W: Vectors) -> Likelihood:
+    rows = max(1, _PAIR_NUMBERS // W.size)
+
+    def density(V: Vectors) -> Vectors:
+        log_density = np.empty((len(V), len(W)))
+        for start in range(0, len(V), rows):
+            part = V[start : start + rows]
+            pairs = np.repeat(part, len(W), axis=0), np.tile(W, (len(part), 1))
+            log_density[start : start + rows] = randomizer.log_density(*pairs).reshape(-1, len(W))
+        return log_density
+
+    return density

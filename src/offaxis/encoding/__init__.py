@@ -1,4 +1,4 @@
-"""From a private vector to what the randomizer sees: a public map fitted before."""
+"""Encoders: public maps, fitted in advance, from a private vector to the randomizer's input."""
 
 from offaxis.encoding.encoders import (
     AffineEncoder,

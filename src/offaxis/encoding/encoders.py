@@ -1,7 +1,7 @@
-"""Encoders: public maps from R^m to what a randomizer takes, R^r or a symbol.
+"""Encoders: public maps from R^m to the input of a randomizer, R^r or a symbol.
 
-An encoder carries no privacy: whatever it does, the randomizer behind it keeps its promise. It must
-only be total: any finite vector, tiny or huge, gets an encoding.
+Contract: the guarantee does not depend on the encoder; the randomizer after it provides it. An
+encoder must only be total: every finite vector, tiny or huge, has an encoding.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from offaxis.geometry.layers import ACTIVATIONS
 from offaxis.vectors import LARGEST_SINGLE, A, Vectors, has_device, namespace, row_dots, special
 
 LARGEST_ENTRY = 1e100
-"""No public map has larger entries, so that encoding a finite vector cannot overflow."""
+"""Largest entry of a public map, so that encoding a finite vector cannot overflow."""
 
 LARGEST_INPUT = 2.0**500
-"""Rows with larger entries are shrunk to it."""
+"""Rows with larger entries are scaled down to it."""
+
+DEEPEST: Final = 8
+"""The most layers a network may have."""
 
 
 class Encoder(Protocol):
-    """A public map applied on the device before the randomizer, to each vector on its own.
+    """A public map applied on the device before the randomizer, to each vector independently.
 
-    No row of a batch may influence another: they may belong to different people, and the guarantee
-    covers a person's own report only.
+    No row of a batch may influence another: rows may belong to different people, and a person's
+    guarantee covers that person's report only.
 
     Examples
     --------
@@ -37,8 +40,8 @@ class Encoder(Protocol):
     >>> from offaxis.encoding import Encoder
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
     >>> encoder: Encoder = offaxis.fit(np.ones((1, 3)), public, epsilon=2).encoder
-    >>> encoder.kind, encoder.input_dim, encoder.output_dim, encoder.encode(public).shape
-    ('affine', 3, 3, (500, 3))
+    >>> encoder.kind, encoder.encode(public).shape
+    ('affine', (500, 3))
     """
 
     kind: ClassVar[str]
@@ -58,58 +61,7 @@ class Encoder(Protocol):
         ...
 
 
-def tame(Z: A) -> A:
-    """Shrink rows with entries above 2**500 to that size.
-
-    Such a row lies outside every ball a release can have, so only its direction matters, and that
-    is kept. Everything below stays untouched, bit by bit.
-    """
-    xp = namespace(Z)
-    if _is_tame(Z):
-        return Z
-    peak = xp.max(xp.abs(Z), axis=1, keepdims=True)
-    shrunk: A = Z / xp.clip(peak, min=1.0) * LARGEST_INPUT
-    tamed: A = xp.where(peak > LARGEST_INPUT, shrunk, Z)
-    return tamed
-
-
-def _is_tame(Z: Any) -> bool:
-    if not has_device(Z):
-        return bool(max(Z.max(), -Z.min()) <= LARGEST_INPUT)
-    # Nothing in single precision is as large; on a device one pass costs less than two.
-    return Z.dtype.itemsize < 8 or float(namespace(Z).linalg.vector_norm(Z)) <= LARGEST_INPUT
-
-
-def _frozen(array: Any) -> Vectors:
-    copy = np.array(array, dtype=np.float64, order="C")
-    # Without a second copy of a large map; NaN is neither smaller nor larger than anything.
-    low, high = copy.min(initial=0.0), copy.max(initial=0.0)
-    if not -LARGEST_ENTRY <= low <= high <= LARGEST_ENTRY:
-        raise InvalidInput(f"a map must be finite with entries up to {LARGEST_ENTRY:g}")
-    copy.setflags(write=False)
-    return copy
-
-
-def frozen_shift(shift: Any) -> Vectors:
-    """Return a read-only float64 copy of a vector, refusing what could overflow."""
-    copy = _frozen(shift)
-    if copy.ndim != 1 or copy.size == 0:
-        raise InvalidInput(f"a shift must be a vector (m,), got shape {copy.shape}")
-    return copy
-
-
-def frozen_map(matrix: Any, shift: Any, *, axis: Literal[0, 1]) -> tuple[Vectors, Vectors]:
-    """Return read-only float64 copies of a matrix and of the shift along one of its axes.
-
-    Raises
-    ------
-    InvalidInput
-        If the shapes do not fit, or an entry is not finite or so large that it could overflow.
-    """
-    frozen, along = _frozen(matrix), frozen_shift(shift)
-    if frozen.ndim != 2 or 0 in frozen.shape or along.shape != (frozen.shape[axis],):
-        raise InvalidInput(f"a map {frozen.shape} and a shift {along.shape} do not fit")
-    return frozen, along
+# ---- Affine maps
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,7 +104,7 @@ class AffineEncoder:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShiftEncoder:
-    """w = z − c: no reshaping; with c = 0 the plain use of a randomizer.
+    """w = z − c: no reshaping. With c = 0 the randomizer gets the vector itself.
 
     Examples
     --------
@@ -176,7 +128,7 @@ class ShiftEncoder:
 
     @property
     def output_dim(self) -> int:
-        """Dimension of an encoding, the same."""
+        """Dimension of an encoding: the input dimension."""
         return int(self.centre.size)
 
     def encode(self, Z: Vectors) -> Vectors:
@@ -184,89 +136,12 @@ class ShiftEncoder:
         return tame(Z) - self.centre
 
 
-# ----------------------------------------------------------------------------
-# Public coordinates of the space, there and back.
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """w = A (z − c), and back z = B w + c.
-
-    Attributes
-    ----------
-    centre : (m,) array
-        c.
-    forward, back : (r, m) and (m, r) arrays, or both None
-        A and B, each the other's pseudo-inverse; None where the coordinates are the vector's own.
-
-    Examples
-    --------
-    >>> from offaxis.encoding import Frame
-    >>> frame = Frame(np.zeros(2), forward=np.array([[0.5, 0.0]]), back=np.array([[2.0], [0.0]]))
-    >>> frame.dim, frame.encoder.encode(np.array([[6.0, 1.0]])), frame.lift(np.array([[3.0]]))
-    (1, array([[3.]]), array([[6.],
-           [0.]]))
-    >>> doubled = frame.then(np.array([[2.0]]), np.array([[0.5]]), np.zeros(1))
-    >>> doubled.mean_of(np.array([6.0, 1.0]))
-    array([6.])
-    >>> doubled.covariance_of(np.eye(2)), doubled.gram_of(np.eye(2))
-    (array([[1.]]), array([[1.]]))
-    """
-
-    centre: Vectors
-    forward: Vectors | None = None
-    back: Vectors | None = None
-
-    @property
-    def dim(self) -> int:
-        """Number r of coordinates."""
-        return int(self.centre.size if self.forward is None else self.forward.shape[0])
-
-    @property
-    def encoder(self) -> AffineEncoder | ShiftEncoder:
-        """The way there."""
-        if self.forward is None:
-            return ShiftEncoder(self.centre)
-        return AffineEncoder(self.forward, self.centre)
-
-    def then(self, forward: Vectors, back: Vectors, shift: Vectors) -> Frame:
-        """Return the coordinates x = F (w − s); ``back`` is the pseudo-inverse of F."""
-        return Frame(
-            self.centre + self.lift(shift[:, None])[:, 0],
-            forward if self.forward is None else forward @ self.forward,
-            self.lift(back),
-        )
-
-    def lift(self, columns: Vectors) -> Vectors:
-        """Return B times the columns: differences of coordinates as differences of vectors."""
-        return columns if self.back is None else self.back @ columns
-
-    def mean_of(self, mean: Vectors) -> Vectors:
-        """Return the coordinates of a mean of vectors."""
-        encoded: Vectors = self.encoder.encode(mean[None])[0]
-        return encoded
-
-    def covariance_of(self, covariance: Vectors) -> Vectors:
-        """Return the covariance of the coordinates of vectors with the given one."""
-        if self.forward is None:
-            return covariance
-        return self.forward @ covariance @ self.forward.T
-
-    def gram_of(self, gram: Vectors) -> Vectors:
-        """Return Bᵀ Ω B: how much a task looks along the coordinates."""
-        return gram if self.back is None else self.back.T @ gram @ self.back
-
-
-# ----------------------------------------------------------------------------
-# Each coordinate clipped on its own, before the randomizer clips them together.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class BoxEncoder(AffineEncoder):
-    """w_i = clip((A (z − c))_i, ±h_i).
+    """w_i = clip((A (z − c))_i, ±h_i): each coordinate is clipped before the randomizer clips.
 
-    The clipping serves utility: a coordinate that is far out does not use up the ball for the
-    others. The guarantee does not rest on it.
+    The clipping serves utility: one large coordinate does not use up the ball for the others. The
+    guarantee does not depend on it.
 
     Examples
     --------
@@ -297,21 +172,86 @@ class BoxEncoder(AffineEncoder):
         return clipped
 
 
-# ----------------------------------------------------------------------------
-# From a vector to a symbol: the largest of several affine scores.
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Public coordinates w = A (z − c), with the inverse z = B w + c.
+
+    Attributes
+    ----------
+    centre : (m,) array
+        c.
+    forward, back : (r, m) and (m, r) arrays, or both None
+        A and B, each the pseudo-inverse of the other. None for the coordinates of the vector.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import Frame
+    >>> frame = Frame(np.zeros(2), forward=np.array([[0.5, 0.0]]), back=np.array([[2.0], [0.0]]))
+    >>> frame.encoder.encode(np.array([[6.0, 1.0]]))
+    array([[3.]])
+    >>> doubled = frame.then(np.array([[2.0]]), np.array([[0.5]]), np.zeros(1))
+    >>> doubled.encoder.encode(np.array([[6.0, 1.0]]))
+    array([[6.]])
+    """
+
+    centre: Vectors
+    forward: Vectors | None = None
+    back: Vectors | None = None
+
+    @property
+    def dim(self) -> int:
+        """Number r of coordinates."""
+        return int(self.centre.size if self.forward is None else self.forward.shape[0])
+
+    @property
+    def encoder(self) -> AffineEncoder | ShiftEncoder:
+        """The encoder to these coordinates."""
+        if self.forward is None:
+            return ShiftEncoder(self.centre)
+        return AffineEncoder(self.forward, self.centre)
+
+    def then(self, forward: Vectors, back: Vectors, shift: Vectors) -> Frame:
+        """Return the coordinates x = F (w − s), where ``back`` is the pseudo-inverse of F."""
+        return Frame(
+            self.centre + self.lift(shift[:, None])[:, 0],
+            forward if self.forward is None else forward @ self.forward,
+            self.lift(back),
+        )
+
+    def lift(self, columns: Vectors) -> Vectors:
+        """Return B times the columns: map differences of coordinates to differences of vectors."""
+        return columns if self.back is None else self.back @ columns
+
+    def mean_of(self, mean: Vectors) -> Vectors:
+        """Return the mean of the coordinates of vectors with the given mean."""
+        encoded: Vectors = self.encoder.encode(mean[None])[0]
+        return encoded
+
+    def covariance_of(self, covariance: Vectors) -> Vectors:
+        """Return the covariance of the coordinates of vectors with the given covariance."""
+        if self.forward is None:
+            return covariance
+        return self.forward @ covariance @ self.forward.T
+
+    def gram_of(self, gram: Vectors) -> Vectors:
+        """Return Bᵀ Ω B: the sensitivity of a task to the coordinates."""
+        return gram if self.back is None else self.back.T @ gram @ self.back
+
+
+# ---- Symbols
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArgmaxEncoder:
-    """x = argmax_j (A (z − c) + b)_j, the first of equals; one of k symbols.
+    """x = argmax_j (A (z − c) + b)_j: one of k symbols, the first one of a tie.
 
     Examples
     --------
     >>> from offaxis.encoding import ArgmaxEncoder, Frame
     >>> codewords = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0]])
     >>> nearest = ArgmaxEncoder.nearest(Frame(np.zeros(2)), codewords)
-    >>> nearest.encode(np.array([[3.0, 1.0], [0.1, 0.2]])), nearest.output_dim
-    (array([1, 0]), 3)
+    >>> nearest.encode(np.array([[3.0, 1.0], [0.1, 0.2]]))
+    array([1, 0])
     """
 
     kind: ClassVar[str] = "argmax"
@@ -332,7 +272,7 @@ class ArgmaxEncoder:
 
     @classmethod
     def nearest(cls, frame: Frame, codewords: Vectors) -> ArgmaxEncoder:
-        """Return the encoder that finds the codeword nearest in the coordinates of a frame.
+        """Return the encoder to the nearest codeword in the coordinates of a frame.
 
         ‖w − w_j‖² is smallest where ⟨w, w_j⟩ − ‖w_j‖²/2 is largest.
         """
@@ -357,15 +297,63 @@ class ArgmaxEncoder:
         return symbols
 
 
-# ----------------------------------------------------------------------------
-# A small network as a public map: trained, for encoders and decoders alike, or the task's own.
-
-DEEPEST: Final = 8
-"""Layers a network may have."""
+# ---- Networks
 
 
-def _activated(X: Any, activation: str) -> Any:
-    """Return the activation of an array of any kind; the task's own function in NumPy."""
+@dataclass(frozen=True, eq=False, repr=False)
+class NetworkMap:
+    """A small network as a public map; the activation is max(0, x) unless the kind names another.
+
+    It is total: the values of every layer are clipped to ±1e100, so that no sum overflows and
+    every finite vector has a finite image.
+    """
+
+    weights: Sequence[Vectors]
+    biases: Sequence[Vectors]
+
+    kind: ClassVar[str] = "network"
+    activation: ClassVar[str] = "relu"
+
+    def __post_init__(self) -> None:
+        """Check that the layers fit together, and freeze the arrays."""
+        if not 1 <= len(self.weights) <= DEEPEST or len(self.weights) != len(self.biases):
+            raise InvalidInput(
+                f"a network has 1 to {DEEPEST} layers of weights and biases, "
+                f"got {len(self.weights)} and {len(self.biases)}"
+            )
+        layers = [frozen_map(w, b, axis=0) for w, b in zip(self.weights, self.biases, strict=True)]
+        if any(w.shape[1] != previous.shape[0] for (previous, _), (w, _) in pairwise(layers)):
+            shapes = ", ".join(str(w.shape) for w, _ in layers)
+            raise InvalidInput(f"the layers of a network do not fit together: {shapes}")
+        object.__setattr__(self, "weights", tuple(w for w, _ in layers))
+        object.__setattr__(self, "biases", tuple(b for _, b in layers))
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension of an input."""
+        return int(self.weights[0].shape[1])
+
+    @property
+    def output_dim(self) -> int:
+        """Dimension of an output."""
+        return int(self.weights[-1].shape[0])
+
+    def apply(self, X: A) -> A:
+        """Map (n, in) to (n, out)."""
+        xp, last = namespace(X), len(self.weights) - 1
+        bound = LARGEST_ENTRY if X.dtype.itemsize == 8 else LARGEST_SINGLE
+        # Underflow must not raise, whatever the caller's NumPy settings: encoders are total.
+        with np.errstate(under="ignore"):
+            for depth, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
+                X = xp.clip(X, -bound, bound) @ w.T + b
+                if depth < last:
+                    X = _activate(X, self.activation)
+        clipped: A = xp.clip(X, -bound, bound)
+        return clipped
+
+
+def _activate(X: Any, activation: str) -> Any:
+    """Apply the activation to an array of any kind; in NumPy, with the function of the task."""
     if not has_device(X):
         return ACTIVATIONS[activation][0](X)
     xp, functions = namespace(X), special(X)
@@ -377,58 +365,6 @@ def _activated(X: Any, activation: str) -> Any:
         "gelu": lambda x: x * functions.ndtr(x),
     }
     return on_device[activation](X)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class NetworkMap:
-    """Affine layers with an activation between them, max(0, x) unless the kind names another.
-
-    Total: every layer's values are kept within ±1e100, so that no sum overflows and every finite
-    vector has a finite image.
-    """
-
-    weights: Sequence[Vectors]
-    biases: Sequence[Vectors]
-
-    kind: ClassVar[str] = "network"
-    activation: ClassVar[str] = "relu"
-
-    def __post_init__(self) -> None:
-        """Check that the layers fit each other, and freeze the arrays."""
-        if not 1 <= len(self.weights) <= DEEPEST or len(self.weights) != len(self.biases):
-            raise InvalidInput(
-                f"a network has 1 to {DEEPEST} layers of weights and biases, "
-                f"got {len(self.weights)} and {len(self.biases)}"
-            )
-        layers = [frozen_map(w, b, axis=0) for w, b in zip(self.weights, self.biases, strict=True)]
-        if any(w.shape[1] != previous.shape[0] for (previous, _), (w, _) in pairwise(layers)):
-            shapes = ", ".join(str(w.shape) for w, _ in layers)
-            raise InvalidInput(f"the layers of a network do not fit each other: {shapes}")
-        object.__setattr__(self, "weights", tuple(w for w, _ in layers))
-        object.__setattr__(self, "biases", tuple(b for _, b in layers))
-
-    @property
-    def input_dim(self) -> int:
-        """Dimension of what goes in."""
-        return int(self.weights[0].shape[1])
-
-    @property
-    def output_dim(self) -> int:
-        """Dimension of what comes out."""
-        return int(self.weights[-1].shape[0])
-
-    def apply(self, X: A) -> A:
-        """Map (n, in) to (n, out)."""
-        xp, last = namespace(X), len(self.weights) - 1
-        most = LARGEST_ENTRY if X.dtype.itemsize == 8 else LARGEST_SINGLE
-        # No setting of NumPy's may make a tiny number or the tail of an activation fail.
-        with np.errstate(under="ignore"):
-            for depth, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
-                X = xp.clip(X, -most, most) @ w.T + b
-                if depth < last:
-                    X = _activated(X, self.activation)
-        clipped: A = xp.clip(X, -most, most)
-        return clipped
 
 
 class NetworkEncoder(NetworkMap):
@@ -450,9 +386,9 @@ class NetworkEncoder(NetworkMap):
 
 
 class _AnswerEncoder(NetworkMap):
-    """x = argmax_j network(z)_j, the first of equals: the answer of a classifier, one of k symbols.
+    """x = argmax_j network(z)_j: the answer of a classifier, one of k symbols, the first of a tie.
 
-    The activation is part of the kind, so that a release file says it in a word from a fixed list.
+    The activation is part of the kind, so that a release file names it by a word of a fixed list.
     """
 
     def encode(self, Z: Vectors) -> NDArray[Any]:
@@ -463,7 +399,7 @@ class _AnswerEncoder(NetworkMap):
 
 
 class IdentityAnswer(_AnswerEncoder):
-    """The answer of layers with nothing between them."""
+    """The answer of a network without activations."""
 
     kind, activation = "network-identity-argmax", "identity"
 
@@ -499,3 +435,60 @@ ANSWERS: Final[dict[str, type[AnswerEncoder]]] = {
     for cls in (IdentityAnswer, ReluAnswer, TanhAnswer, LogisticAnswer, GeluAnswer)
 }
 """Activation → encoder."""
+
+
+# ---- Checks and overflow
+
+
+def frozen_map(matrix: Any, shift: Any, *, axis: Literal[0, 1]) -> tuple[Vectors, Vectors]:
+    """Return read-only float64 copies of a matrix and of the shift along one of its axes.
+
+    Raises
+    ------
+    InvalidInput
+        If the shapes do not fit, or an entry is not finite or so large that it could overflow.
+    """
+    frozen, offset = _frozen(matrix), frozen_shift(shift)
+    if frozen.ndim != 2 or 0 in frozen.shape or offset.shape != (frozen.shape[axis],):
+        raise InvalidInput(f"a map {frozen.shape} and a shift {offset.shape} do not fit")
+    return frozen, offset
+
+
+def frozen_shift(shift: Any) -> Vectors:
+    """Return a read-only float64 copy of a vector; entries that could overflow are an error."""
+    copy = _frozen(shift)
+    if copy.ndim != 1 or copy.size == 0:
+        raise InvalidInput(f"a shift must be a vector (m,), got shape {copy.shape}")
+    return copy
+
+
+def _frozen(array: Any) -> Vectors:
+    copy = np.array(array, dtype=np.float64, order="C")
+    # Needs no second copy of a large map. NaN fails the comparison.
+    low, high = copy.min(initial=0.0), copy.max(initial=0.0)
+    if not -LARGEST_ENTRY <= low <= high <= LARGEST_ENTRY:
+        raise InvalidInput(f"a map must be finite with entries up to {LARGEST_ENTRY:g}")
+    copy.setflags(write=False)
+    return copy
+
+
+def tame(Z: A) -> A:
+    """Scale rows with entries above 2**500 down to that size.
+
+    Such a row is outside every ball a release can have, so only its direction matters, and that is
+    kept. All other rows stay exactly as they are.
+    """
+    xp = namespace(Z)
+    if _is_tame(Z):
+        return Z
+    peak = xp.max(xp.abs(Z), axis=1, keepdims=True)
+    shrunk: A = Z / xp.clip(peak, min=1.0) * LARGEST_INPUT
+    tamed: A = xp.where(peak > LARGEST_INPUT, shrunk, Z)
+    return tamed
+
+
+def _is_tame(Z: Any) -> bool:
+    if not has_device(Z):
+        return bool(max(Z.max(), -Z.min()) <= LARGEST_INPUT)
+    # No single-precision number is that large. On a device one pass costs less than two.
+    return Z.dtype.itemsize < 8 or float(namespace(Z).linalg.vector_norm(Z)) <= LARGEST_INPUT

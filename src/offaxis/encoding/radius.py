@@ -1,4 +1,4 @@
-"""How large the ball must be: a percentile of the encoded public vectors' norms."""
+"""The radius of the randomizer's ball: a percentile of the norms of encoded public vectors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,66 @@ from numpy.typing import NDArray
 
 from offaxis.encoding.encoders import Encoder
 from offaxis.errors import InvalidInput
-from offaxis.geometry.public import PublicIdentity, PublicVectors, Through, fold_again
+from offaxis.geometry.public import Mapped, PublicIdentity, PublicVectors, fold_again
 from offaxis.vectors import Order, Vectors, as_number, row_norms
 
 _KEPT = 1 << 20
+"""The most numbers for which a quantile is exact."""
+
 _DROPPED_BITS = np.uint64(40)
+
+
+def public_radius(
+    encoder: Encoder,
+    public: PublicVectors,
+    identity: PublicIdentity,
+    *,
+    order: Order,
+    percentile: float,
+) -> float:
+    """Return ρ: the given percentile of ‖encode(z)‖_p over the public vectors.
+
+    ``identity`` names the vectors that the encoder was fitted to; others are an error.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import ShiftEncoder, public_radius
+    >>> from offaxis.geometry import PublicVectors
+    >>> from offaxis.geometry.public import survey
+    >>> public = PublicVectors(np.random.default_rng(0).standard_normal((5000, 3)))
+    >>> identity = survey(public).identity
+    >>> radius = public_radius(ShiftEncoder(np.zeros(3)), public, identity, order=2, percentile=90)
+    >>> round(radius, 1)  # nine of ten public vectors are in this ball
+    2.5
+    """
+    percentile = check_percentile(percentile)
+    norms = fold_again(public, identity, partial(_norms, encoder, order)).into
+    radius = norms.quantile(percentile / 100)
+    if radius <= 0:
+        raise InvalidInput(
+            f"the {percentile:g}th percentile of the public vectors' norms is zero; "
+            f"use a higher percentile or public vectors that differ from each other"
+        )
+    return radius
+
+
+def check_percentile(percentile: float) -> float:
+    """Return the percentile as a float; one outside 1 to 100 is an error."""
+    percentile = as_number(percentile, "percentile")
+    if not 1 <= percentile <= 100:
+        raise InvalidInput(
+            f"percentile must be between 1 and 100 (90 means nine of ten vectors), "
+            f"got percentile={percentile!r}"
+        )
+    return percentile
+
+
+def _norms(encoder: Encoder, order: Order) -> Mapped[StreamingQuantile]:
+    return Mapped(partial(_encoded_norms, encoder, order), StreamingQuantile())
+
+
+def _encoded_norms(encoder: Encoder, order: Order, batch: Vectors) -> Vectors:
+    return row_norms(encoder.encode(batch), order)
 
 
 class StreamingQuantile:
@@ -29,7 +84,7 @@ class StreamingQuantile:
         self._bins: dict[int, int] | None = None
 
     def add(self, values: Vectors) -> None:
-        """Take in more numbers."""
+        """Add numbers."""
         self._count += values.size
         if self._bins is not None:
             self._tally(values)
@@ -39,7 +94,7 @@ class StreamingQuantile:
             self._start_counting()
 
     def merge(self, other: StreamingQuantile) -> None:
-        """Take in the numbers of another stream."""
+        """Add the numbers of another stream."""
         if other._bins is None:
             for part in other._kept:
                 self.add(part)
@@ -58,14 +113,15 @@ class StreamingQuantile:
         return self._bins
 
     def _tally(self, values: Vectors) -> None:
-        # The bit pattern of a non-negative float64 grows with its value: its head is a log bin.
+        # The bit pattern of a non-negative float64 increases with its value, so its leading bits
+        # are a logarithmic bin.
         assert self._bins is not None
         heads, counts = np.unique(values.view(np.uint64) >> _DROPPED_BITS, return_counts=True)
         for head, count in zip(heads.tolist(), counts.tolist(), strict=True):
             self._bins[head] = self._bins.get(head, 0) + count
 
     def quantile(self, fraction: float) -> float:
-        """Return the quantile, interpolated as ``numpy.quantile`` does while it is exact."""
+        """Return the quantile; while it is exact, interpolated like ``numpy.quantile``."""
         if self._bins is None:
             return float(np.quantile(np.concatenate(self._kept), fraction))
         heads: NDArray[np.uint64] = np.array(sorted(self._bins), dtype=np.uint64)
@@ -74,56 +130,3 @@ class StreamingQuantile:
         head = heads[min(index, heads.size - 1)]
         middle = (head << _DROPPED_BITS) | np.uint64(1 << 39)
         return float(np.array([middle]).view(np.float64)[0])
-
-
-def check_percentile(percentile: float) -> float:
-    """Return the percentile as a float, or say what is wrong with it."""
-    percentile = as_number(percentile, "percentile")
-    if not 1 <= percentile <= 100:
-        raise InvalidInput(
-            f"percentile must lie between 1 and 100 (90 means nine of ten vectors), "
-            f"got percentile={percentile!r}"
-        )
-    return percentile
-
-
-def _norms(encoder: Encoder, order: Order) -> Through[StreamingQuantile]:
-    return Through(partial(_encoded_norms, encoder, order), StreamingQuantile())
-
-
-def _encoded_norms(encoder: Encoder, order: Order, batch: Vectors) -> Vectors:
-    return row_norms(encoder.encode(batch), order)
-
-
-def public_radius(
-    encoder: Encoder,
-    public: PublicVectors,
-    identity: PublicIdentity,
-    *,
-    order: Order,
-    percentile: float,
-) -> float:
-    """Return ρ: the given percentile of ‖encode(z)‖_p over the public vectors.
-
-    ``identity`` says which vectors the encoder was fitted to; others are refused.
-
-    Examples
-    --------
-    >>> from offaxis.encoding import ShiftEncoder, public_radius
-    >>> from offaxis.geometry import PublicVectors
-    >>> from offaxis.geometry.public import survey
-    >>> public = PublicVectors(np.random.default_rng(0).standard_normal((5000, 3)))
-    >>> who = survey(public).identity
-    >>> radius = public_radius(ShiftEncoder(np.zeros(3)), public, who, order=2, percentile=90)
-    >>> round(radius, 1)  # nine of ten public vectors lie in this ball
-    2.5
-    """
-    percentile = check_percentile(percentile)
-    norms = fold_again(public, identity, partial(_norms, encoder, order)).into
-    radius = norms.quantile(percentile / 100)
-    if radius <= 0:
-        raise InvalidInput(
-            f"the {percentile:g}th percentile of the public vectors' norms is zero; "
-            f"use a higher percentile or public vectors that differ from each other"
-        )
-    return radius

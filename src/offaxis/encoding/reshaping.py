@@ -1,8 +1,9 @@
-"""The heart of the method: rotate the space to the task's directions and rescale them.
+"""Reshaping: rotate the space to the directions of the task and rescale them.
 
-L = U Λ^{1/2}: small λ where the task looks, large λ where it does not. Encoding applies L^{−1}, the
-decoder L, so isotropic noise in between comes out small along the task's directions and large
-across them. Both maps are public; the guarantee never depends on them.
+With L = U Λ^{1/2}, λ is small where the task is sensitive and large where it is not. Encoding
+applies L^{−1}, the decoder L, so isotropic noise in between becomes small along the directions the
+task is sensitive to and large along the others. Both maps are public; the guarantee does not depend
+on them.
 """
 
 from __future__ import annotations
@@ -20,28 +21,165 @@ from scipy.sparse.linalg import eigsh
 from offaxis.encoding.encoders import Encoder, Frame
 from offaxis.errors import InvalidInput
 from offaxis.geometry.jacobian import Geometry
-from offaxis.geometry.public import ArraySum, PublicVectors, Through, fold_again
+from offaxis.geometry.public import ArraySum, Mapped, PublicVectors, fold_again
 from offaxis.geometry.spectrum import gap_rank, spectrum, water_filling
 from offaxis.vectors import Order, Vectors, as_integer, as_number
 
 Allocation = Literal["capped", "gap"]
 """Water-filling under a cap, or the fixed-threshold rule of the paper's public code."""
 
+Settings = dict[str, str | float]
+"""Settings of a fit that a release records."""
+
+
+# ---- The ways to choose coordinates
+
+
+@dataclass(frozen=True)
+class Jacobian:
+    """Reshape by the Jacobian alone: rotate to its directions, and stretch those the task ignores.
+
+    Parameters
+    ----------
+    lambda_max : float
+        Largest stretch of a direction the task ignores.
+    order : float, optional
+        p of the volume constraint; by default that of the randomizer's norm, 2 for a box. The
+        published tables use 1 throughout.
+    allocation : {"capped", "gap"}
+        Water-filling under the cap, or the threshold rule of the paper's public code.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> head, public = rng.standard_normal((2, 6)), rng.standard_normal((500, 6))
+    >>> gentle = offaxis.Jacobian(lambda_max=10)
+    >>> offaxis.fit(head, public, epsilon=5, reshaping=gentle).provenance.settings["lambda_max"]
+    10.0
+    """
+
+    lambda_max: float = 1000.0
+    order: float | None = None
+    allocation: Allocation = "capped"
+
+    name: ClassVar[str] = "jacobian"
+    uses_task: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        object.__setattr__(self, "lambda_max", as_number(self.lambda_max, "lambda_max"))
+        if self.order is not None:
+            object.__setattr__(self, "order", as_number(self.order, "order"))
+        if self.allocation not in get_args(Allocation):
+            raise InvalidInput(
+                f"allocation must be 'capped' or 'gap', got allocation={self.allocation!r}"
+            )
+
+    def frame(
+        self, order: Order, geometry: Geometry, public: PublicVectors
+    ) -> tuple[Frame, Settings]:
+        """Return the coordinates for a randomizer of this norm, and the settings to record."""
+        # A box has no volume constraint; that of the ℓ2 ball works well.
+        default = 2 if order == "inf" else order
+        p = float(default if self.order is None else self.order)
+        fitted = reshape(geometry, order=p, lambda_max=self.lambda_max, allocation=self.allocation)
+        settings: Settings = {"order": p, "lambda_max": self.lambda_max}
+        return fitted.frame, settings | {"allocation": self.allocation}
+
+
+@dataclass(frozen=True)
+class Optimal:
+    """Reshape for the least noise in the task, given the Jacobian and the public covariance.
+
+    Directions that the task does not see are left out.
+
+    Parameters
+    ----------
+    rank : int, optional
+        Number of directions in a report; by default all that vary and that the task sees. Fewer
+        directions get less noise each; :func:`offaxis.evaluation.tune` chooses the number.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> rng = np.random.default_rng(0)
+    >>> head, public = rng.standard_normal((3, 6)), rng.standard_normal((500, 6))
+    >>> release = offaxis.fit(head, public, epsilon=5, reshaping=offaxis.Optimal(rank=2))
+    >>> release.encoder.output_dim
+    2
+    """
+
+    rank: int | None = None
+
+    name: ClassVar[str] = "optimal"
+    uses_task: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.rank is not None:
+            object.__setattr__(self, "rank", as_integer(self.rank, "rank", 1))
+
+    def frame(
+        self, order: Order, geometry: Geometry, public: PublicVectors
+    ) -> tuple[Frame, Settings]:
+        """Return the coordinates for a randomizer of this norm, and the settings to record."""
+        frame = optimal_frame(geometry, public, order=order, rank=self.rank)
+        return frame, {"rank": float(frame.dim)}
+
+
+@dataclass(frozen=True)
+class Centre:
+    """Subtract the public mean, nothing else; needs no model."""
+
+    name: ClassVar[str] = "centre"
+    uses_task: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Leave the vectors as they are; needs no model."""
+
+    name: ClassVar[str] = "none"
+    uses_task: ClassVar[bool] = False
+
+
+Reshaping = Jacobian | Optimal | Centre | Plain
+
+_NAMED: Final[dict[str, Reshaping]] = {
+    reshaping.name: reshaping for reshaping in (Jacobian(), Optimal(), Centre(), Plain())
+}
+
+
+def as_reshaping(value: Any) -> Reshaping:
+    """Return a reshaping given by name or as an object."""
+    if isinstance(value, Reshaping):
+        return value
+    if isinstance(value, str) and value in _NAMED:
+        return _NAMED[value]
+    names = ", ".join(repr(name) for name in _NAMED)
+    raise InvalidInput(
+        f"reshaping must be one of {names}, a Jacobian(...) or an Optimal(...), got {value!r}"
+    )
+
+
+# ---- Reshaping by the Jacobian alone
+
 
 @dataclass(frozen=True)
 class FittedReshaping:
-    """A fitted map.
+    """A fitted map L = U Λ^{1/2}.
 
     Attributes
     ----------
     basis : (m, r) array
-        Orthonormal directions, the task's favourite first.
+        U: orthonormal directions, the one the task is most sensitive to first.
     stretch : (r,) array
-        λ: how far noise is stretched (as a variance) along each.
+        λ: the factor by which the variance of noise is stretched along each direction.
     centre : (m,) array
-        μ.
+        μ, the public mean.
     sensitivities : (r,) array
-        γ: how much the task looks along each.
+        γ: the sensitivity of the task to each direction.
 
     Examples
     --------
@@ -52,10 +190,6 @@ class FittedReshaping:
     >>> fitted: FittedReshaping = reshape(geometry, order=1, lambda_max=100)
     >>> fitted.basis[:, 0], fitted.stretch.round(2)  # little noise along what the task reads
     (array([0., 1., 0.]), array([  0.13, 100.  , 100.  ]))
-    >>> fitted.frame.encoder.output_dim
-    3
-    >>> fitted.along(np.eye(3), geometry.gram).sensitivities
-    array([0., 4., 0.])
     """
 
     basis: Vectors
@@ -65,7 +199,7 @@ class FittedReshaping:
 
     @property
     def frame(self) -> Frame:
-        """Return w = Λ^{−1/2} Uᵀ (z − μ), and z = U Λ^{1/2} w + μ."""
+        """The coordinates w = Λ^{−1/2} Uᵀ (z − μ), with the inverse z = U Λ^{1/2} w + μ."""
         root = np.sqrt(self.stretch)
         return Frame(self.centre, (self.basis / root).T, self.basis * root)
 
@@ -77,7 +211,7 @@ class FittedReshaping:
         basis : (m, r) array
             The directions; column i gets stretch i.
         gram : (m, m) array
-            Ω̂, which says how much the task looks along them.
+            Ω̂, which gives the sensitivity of the task to them.
         """
         sensitivities = np.einsum("ij,ij->j", basis, gram @ basis)
         return replace(self, basis=basis, sensitivities=sensitivities)
@@ -114,34 +248,26 @@ def reshape(
     rules = {"capped": water_filling, "gap": gap_rank}
     if allocation not in rules:
         raise InvalidInput(f"allocation must be 'capped' or 'gap', got allocation={allocation!r}")
-    found = spectrum(geometry.gram, geometry.covariance)
-    stretch = rules[allocation](found.values, lambda_max=lambda_max, order=order)
-    return FittedReshaping(found.basis, stretch, geometry.mean, found.values)
+    eigen = spectrum(geometry.gram, geometry.covariance)
+    stretch = rules[allocation](eigen.values, lambda_max=lambda_max, order=order)
+    return FittedReshaping(eigen.basis, stretch, geometry.mean, eigen.values)
 
 
-# ----------------------------------------------------------------------------
-# The reshaping that balances what noise does to the task against what the ball must hold.
-#
-# A randomizer's noise grows with the radius of its ball, and the radius with the encoded vectors.
-# For w = A (z − μ) and back z = B w + μ the product of both is, up to the randomizer's own factor,
-#
-#     ℓ2:  Tr(Bᵀ Ω̂ B) · E‖w‖₂²        ℓ1:  Tr(Bᵀ Ω̂ B) · (E‖w‖₁)²
-#
-# Both are smallest along the same public directions: the uncorrelated coordinates x_i, of variance
-# one, whose effects on the task are orthogonal too. With f_i the size of the effect of x_i, w_i is
-# t_i x_i, t_i = f_i^{1/2} for ℓ2 and (f_i² / E|x_i|)^{1/3} for ℓ1. For ℓ2 the map is the optimum
-# over all maps, B Bᵀ = Ω^{-1} # C, the matrix geometric mean; for ℓ1 see docs/optimal-reshaping.md.
+# ---- Optimal reshaping
 
 _WIDE: Final = 1024
+"""Matrices with more rows are factored by pivoted Cholesky."""
+
+_DIRECTIONS: Final[WeakKeyDictionary[Geometry, ActiveDirections]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
 class ActiveDirections:
-    """Everything that varies and that the task sees, as uncorrelated coordinates.
+    """The directions that vary and that the task sees, as uncorrelated coordinates.
 
     x = A (z − μ) has the identity as its public covariance, and Bᵀ Ω̂ B = diag(f²). B is the public
-    regression of z on x, so what x does not tell is filled with its best linear guess. A linear
-    change of the vectors' units changes A and B accordingly, and neither x nor f.
+    regression of z on x, so everything else decodes to its best linear prediction from x. A linear
+    change of the vectors' units changes A and B accordingly, but neither x nor f.
 
     Attributes
     ----------
@@ -150,18 +276,19 @@ class ActiveDirections:
     forward, back : (n, m) and (m, n) arrays
         A and B, with A B = 1.
     effects : (n,) array
-        f > 0, descending: the deviation of the task's outputs, to first order, due to each.
+        f > 0, descending: to first order, the standard deviation of the task's outputs due to each
+        coordinate.
 
     Examples
     --------
-    >>> from offaxis.encoding import ActiveDirections, active_directions
+    >>> from offaxis.encoding import active_directions
     >>> from offaxis.geometry import PublicVectors, as_task_model, measure
     >>> public = np.random.default_rng(0).standard_normal((500, 3)) * [1.0, 5.0, 0.0]
     >>> geometry = measure(as_task_model(np.eye(3)), PublicVectors(public))
-    >>> found = active_directions(geometry)
-    >>> isinstance(found, ActiveDirections), found.effects.round(1)  # the third never varies
-    (True, array([4.8, 1. ]))
-    >>> found.scaled(np.ones(2), np.array([0])).dim  # send the first only
+    >>> directions = active_directions(geometry)
+    >>> directions.effects.round(1)  # the third coordinate never varies
+    array([4.8, 1. ])
+    >>> directions.scaled(np.ones(2), np.array([0])).dim  # keep the first only
     1
     """
 
@@ -171,42 +298,16 @@ class ActiveDirections:
     effects: Vectors
 
     def scaled(self, t: Vectors, kept: NDArray[np.intp]) -> Frame:
-        """Return the frame of w_i = t_i x_i for the directions kept, in their order."""
+        """Return the frame of w_i = t_i x_i for the kept directions, in their order."""
         t = t[kept]
         return Frame(self.centre, self.forward[kept] * t[:, None], self.back[:, kept] / t)
 
 
-def _root(matrix: Vectors) -> tuple[Vectors, float]:
-    """Return R, (m, n), with R Rᵀ the given positive matrix, and its norm.
-
-    What is but rounding is left out. Any root will do: wide ones are taken by Cholesky with
-    pivots, which is thirty times faster than eigenvectors.
-    """
-    if len(matrix) > _WIDE:
-        return _pivoted_root(matrix)
-    found = spectrum(matrix)
-    kept = found.values > 0
-    root: Vectors = found.basis[:, kept] * np.sqrt(found.values[kept])
-    return root, float(np.sqrt(found.values[0]))
-
-
-def _pivoted_root(matrix: Vectors) -> tuple[Vectors, float]:
-    tolerance = len(matrix) * np.finfo(float).eps * matrix.diagonal().max()
-    factor, order, rank, _ = dpstrf(matrix, lower=1, tol=tolerance)
-    root: Vectors = np.empty((len(matrix), rank))
-    root[order - 1] = np.tril(factor[:, :rank])
-    (largest,) = eigsh(matrix, k=1, v0=root[:, 0], return_eigenvectors=False)
-    return root, float(np.sqrt(largest))
-
-
-_FOUND: Final[WeakKeyDictionary[Geometry, ActiveDirections]] = WeakKeyDictionary()
-
-
 def active_directions(geometry: Geometry) -> ActiveDirections:
-    """Return the directions in which public vectors vary and the task sees it.
+    """Return the directions in which public vectors vary and that the task sees.
 
-    They are found once for a geometry and kept as long as it: every budget and number of
-    directions shares them.
+    They are computed once per geometry and cached as long as it exists: every budget and every
+    number of directions shares them.
 
     Raises
     ------
@@ -222,17 +323,17 @@ def active_directions(geometry: Geometry) -> ActiveDirections:
     >>> active_directions(geometry).effects.size  # a task of one output sees one direction
     1
     """
-    if geometry not in _FOUND:
-        _FOUND[geometry] = _find(geometry)
-    return _FOUND[geometry]
+    if geometry not in _DIRECTIONS:
+        _DIRECTIONS[geometry] = _compute_directions(geometry)
+    return _DIRECTIONS[geometry]
 
 
-def _find(geometry: Geometry) -> ActiveDirections:
-    """Return the directions in which public vectors vary and the task sees it.
+def _compute_directions(geometry: Geometry) -> ActiveDirections:
+    """Return the directions in which public vectors vary and that the task sees.
 
-    Neither Ω̂ nor the covariance need be invertible, nor the coordinates of comparable size: every
-    coordinate is measured in its own public deviation first. One that is constant in public is
-    left out, and decodes to its constant.
+    Neither Ω̂ nor the covariance need be invertible, and coordinates may differ in size: each is
+    first divided by its public standard deviation. A coordinate that is constant in public is left
+    out and decodes to its constant.
     """
     deviation = np.sqrt(np.diag(geometry.covariance).clip(min=0.0))
     used = np.flatnonzero(deviation)
@@ -243,41 +344,50 @@ def _find(geometry: Geometry) -> ActiveDirections:
             "the model's Jacobian is zero along everything that varies among the public vectors, "
             "so there is nothing to reshape for; check the model, or use reshaping='centre'"
         )
-    look, looked = _root(gram)
-    spread, spanned = _root(geometry.covariance[block] / np.outer(unit, unit))
-    q, f, v = np.linalg.svd(look.T @ spread, full_matrices=False)
-    # Both roots are known to the square root of rounding, and so is what they have in common.
+    gram_root, gram_norm = _root(gram)
+    spread, spread_norm = _root(geometry.covariance[block] / np.outer(unit, unit))
+    q, f, v = np.linalg.svd(gram_root.T @ spread, full_matrices=False)
+    # Both roots are accurate to the square root of rounding, and so is their product.
     rounding = np.sqrt(unit.size * np.finfo(float).eps)
-    seen = f > rounding * looked * spanned
+    seen = f > rounding * gram_norm * spread_norm
     if not seen.any():
         raise InvalidInput(
-            "the public vectors do not vary along any direction the model looks at; "
+            "the public vectors do not vary along any direction the model is sensitive to; "
             "use other public vectors, or reshaping='jacobian'"
         )
     regression = spread @ v[seen].T
-    # Singular vectors are known up to sign: make the largest entry positive, so that fits repeat.
+    # Singular vectors are unique up to sign: make the largest entry positive, for reproducible
+    # fits.
     peaks = np.take_along_axis(regression, np.abs(regression).argmax(axis=0)[None], axis=0)[0]
     sign = np.where(peaks < 0, -1.0, 1.0)
     forward = np.zeros((sign.size, deviation.size))
-    forward[:, used] = (q[:, seen] * (sign / f[seen])).T @ look.T / unit
+    forward[:, used] = (q[:, seen] * (sign / f[seen])).T @ gram_root.T / unit
     back = np.zeros(forward.shape[::-1])
     back[used] = unit[:, None] * regression * sign
     return ActiveDirections(geometry.mean, forward, back, f[seen])
 
 
-def mean_magnitudes(frame: Frame, geometry: Geometry, public: PublicVectors) -> Vectors:
-    """Return E|x_i| of every coordinate over the public vectors, (r,), in one pass."""
-    total = fold_again(public, geometry.public, partial(_magnitudes, frame)).into.total
-    return total / geometry.public.count
+def _root(matrix: Vectors) -> tuple[Vectors, float]:
+    """Return R, (m, n), with R Rᵀ the given positive semidefinite matrix, and the norm of R.
+
+    Directions at the level of rounding error are left out. Any root can be used: large matrices
+    are factored by pivoted Cholesky, which is thirty times faster than eigenvectors.
+    """
+    if len(matrix) > _WIDE:
+        return _pivoted_root(matrix)
+    eigen = spectrum(matrix)
+    kept = eigen.values > 0
+    root: Vectors = eigen.basis[:, kept] * np.sqrt(eigen.values[kept])
+    return root, float(np.sqrt(eigen.values[0]))
 
 
-def _magnitudes(frame: Frame) -> Through[ArraySum]:
-    return Through(partial(_summed_magnitudes, frame.encoder), ArraySum(frame.dim))
-
-
-def _summed_magnitudes(encoder: Encoder, batch: Vectors) -> Vectors:
-    total: Vectors = np.abs(encoder.encode(batch)).sum(axis=0)
-    return total
+def _pivoted_root(matrix: Vectors) -> tuple[Vectors, float]:
+    tolerance = len(matrix) * np.finfo(float).eps * matrix.diagonal().max()
+    factor, order, rank, _ = dpstrf(matrix, lower=1, tol=tolerance)
+    root: Vectors = np.empty((len(matrix), rank))
+    root[order - 1] = np.tril(factor[:, :rank])
+    (largest,) = eigsh(matrix, k=1, v0=root[:, 0], return_eigenvectors=False)
+    return root, float(np.sqrt(largest))
 
 
 def optimal_frame(
@@ -285,17 +395,30 @@ def optimal_frame(
 ) -> Frame:
     """Return the optimal coordinates for a randomizer of the given norm.
 
+    The noise of a randomizer grows with the radius of its ball, and the radius with the encoded
+    vectors. For w = A (z − μ) with the inverse z = B w + μ, the product of both is, up to a factor
+    of the randomizer,
+
+        ℓ2:  Tr(Bᵀ Ω̂ B) · E‖w‖₂²        ℓ1:  Tr(Bᵀ Ω̂ B) · (E‖w‖₁)²
+
+    Both are smallest along the same public directions: the uncorrelated coordinates x_i of
+    variance one whose effects on the task are orthogonal too (:class:`ActiveDirections`). With f_i
+    the size of the effect of x_i, w_i is t_i x_i with t_i = f_i^{1/2} for ℓ2 and
+    (f_i² / E|x_i|)^{1/3} for ℓ1. For ℓ2 the map is the optimum over all maps,
+    B Bᵀ = Ω^{-1} # C, the matrix geometric mean; for ℓ1 see docs/optimal-reshaping.md.
+
     Parameters
     ----------
     geometry : Geometry
-        Of the task on ``public``.
+        The geometry of the task on ``public``.
     public : PublicVectors
-        Walked through once more for ℓ1, which needs more than moments.
+        Read once more for ℓ1, which needs more than moments.
     order : {1, 2, "inf"}
-        The randomizer's norm; a box is served by the ℓ2 form.
+        The randomizer's norm; a box uses the ℓ2 form.
     rank : int, optional
-        How many directions are sent, those that weigh most in the minimum; by default all that
-        vary and that the task sees. The others decode to their public mean given the sent ones.
+        Number of directions to send, those with the largest share of the minimum; by default all
+        that vary and that the task sees. The others decode to their linear prediction from the
+        directions that are sent.
 
     Examples
     --------
@@ -306,151 +429,31 @@ def optimal_frame(
     >>> optimal_frame(geometry, public, order=1, rank=2).dim
     2
     """
-    found = active_directions(geometry)
-    kept = np.arange(found.effects.size)
+    directions = active_directions(geometry)
+    kept = np.arange(directions.effects.size)
     if order == 1:
-        magnitudes = mean_magnitudes(found.scaled(np.ones(kept.size), kept), geometry, public)
-        t = (found.effects**2 / magnitudes) ** (1 / 3)
+        magnitudes = mean_magnitudes(directions.scaled(np.ones(kept.size), kept), geometry, public)
+        t = (directions.effects**2 / magnitudes) ** (1 / 3)
         # The minimum is (Σ f^{2/3} a^{2/3})³: each direction's share of the root is t a.
         kept = np.argsort(-t * magnitudes, kind="stable")
     else:
-        t = np.sqrt(found.effects)
+        t = np.sqrt(directions.effects)
     if rank is not None:
         meaning = "of the directions that vary and that the model sees"
         kept = kept[: as_integer(rank, "rank", 1, kept.size, meaning=meaning)]
-    return found.scaled(t, kept)
+    return directions.scaled(t, kept)
 
 
-# ----------------------------------------------------------------------------
-# What a caller asks for: one object per way to choose coordinates, with its own settings.
-
-Settings = dict[str, str | float]
-"""What a release records of how it was fitted."""
-
-
-@dataclass(frozen=True)
-class Jacobian:
-    """Rotate to the directions the task looks along, and stretch those it ignores.
-
-    Parameters
-    ----------
-    lambda_max : float
-        Largest stretch of a direction the task ignores.
-    order : float, optional
-        p of the volume constraint; by default the randomizer's own norm, 2 for a box. The
-        published tables use 1 throughout.
-    allocation : {"capped", "gap"}
-        Water-filling under the cap, or the threshold rule of the paper's public code.
-
-    Examples
-    --------
-    >>> import offaxis
-    >>> rng = np.random.default_rng(0)
-    >>> head, public = rng.standard_normal((2, 6)), rng.standard_normal((500, 6))
-    >>> gentle = offaxis.Jacobian(lambda_max=10)
-    >>> offaxis.fit(head, public, epsilon=5, reshaping=gentle).provenance.settings["lambda_max"]
-    10.0
-    """
-
-    lambda_max: float = 1000.0
-    order: float | None = None
-    allocation: Allocation = "capped"
-
-    name: ClassVar[str] = "jacobian"
-    uses_task: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        object.__setattr__(self, "lambda_max", as_number(self.lambda_max, "lambda_max"))
-        if self.order is not None:
-            object.__setattr__(self, "order", as_number(self.order, "order"))
-        if self.allocation not in get_args(Allocation):
-            raise InvalidInput(
-                f"allocation must be 'capped' or 'gap', got allocation={self.allocation!r}"
-            )
-
-    def frame(
-        self, order: Order, geometry: Geometry, public: PublicVectors
-    ) -> tuple[Frame, Settings]:
-        """Return the coordinates for a randomizer of that norm, and what to record of them."""
-        # A box has no volume constraint of its own; the round one serves it well.
-        own = 2 if order == "inf" else order
-        p = float(own if self.order is None else self.order)
-        fitted = reshape(geometry, order=p, lambda_max=self.lambda_max, allocation=self.allocation)
-        recorded: Settings = {"order": p, "lambda_max": self.lambda_max}
-        return fitted.frame, recorded | {"allocation": self.allocation}
+def mean_magnitudes(frame: Frame, geometry: Geometry, public: PublicVectors) -> Vectors:
+    """Return E|x_i| of every coordinate over the public vectors, (r,), in one pass."""
+    total = fold_again(public, geometry.public, partial(_magnitudes, frame)).into.total
+    return total / geometry.public.count
 
 
-@dataclass(frozen=True)
-class Optimal:
-    """Balance what noise does to the task against what the ball must hold.
-
-    Fitted to the task and to the public covariance at once; what the task does not see is left out.
-
-    Parameters
-    ----------
-    rank : int, optional
-        How many directions a report carries; by default all that vary and that the task sees.
-        Fewer mean less noise on each: :func:`offaxis.evaluation.tune` chooses.
-
-    Examples
-    --------
-    >>> import offaxis
-    >>> rng = np.random.default_rng(0)
-    >>> head, public = rng.standard_normal((3, 6)), rng.standard_normal((500, 6))
-    >>> release = offaxis.fit(head, public, epsilon=5, reshaping=offaxis.Optimal(rank=2))
-    >>> release.encoder.output_dim
-    2
-    """
-
-    rank: int | None = None
-
-    name: ClassVar[str] = "optimal"
-    uses_task: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        if self.rank is not None:
-            object.__setattr__(self, "rank", as_integer(self.rank, "rank", 1))
-
-    def frame(
-        self, order: Order, geometry: Geometry, public: PublicVectors
-    ) -> tuple[Frame, Settings]:
-        """Return the coordinates for a randomizer of that norm, and what to record of them."""
-        found = optimal_frame(geometry, public, order=order, rank=self.rank)
-        return found, {"rank": float(found.dim)}
+def _magnitudes(frame: Frame) -> Mapped[ArraySum]:
+    return Mapped(partial(_summed_magnitudes, frame.encoder), ArraySum(frame.dim))
 
 
-@dataclass(frozen=True)
-class Centre:
-    """Only subtract the public mean; needs no model."""
-
-    name: ClassVar[str] = "centre"
-    uses_task: ClassVar[bool] = False
-
-
-@dataclass(frozen=True)
-class Plain:
-    """Leave the vectors as they are; needs no model."""
-
-    name: ClassVar[str] = "none"
-    uses_task: ClassVar[bool] = False
-
-
-Reshaping = Jacobian | Optimal | Centre | Plain
-
-_NAMED: Final[dict[str, Reshaping]] = {
-    each.name: each for each in (Jacobian(), Optimal(), Centre(), Plain())
-}
-
-
-def as_reshaping(value: Any) -> Reshaping:
-    """Return a reshaping given by its name or as itself."""
-    if isinstance(value, Reshaping):
-        return value
-    if isinstance(value, str) and value in _NAMED:
-        return _NAMED[value]
-    names = ", ".join(repr(name) for name in _NAMED)
-    raise InvalidInput(
-        f"reshaping must be one of {names}, a Jacobian(...) or an Optimal(...), got {value!r}"
-    )
+def _summed_magnitudes(encoder: Encoder, batch: Vectors) -> Vectors:
+    total: Vectors = np.abs(encoder.encode(batch)).sum(axis=0)
+    return total

@@ -1,1 +1,1 @@
-"""Bulk work on vectors in Parquet files: one machine in constant memory, or Apache Spark."""
+"""Bulk jobs on vectors in Parquet files: on one machine in constant memory, or on Apache Spark."""

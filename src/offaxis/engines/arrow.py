@@ -1,8 +1,8 @@
-"""What bulk work does to batches of Arrow records, whoever brings them: one machine or Spark.
+"""Operations of bulk jobs on batches of Arrow records, shared by both engines.
 
-Reports are drawn one record at a time from its own stream (sampling/entropy.py), and a
-record is encoded alone and on one thread: how records are cut into batches changes no byte, so a
-task that is tried again repeats the reports it may already have written.
+Each report is drawn from a random stream of its record (sampling/entropy.py), and each record is
+encoded alone and on one thread. So the reports do not depend, byte for byte, on how records are cut
+into batches, and a task that is retried repeats the reports it may already have written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offaxis.engines.columns import (
     ids_of,
     is_binary,
     lists_of,
-    present,
+    values_of,
     vectors_of,
 )
 from offaxis.errors import InvalidInput
@@ -41,31 +41,42 @@ REPORT: Final = "report"
 VECTOR: Final = "vector"
 ID: Final = "id"
 
+FACTS: Final = "_offaxis.json"
+"""Readers of Parquet folders skip names that begin with an underscore."""
+
+_BULK: Final = (
+    "the machines of the job see the vectors and are trusted; the promise holds towards whoever "
+    "sees the reports alone",
+    "HMAC-SHA256 under the job's key, which was drawn from the operating system and destroyed when "
+    "the job ended, is a pseudorandom function",
+)
+
 
 def privatize_batches(
     release: Release, key: JobKey, batches: Batches, *, ids: str = ID, vectors: str = VECTOR
 ) -> Iterator[Any]:
-    """Yield batches of two columns: the records' ids, and a report of each.
+    """Yield batches of two columns: the records' ids and their reports.
 
-    Every id must come once in a job: who calls checks it. A refused row names its column only.
+    Ids must be unique within a job; the caller checks that. An error names the column of a rejected
+    row, never its contents.
     """
     pa = arrow()
     threads = ThreadpoolController()
-    for batch in some(batches):
-        rows, named = vectors_of(batch, vectors, release.input_dim), ids_of(batch, ids)
+    for batch in nonempty(batches):
+        rows, names = vectors_of(batch, vectors, release.input_dim), ids_of(batch, ids)
         with threads.limit(limits=1), np.errstate(all="ignore"):
-            drawn = list(_reports(release, key, named, rows))
-        columns = [batch.column(ids), pa.array(drawn, pa.binary())]
+            reports = list(_draw_reports(release, key, names, rows))
+        columns = [batch.column(ids), pa.array(reports, pa.binary())]
         yield pa.RecordBatch.from_arrays(columns, names=[ids, REPORT])
 
 
-def _reports(release: Release, key: JobKey, ids: list[Any], rows: Vectors) -> Iterator[bytes]:
+def _draw_reports(release: Release, key: JobKey, ids: list[Any], rows: Vectors) -> Iterator[bytes]:
     head = header(release.randomizer.wire_id, release.hash)
     stream = key.streams(release.hash)
-    each = [rows[at : at + 1] for at in range(len(rows))]
-    sources = [stream(name, row.tobytes()) for name, row in zip(ids, each, strict=True)]
-    # A matrix product of many rows may round a row otherwise than a product of it alone.
-    encoded = np.concatenate([release.encoder.encode(row) for row in each])
+    single_rows = [rows[at : at + 1] for at in range(len(rows))]
+    sources = [stream(name, row.tobytes()) for name, row in zip(ids, single_rows, strict=True)]
+    # A matrix product of many rows may round a row differently from a product of that row alone.
+    encoded = np.concatenate([release.encoder.encode(row) for row in single_rows])
     return (head + payload for payload in report_records(release.randomizer, encoded, sources))
 
 
@@ -77,10 +88,10 @@ def decode_batches(
     Parameters
     ----------
     fixed : bool
-        Whether the lists are of the Arrow type of constant size, which Spark does not take.
+        Whether to use Arrow's list type of fixed size, which Spark does not support.
     """
     pa = arrow()
-    for batch in some(batches):
+    for batch in nonempty(batches):
         decoded = release.decode(_reports_of(batch, reports))
         at = batch.schema.get_field_index(reports)
         columns, names = batch.columns, batch.schema.names
@@ -96,73 +107,62 @@ def fold_means(
     groups: str | None = None,
     weights: str | None = None,
 ) -> GroupMoments:
-    """Return the moments of decoded reports, of all or of each group, as Release.aggregate has."""
-    found = GroupMoments(grouped=groups is not None)
+    """Return the moments of decoded reports, in total or per group; see Release.aggregate."""
+    moments = GroupMoments(grouped=groups is not None)
     decoder = release.unbiased_decoder
-    for batch in some(batches):
+    for batch in nonempty(batches):
         decoded = decoder.decode(release.observe(_reports_of(batch, reports)))
-        labels = None if groups is None else present(column_of(batch, groups), groups)
-        numbers = None if weights is None else present(column_of(batch, weights), weights)
-        found.add(decoded, positive(numbers, len(decoded)), labels)
-    return found
+        labels = None if groups is None else values_of(column_of(batch, groups), groups)
+        values = None if weights is None else values_of(column_of(batch, weights), weights)
+        moments.add(decoded, positive(values, len(decoded)), labels)
+    return moments
 
 
 def _reports_of(batch: Any, name: str) -> list[bytes]:
     column = column_of(batch, name)
     if not is_binary(column.type):
-        raise InvalidInput(f"column {name!r} must hold reports, it is of type {column.type}")
-    return present(column, name)
+        raise InvalidInput(f"column {name!r} must hold reports, its type is {column.type}")
+    return values_of(column, name)
 
 
 def fold_vectors(total: A, batches: Batches, rows: int, *, vectors: str = VECTOR) -> A:
     """Add public vectors to an accumulator, at most ``rows`` at a time, and return it."""
-    for batch in some(batches):
-        found = vectors_of(batch, vectors)
-        for start in range(0, len(found), rows):
-            total.add(found[start : start + rows])
+    for batch in nonempty(batches):
+        values = vectors_of(batch, vectors)
+        for start in range(0, len(values), rows):
+            total.add(values[start : start + rows])
     return total
 
 
-def some(batches: Batches) -> Iterator[Any]:
-    """Leave out batches without rows."""
+def nonempty(batches: Batches) -> Iterator[Any]:
+    """Skip batches without rows."""
     return (batch for batch in batches if batch.num_rows)
 
 
-# ----------------------------------------------------------------------------
-# What a bulk job says about itself, publicly, beside the reports it made.
-
-FACTS: Final = "_offaxis.json"
-"""Readers of Parquet folders pass over names that begin so."""
-
-_BULK: Final = (
-    "the machines of the job see the vectors and are trusted; the promise holds towards whoever "
-    "sees the reports alone",
-    "HMAC-SHA256 under the job's key, which was drawn from the operating system and destroyed when "
-    "the job ended, is a pseudorandom function",
-)
+# ---- Facts and checks of a job
 
 
 def job_facts(release: Release, reports: int) -> dict[str, Any]:
-    """Return which release made how many reports, and what each promises towards whom."""
-    promise = guarantee_facts(release)
-    promise["assumptions"] = [*_BULK, *(a for a in promise["assumptions"] if a != ON_DEVICE)]
+    """Return the public facts of a job: the release, the number of reports, the guarantee."""
+    guarantee = guarantee_facts(release)
+    guarantee["assumptions"] = [*_BULK, *(a for a in guarantee["assumptions"] if a != ON_DEVICE)]
     return {
         "release": release.hash,
         "reports": reports,
         "report_bytes": release.report_size,
-        "guarantee": promise,
+        "guarantee": guarantee,
     }
 
 
-def written(facts: dict[str, Any]) -> bytes:
-    """Write the facts as JSON."""
+def facts_file(facts: dict[str, Any]) -> bytes:
+    """Return the facts as the contents of a JSON file."""
     return (json.dumps(facts, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def check_ids(name: str, rows: int, present: int, distinct: int) -> None:
-    """Refuse records that cannot be told apart: none may be released twice, or under no id.
+    """Raise for missing or repeated ids: no record may be released twice, or without an id.
 
-    The same vector under the same id twice would get the same report, and show that it is there
+    The same vector under the same id would get the same report twice, and reveal that it occurs
     twice.
     """
     if rows == 0:
@@ -170,7 +170,7 @@ def check_ids(name: str, rows: int, present: int, distinct: int) -> None:
     if present < rows:
         raise InvalidInput(
             f"column {name!r} has missing ids ({rows - present:,} of {rows:,}); every record needs "
-            f"one, nothing was released"
+            f"one; nothing was released"
         )
     if distinct < rows:
         raise InvalidInput(
@@ -179,14 +179,14 @@ def check_ids(name: str, rows: int, present: int, distinct: int) -> None:
         )
 
 
-def already_there(out: object, *, reports: bool) -> InvalidInput:
-    """Say why nothing is written over what is there."""
-    again = ", and making its reports again would spend the budget again: send the ones it holds,"
+def exists_error(out: object, *, reports: bool) -> InvalidInput:
+    """Return the error for an output that already exists."""
+    budget = "; drawing reports again would spend the budget again, so send the existing ones"
     return InvalidInput(
-        f"{out} is already there{again if reports else ':'} choose another place, or use force"
+        f"{out} already exists{budget if reports else ''}; choose another folder, or use force"
     )
 
 
-def is_input(out: object) -> InvalidInput:
-    """Say why the input is not replaced."""
-    return InvalidInput(f"{out} holds records of this job; choose another place")
+def input_error(out: object) -> InvalidInput:
+    """Return the error for an output that would replace the input."""
+    return InvalidInput(f"{out} holds records of this job; choose another folder")

@@ -1,6 +1,6 @@
-"""Columns of Arrow tables as arrays: lists of numbers as vectors, and the ids beside them.
+"""Columns of Arrow tables as arrays: lists of numbers as vectors, and ids.
 
-Messages name the column and never what is in it: it may be somebody's.
+Error messages name the column but never its contents, which may be private.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from offaxis.vectors import Vectors
 
 
 def arrow() -> Any:
-    """Return pyarrow, or say how to get it."""
+    """Return pyarrow; raise with the install command if it is missing."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -35,20 +35,20 @@ def is_number(kind: Any) -> bool:
 
 
 def is_list(kind: Any) -> bool:
-    """Whether an Arrow type holds lists of numbers: of constant size, or not."""
+    """Whether an Arrow type holds lists of numbers, of fixed or variable size."""
     types = arrow().types
     a_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     return bool(a_list and is_number(kind.value_type))
 
 
 def is_binary(kind: Any) -> bool:
-    """Whether an Arrow type holds bytes of any length."""
+    """Whether an Arrow type holds bytes of variable length."""
     types = arrow().types
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def is_id(kind: Any) -> bool:
-    """Whether an Arrow type holds whole numbers, text or bytes."""
+    """Whether an Arrow type holds integers, text or bytes."""
     types = arrow().types
     text = types.is_string(kind) or types.is_large_string(kind)
     octets = (
@@ -58,12 +58,12 @@ def is_id(kind: Any) -> bool:
 
 
 def rows_of(lists: Any, where: str) -> NDArray[Any]:
-    """Return a column of lists as (n, m); missing ones and different lengths are refused."""
+    """Return a column of lists as (n, m); raise for missing lists and different lengths."""
     return to_numpy(lists, f"the lists of {where}")
 
 
 def lists_of(rows: NDArray[Any], *, fixed: bool = True) -> Any:
-    """Return vectors (n, m) as an Arrow column of lists, in their type of constant size or not."""
+    """Return vectors (n, m) as an Arrow column of lists, of fixed or variable size."""
     pa = arrow()
     flat = pa.array(np.ascontiguousarray(rows).ravel())
     if fixed:
@@ -73,20 +73,20 @@ def lists_of(rows: NDArray[Any], *, fixed: bool = True) -> Any:
 
 
 def column_of(batch: Any, name: str) -> Any:
-    """Return a column of a batch, or say which there are."""
+    """Return a column of a batch; raise with the existing names if it is missing."""
     if name not in batch.schema.names:
         raise InvalidInput(
-            f"there is no column {name!r}; there are {', '.join(batch.schema.names)}"
+            f"there is no column {name!r}; the columns are {', '.join(batch.schema.names)}"
         )
     return batch.column(name)
 
 
 def vectors_of(batch: Any, name: str, dim: int | None = None) -> Vectors:
-    """Return a column of lists as finite little-endian float64 vectors (n, dim), in rows."""
+    """Return a column of lists as finite little-endian float64 vectors (n, dim)."""
     column = column_of(batch, name)
     where = f"column {name!r}"
     if not is_list(column.type):
-        raise InvalidInput(f"{where} must hold lists of numbers, it is of type {column.type}")
+        raise InvalidInput(f"{where} must hold lists of numbers, its type is {column.type}")
     with np.errstate(all="ignore"):
         rows = np.ascontiguousarray(rows_of(column, where), dtype="<f8")
     if dim is not None and rows.shape[1] != dim:
@@ -100,17 +100,17 @@ def vectors_of(batch: Any, name: str, dim: int | None = None) -> Vectors:
 
 
 def ids_of(batch: Any, name: str) -> list[Any]:
-    """Return a column of ids: whole numbers, text or bytes, none missing."""
+    """Return a column of ids: integers, text or bytes, none missing."""
     column = column_of(batch, name)
     if not is_id(column.type):
         raise InvalidInput(
-            f"column {name!r} must hold whole numbers, text or bytes, it is of type {column.type}"
+            f"column {name!r} must hold whole numbers, text or bytes, its type is {column.type}"
         )
-    return present(column, name)
+    return values_of(column, name)
 
 
-def present(column: Any, name: str) -> list[Any]:
-    """Return a column as a list, refusing missing values."""
+def values_of(column: Any, name: str) -> list[Any]:
+    """Return a column as a list; raise for missing values."""
     if column.null_count:
         raise InvalidInput(f"column {name!r} has missing values; remove those rows first")
     values: list[Any] = column.to_pylist()

@@ -1,7 +1,7 @@
-"""How many different ids there are, in memory that does not grow with their number.
+"""Bulk jobs on Parquet files on one machine, in constant memory.
 
-Ids are hashed under a key of their own and laid into files by their first byte; equal ids meet in
-one file. What lies on the disk meanwhile says nothing to whoever has no key.
+An output folder appears completely or not at all. Every report of a job is drawn under one key,
+which is destroyed when the job ends.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from offaxis.engines.arrow import (
     ID,
     REPORT,
     VECTOR,
-    already_there,
     check_ids,
     decode_batches,
+    exists_error,
+    facts_file,
     fold_means,
-    is_input,
+    input_error,
     job_facts,
     privatize_batches,
-    written,
 )
 from offaxis.engines.columns import arrow, ids_of, vectors_of
 from offaxis.engines.tallies import fold_tallies
@@ -51,58 +51,18 @@ __all__ = [
     "public_vectors",
 ]
 
+_ROWS: Final = 4096
+_FILE_ROWS: Final = 1 << 20
+"""Rows per file: few files, each small enough to be read separately."""
 _DIGEST: Final = 16
 _FILES: Final = 256
-
-
-class DistinctIds:
-    """A count of different ids; a context in which its files exist."""
-
-    def __enter__(self) -> Self:
-        """Make the files."""
-        self._folder = TemporaryDirectory(prefix="offaxis-ids-")
-        paths = [Path(self._folder.name, f"{number:03}") for number in range(_FILES)]
-        self._files = [path.open("w+b", buffering=1 << 14) for path in paths]
-        self._keyed = hashlib.blake2b(key=fresh_key(), digest_size=_DIGEST)
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        """Remove the files."""
-        for file in self._files:
-            file.close()
-        self._folder.cleanup()
-
-    def add(self, ids: Iterable[RecordId]) -> None:
-        """Take in some ids."""
-        for name in ids:
-            hashing = self._keyed.copy()
-            hashing.update(canonical(name))
-            digest = hashing.digest()
-            self._files[digest[0]].write(digest)
-
-    def count(self) -> int:
-        """Return how many different ones there were; two of 128 bits collide in no lifetime."""
-        found = 0
-        for file in self._files:
-            file.seek(0)
-            digests = np.frombuffer(file.read(), dtype=f"V{_DIGEST}")
-            found += len(np.unique(digests))
-        return found
-
-
-# ----------------------------------------------------------------------------
-# Parquet files and folders, a batch at a time; what is written appears whole or not at all.
 
 Advance = Callable[[int], None]
 """Called with the number of records just finished."""
 
-_ROWS: Final = 4096
-_FILE_ROWS: Final = 1 << 20
-"""Rows a file: small enough to be read apart, large enough to be few."""
-
 
 class ParquetRecords:
-    """Records of a Parquet file, or of all files of a folder, in their order.
+    """Records of a Parquet file, or of all files in a folder, in order.
 
     Examples
     --------
@@ -137,191 +97,19 @@ class ParquetRecords:
         return int(self._dataset.count_rows())
 
     def batches(self, *columns: str | None, rows: int = _ROWS) -> Iterator[Any]:
-        """Yield batches of the named columns, or of all if none is named."""
+        """Yield batches of the named columns, or of all columns if none is named."""
         names = self._dataset.schema.names
-        wanted = [name for name in columns if name is not None]
-        for name in wanted:
+        selected = [name for name in columns if name is not None]
+        for name in selected:
             if name not in names:
                 raise InvalidInput(f"{self.path} has no column {name!r}; it has {', '.join(names)}")
-        # Little is read ahead: memory is what one machine has least of.
+        # Little is read ahead, to save memory.
         yield from self._dataset.to_batches(
-            columns=wanted or None, batch_size=rows, batch_readahead=2, fragment_readahead=1
+            columns=selected or None, batch_size=rows, batch_readahead=2, fragment_readahead=1
         )
 
 
 Source = str | Path | ParquetRecords
-
-
-def records_of(source: Source) -> ParquetRecords:
-    """Return records by their path, or as they are."""
-    return source if isinstance(source, ParquetRecords) else ParquetRecords(source)
-
-
-def public_vectors(source: Source, column: str = VECTOR) -> PublicVectors:
-    """Return a column of a Parquet file or folder as public vectors, to fit a release to.
-
-    Examples
-    --------
-    >>> import offaxis
-    >>> import pyarrow as pa
-    >>> from pyarrow import parquet
-    >>> from offaxis.engines import local
-    >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
-    >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
-    >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
-    >>> public = local.public_vectors("people.parquet")  # a batch at a time, never all in memory
-    >>> offaxis.fit(None, public, epsilon=2, reshaping="none").hash == release.hash
-    True
-    """
-    records = records_of(source)
-
-    def batches() -> Iterator[Vectors]:
-        for batch in records.batches(column):
-            if batch.num_rows:
-                yield vectors_of(batch, column)
-
-    return PublicVectors(batches)
-
-
-def number_of(source: Source) -> int:
-    """Return how many records there are.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> from pyarrow import parquet
-    >>> from offaxis.engines import local
-    >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
-    >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
-    >>> parquet.write_table(table, "people.parquet")
-    >>> local.number_of("people.parquet")
-    100
-    """
-    return records_of(source).count
-
-
-def counted(batches: Iterator[Any], advance: Advance | None) -> Iterator[Any]:
-    """Yield batches, and tell of each when it is finished."""
-    for batch in batches:
-        yield batch
-        if advance:
-            advance(batch.num_rows)
-
-
-@contextmanager
-def appearing(out: Path, source: ParquetRecords, *, force: bool, reports: bool) -> Iterator[Path]:
-    """Give a folder that takes its place once all of it is written, or is removed."""
-    if source.path.resolve().is_relative_to(out.resolve()):
-        raise is_input(out)
-    if out.exists() and not force:
-        raise already_there(out, reports=reports)
-    draft = out.with_name(f"{out.name}.unfinished-{token_hex(8)}")
-    try:
-        draft.mkdir()
-        yield draft
-        if out.is_dir():
-            shutil.rmtree(out)
-        draft.rename(out)
-    except BaseException as error:
-        shutil.rmtree(draft, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise InvalidInput(f"cannot write {out}: {error.strerror or error}") from error
-        raise
-
-
-def write(folder: Path, batches: Iterator[Any], advance: Advance | None) -> int:
-    """Write batches into files of bounded size; return the number of rows."""
-    pq = arrow().parquet
-    count, writer = 0, None
-    try:
-        for batch in counted(batches, advance):
-            if writer is None or count % _FILE_ROWS + batch.num_rows > _FILE_ROWS:
-                if writer is not None:
-                    writer.close()
-                path = folder / f"part-{len(list(folder.iterdir())):05}.parquet"
-                writer = pq.ParquetWriter(path, batch.schema)
-            writer.write_batch(batch)
-            count += batch.num_rows
-    finally:
-        if writer is not None:
-            writer.close()
-    return count
-
-
-# ----------------------------------------------------------------------------
-# What reports and releases say over all records: means, and trials of releases.
-
-
-def group_means(
-    source: Source,
-    release: Release,
-    *,
-    reports: str = REPORT,
-    groups: str | None = None,
-    weights: str | None = None,
-    advance: Advance | None = None,
-) -> Aggregate:
-    """Estimate the mean of all, or of each group, with standard errors; see Release.aggregate.
-
-    Examples
-    --------
-    >>> import offaxis
-    >>> import pyarrow as pa
-    >>> from pyarrow import parquet
-    >>> from offaxis.engines import local
-    >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
-    >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
-    >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
-    >>> facts = local.privatize("people.parquet", release, "reports")
-    >>> found = local.group_means("reports", release)
-    >>> found.estimate.shape, found.standard_error.shape, int(found.count)
-    ((3,), (3,), 100)
-    """
-    batches = counted(records_of(source).batches(reports, groups, weights), advance)
-    found = fold_means(release, batches, reports=reports, groups=groups, weights=weights)
-    return found.summary()
-
-
-def evaluate(
-    source: Source,
-    releases: Sequence[Release],
-    model: Any,
-    *,
-    vectors: str = VECTOR,
-    targets: str | None = None,
-    seeds: int = 20,
-    seed: int = 0,
-    advance: Advance | None = None,
-) -> list[Evaluation]:
-    """Measure what a model keeps of its answers under each release, in one pass.
-
-    Examples
-    --------
-    >>> import offaxis
-    >>> import pyarrow as pa
-    >>> from pyarrow import parquet
-    >>> from offaxis.engines import local
-    >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
-    >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
-    >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
-    >>> task = np.random.default_rng(1).standard_normal((2, 3))
-    >>> (found,) = local.evaluate("people.parquet", [release], task, seeds=4)
-    >>> found.clean["agreement"], found.runs["agreement"].shape
-    (1.0, (4,))
-    """
-    batches = counted(records_of(source).batches(vectors, targets), advance)
-    task = as_task_model(model)
-    tallies = fold_tallies(
-        releases, task, batches, vectors=vectors, targets=targets, seeds=seeds, seed=seed
-    )
-    return tallies.evaluations()
-
-
-# ----------------------------------------------------------------------------
-# Records to reports, and back, on one machine.
 
 
 def privatize(
@@ -334,10 +122,10 @@ def privatize(
     force: bool = False,
     advance: Advance | None = None,
 ) -> dict[str, Any]:
-    """Turn the private vectors of Parquet files into reports, and say what was made.
+    """Turn the private vectors of Parquet files into reports; return the facts of the job.
 
-    Every id is looked at before the first report is drawn. A second job on the same records draws
-    a new key and spends the budget again.
+    All ids are checked before the first report is drawn. A second job on the same records draws a
+    new key and spends the budget again.
 
     Examples
     --------
@@ -355,43 +143,29 @@ def privatize(
     >>> local.privatize("people.parquet", release, "reports")
     Traceback (most recent call last):
         ...
-    offaxis.errors.InvalidInput: reports is already there, and making its reports again ...
+    offaxis.errors.InvalidInput: reports already exists; drawing reports again would spend ...
     """
-    records = records_of(source)
-    counted = _count_ids(records, ids)
-    check_ids(ids, *counted)
+    records = _records_of(source)
+    counts = _count_ids(records, ids)
+    check_ids(ids, *counts)
     key = JobKey()
     try:
-        with appearing(Path(out), records, force=force, reports=True) as folder:
-            drawn = records.batches(ids, vectors)
-            made = privatize_batches(release, key, drawn, ids=ids, vectors=vectors)
-            write(folder, made, advance)
-            # As on a cluster: what counts is what was written.
+        with _complete_folder(Path(out), records, force=force, reports=True) as folder:
+            batches = records.batches(ids, vectors)
+            reports = privatize_batches(release, key, batches, ids=ids, vectors=vectors)
+            _write(folder, reports, advance)
+            # As on a cluster, the written records are checked again.
             committed = _count_ids(ParquetRecords(folder), ids)
             check_ids(ids, *committed)
-            if committed != counted:
+            if committed != counts:
                 raise InvalidInput(
                     f"{records.path} changed while it was read; nothing was released"
                 )
-            facts = job_facts(release, counted[0])
-            (folder / FACTS).write_bytes(written(facts))
+            facts = job_facts(release, counts[0])
+            (folder / FACTS).write_bytes(facts_file(facts))
     finally:
         key.destroy()
     return facts
-
-
-def _count_ids(records: ParquetRecords, ids: str) -> tuple[int, int, int]:
-    """Return how many records, ids and different ids there are."""
-    rows = present = 0
-    with DistinctIds() as seen:
-        for batch in records.batches(ids, rows=1 << 16):
-            rows += batch.num_rows
-            missing = batch.column(ids).null_count
-            present += batch.num_rows - missing
-            if not missing:
-                seen.add(ids_of(batch, ids))
-        distinct = rows if present < rows else seen.count()
-    return rows, present, distinct
 
 
 def decode(
@@ -403,7 +177,7 @@ def decode(
     force: bool = False,
     advance: Advance | None = None,
 ) -> int:
-    """Decode the reports of Parquet files into a folder of vectors; return how many there were.
+    """Decode the reports of Parquet files into a folder of vectors; return their number.
 
     Examples
     --------
@@ -421,7 +195,233 @@ def decode(
     >>> parquet.read_table("decoded").column_names
     ['id', 'vector']
     """
-    records = records_of(source)
-    with appearing(Path(out), records, force=force, reports=False) as folder:
-        made = decode_batches(release, records.batches(), reports=reports)
-        return write(folder, made, advance)
+    records = _records_of(source)
+    with _complete_folder(Path(out), records, force=force, reports=False) as folder:
+        decoded = decode_batches(release, records.batches(), reports=reports)
+        return _write(folder, decoded, advance)
+
+
+def group_means(
+    source: Source,
+    release: Release,
+    *,
+    reports: str = REPORT,
+    groups: str | None = None,
+    weights: str | None = None,
+    advance: Advance | None = None,
+) -> Aggregate:
+    """Estimate the mean of all reports or of each group; see Release.aggregate.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> import pyarrow as pa
+    >>> from pyarrow import parquet
+    >>> from offaxis.engines import local
+    >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
+    >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
+    >>> parquet.write_table(table, "people.parquet")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> facts = local.privatize("people.parquet", release, "reports")
+    >>> mean = local.group_means("reports", release)
+    >>> mean.estimate.shape, mean.standard_error.shape, int(mean.count)
+    ((3,), (3,), 100)
+    """
+    batches = _counted(_records_of(source).batches(reports, groups, weights), advance)
+    moments = fold_means(release, batches, reports=reports, groups=groups, weights=weights)
+    return moments.summary()
+
+
+def evaluate(
+    source: Source,
+    releases: Sequence[Release],
+    model: Any,
+    *,
+    vectors: str = VECTOR,
+    targets: str | None = None,
+    seeds: int = 20,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> list[Evaluation]:
+    """Measure the utility of a model under each release, on public records, in one pass.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> import pyarrow as pa
+    >>> from pyarrow import parquet
+    >>> from offaxis.engines import local
+    >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
+    >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
+    >>> parquet.write_table(table, "people.parquet")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> task = np.random.default_rng(1).standard_normal((2, 3))
+    >>> (scores,) = local.evaluate("people.parquet", [release], task, seeds=4)
+    >>> scores.clean["agreement"], scores.runs["agreement"].shape
+    (1.0, (4,))
+    """
+    batches = _counted(_records_of(source).batches(vectors, targets), advance)
+    task = as_task_model(model)
+    tallies = fold_tallies(
+        releases, task, batches, vectors=vectors, targets=targets, seeds=seeds, seed=seed
+    )
+    return tallies.evaluations()
+
+
+def public_vectors(source: Source, column: str = VECTOR) -> PublicVectors:
+    """Return a column of a Parquet file or folder as public vectors for ``offaxis.fit``.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> import pyarrow as pa
+    >>> from pyarrow import parquet
+    >>> from offaxis.engines import local
+    >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
+    >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
+    >>> parquet.write_table(table, "people.parquet")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> public = local.public_vectors("people.parquet")  # read in batches
+    >>> offaxis.fit(None, public, epsilon=2, reshaping="none").hash == release.hash
+    True
+    """
+    records = _records_of(source)
+
+    def batches() -> Iterator[Vectors]:
+        for batch in records.batches(column):
+            if batch.num_rows:
+                yield vectors_of(batch, column)
+
+    return PublicVectors(batches)
+
+
+def number_of(source: Source) -> int:
+    """Return the number of records.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from pyarrow import parquet
+    >>> from offaxis.engines import local
+    >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
+    >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
+    >>> parquet.write_table(table, "people.parquet")
+    >>> local.number_of("people.parquet")
+    100
+    """
+    return _records_of(source).count
+
+
+# ---- Reading and writing
+
+
+def _records_of(source: Source) -> ParquetRecords:
+    """Open the records of a path; return opened records unchanged."""
+    return source if isinstance(source, ParquetRecords) else ParquetRecords(source)
+
+
+def _counted(batches: Iterator[Any], advance: Advance | None) -> Iterator[Any]:
+    """Yield batches, and report the progress after each."""
+    for batch in batches:
+        yield batch
+        if advance:
+            advance(batch.num_rows)
+
+
+@contextmanager
+def _complete_folder(
+    out: Path, source: ParquetRecords, *, force: bool, reports: bool
+) -> Iterator[Path]:
+    """Yield a draft folder, renamed to ``out`` at the end of the block or removed on an error."""
+    if source.path.resolve().is_relative_to(out.resolve()):
+        raise input_error(out)
+    if out.exists() and not force:
+        raise exists_error(out, reports=reports)
+    draft = out.with_name(f"{out.name}.unfinished-{token_hex(8)}")
+    try:
+        draft.mkdir()
+        yield draft
+        if out.is_dir():
+            shutil.rmtree(out)
+        draft.rename(out)
+    except BaseException as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise InvalidInput(f"cannot write {out}: {error.strerror or error}") from error
+        raise
+
+
+def _write(folder: Path, batches: Iterator[Any], advance: Advance | None) -> int:
+    """Write batches into files of bounded size; return the number of rows."""
+    pq = arrow().parquet
+    count, writer = 0, None
+    try:
+        for batch in _counted(batches, advance):
+            if writer is None or count % _FILE_ROWS + batch.num_rows > _FILE_ROWS:
+                if writer is not None:
+                    writer.close()
+                path = folder / f"part-{len(list(folder.iterdir())):05}.parquet"
+                writer = pq.ParquetWriter(path, batch.schema)
+            writer.write_batch(batch)
+            count += batch.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    return count
+
+
+# ---- Unique ids
+
+
+def _count_ids(records: ParquetRecords, ids: str) -> tuple[int, int, int]:
+    """Return the numbers of records, of ids and of distinct ids."""
+    rows = present = 0
+    with DistinctIds() as seen:
+        for batch in records.batches(ids, rows=1 << 16):
+            rows += batch.num_rows
+            missing = batch.column(ids).null_count
+            present += batch.num_rows - missing
+            if not missing:
+                seen.add(ids_of(batch, ids))
+        distinct = rows if present < rows else seen.count()
+    return rows, present, distinct
+
+
+class DistinctIds:
+    """Counts distinct ids in memory that does not grow with their number.
+
+    Ids are hashed under a fresh key and written to temporary files by the first byte of the hash,
+    so equal ids are in the same file. The files reveal nothing without the key. They exist within
+    the ``with`` block.
+    """
+
+    def __enter__(self) -> Self:
+        """Create the files."""
+        self._folder = TemporaryDirectory(prefix="offaxis-ids-")
+        paths = [Path(self._folder.name, f"{number:03}") for number in range(_FILES)]
+        self._files = [path.open("w+b", buffering=1 << 14) for path in paths]
+        self._keyed = hashlib.blake2b(key=fresh_key(), digest_size=_DIGEST)
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        """Remove the files."""
+        for file in self._files:
+            file.close()
+        self._folder.cleanup()
+
+    def add(self, ids: Iterable[RecordId]) -> None:
+        """Add some ids."""
+        for name in ids:
+            keyed = self._keyed.copy()
+            keyed.update(canonical(name))
+            digest = keyed.digest()
+            self._files[digest[0]].write(digest)
+
+    def count(self) -> int:
+        """Return the number of distinct ids; collisions of 128-bit hashes are negligible."""
+        distinct = 0
+        for file in self._files:
+            file.seek(0)
+            digests = np.frombuffer(file.read(), dtype=f"V{_DIGEST}")
+            distinct += len(np.unique(digests))
+        return distinct

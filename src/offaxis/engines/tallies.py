@@ -1,6 +1,6 @@
-"""Simulated trials of releases over batches of Arrow records, as tallies that merge.
+"""Simulated evaluation of releases over batches of Arrow records, as tallies that merge.
 
-For evaluation only, on public records: nothing here makes a report.
+For public records only: nothing here makes a report.
 """
 
 from __future__ import annotations
@@ -10,14 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from offaxis.engines.arrow import VECTOR, Batches, some
-from offaxis.engines.columns import (
-    column_of,
-    is_list,
-    present,
-    rows_of,
-    vectors_of,
-)
+from offaxis.engines.arrow import VECTOR, Batches, nonempty
+from offaxis.engines.columns import column_of, is_list, rows_of, values_of, vectors_of
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.metrics import Evaluation, Tally, check_targets
 from offaxis.geometry import TaskModel
@@ -27,17 +21,17 @@ from offaxis.vectors import Vectors
 
 
 class Tallies:
-    """Tallies of several releases over several repetitions; partial ones merge."""
+    """Tallies of several releases over several repetitions; partial tallies merge."""
 
     def __init__(self, releases: int, seeds: int) -> None:
         self._clean: Tally | None = None
         self._runs: list[list[Tally | None]] = [[None] * seeds for _ in range(releases)]
 
     def merge(self, other: Tallies) -> None:
-        """Add what was seen of other vectors."""
+        """Add the tallies of other vectors."""
         self._clean = _merged(self._clean, other._clean)
-        for mine, theirs in zip(self._runs, other._runs, strict=True):
-            mine[:] = map(_merged, mine, theirs)
+        for runs, other_runs in zip(self._runs, other._runs, strict=True):
+            runs[:] = map(_merged, runs, other_runs)
 
     def add(
         self,
@@ -47,15 +41,15 @@ class Tallies:
         targets: Any,
         seed: Sequence[int],
     ) -> None:
-        """Simulate reports of some vectors, the same noise for every release, and count."""
+        """Simulate reports of some vectors, with the same seeds for every release, and count."""
         clean = task.outputs(vectors)
-        wanted = check_targets(targets, clean)
-        self._clean = _merged(self._clean, Tally.of(clean, clean, wanted))
+        checked = check_targets(targets, clean)
+        self._clean = _merged(self._clean, Tally.of(clean, clean, checked))
         for release, runs in zip(releases, self._runs, strict=True):
             for index, before in enumerate(runs):
                 rng = np.random.default_rng([*seed, index])
                 outputs = task.outputs(simulate(release, vectors, rng))
-                runs[index] = _merged(before, Tally.of(outputs, clean, wanted))
+                runs[index] = _merged(before, Tally.of(outputs, clean, checked))
 
     def evaluations(self) -> list[Evaluation]:
         """Return the scores of every release."""
@@ -75,25 +69,25 @@ def fold_tallies(
     seed: int = 0,
     part: int = 0,
 ) -> Tallies:
-    """Try releases on labelled public vectors; ``part`` says which part of a whole these are."""
+    """Evaluate releases on public vectors; ``part`` is the number of this part of the records."""
     tallies = Tallies(len(releases), seeds)
-    for number, batch in enumerate(some(batches)):
+    for number, batch in enumerate(nonempty(batches)):
         rows = vectors_of(batch, vectors, releases[0].input_dim)
-        wanted = None if targets is None else _targets_of(batch, targets)
-        tallies.add(releases, task, rows, wanted, [seed, part, number])
+        labels = None if targets is None else _targets_of(batch, targets)
+        tallies.add(releases, task, rows, labels, [seed, part, number])
     return tallies
 
 
 def _targets_of(batch: Any, name: str) -> Any:
     column = column_of(batch, name)
-    return rows_of(column, f"column {name!r}") if is_list(column.type) else present(column, name)
+    return rows_of(column, f"column {name!r}") if is_list(column.type) else values_of(column, name)
 
 
-def _merged(one: Tally | None, other: Tally | None) -> Tally | None:
-    if one is None or other is None:
-        return one or other
-    one.merge(other)
-    return one
+def _merged(tally: Tally | None, other: Tally | None) -> Tally | None:
+    if tally is None or other is None:
+        return tally or other
+    tally.merge(other)
+    return tally
 
 
 def _evaluation(clean: Tally, runs: list[Tally | None]) -> Evaluation:

@@ -1,4 +1,4 @@
-"""What a release keeps of the task, and which release to choose; on public vectors alone."""
+"""Measure the utility of a release for a task and choose a release, with public vectors only."""
 
 from offaxis.evaluation.metrics import (
     BUDGETS,

@@ -1,6 +1,7 @@
-"""The releases that a search tries.
+"""The candidates of a search: ways to make a release.
 
-To try another mechanism or decoder, add a :class:`Candidate` to one of the lists below.
+To try another mechanism or decoder, add a :class:`Candidate` to one of the lists below. The order
+of the candidates is part of the result: of equal scores the first one wins.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from offaxis import randomizers
 from offaxis.decoding import Decoder, LinearDecoder, ShrinkageDecoder
 from offaxis.encoding.reshaping import Optimal
 from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.evaluation.utility import Goal, PublicSide
+from offaxis.evaluation.utility import Goal, MeasuredTasks
 from offaxis.fitting import at_budget, fit
 from offaxis.geometry import Geometry, TaskModel
 from offaxis.geometry.multitask import joint_answers
@@ -31,29 +32,29 @@ _RANKS_OF_MEANS: Final = (1, 3, 9, 32)
 _PERCENTILES: Final = (50.0, 90.0)
 _PERCENTILES_OF_MEANS: Final = (90.0, 100.0)
 _CODEWORDS: Final = (4, 8, 16, 32, 64, 128)
-_FAR: Final = 256
-"""The dimension from which on a projection pays."""
+_PROJECTION_DIM: Final = 256
+"""Projections are tried from this dimension on."""
 
 _STEPS: Final = 500
 """Training steps of a noise-aware decoder."""
 
 
-def _noise_aware(release: Release, side: PublicSide) -> Decoder:
+def _noise_aware(release: Release, measured: MeasuredTasks) -> Decoder:
     from offaxis.mechanisms.networks import noise_aware
 
-    return noise_aware(release, side.task, side.vectors, steps=_STEPS)
+    return noise_aware(release, measured.task, measured.vectors, steps=_STEPS)
 
 
 def constant_decoder(release: Release, point: Vectors) -> ShrinkageDecoder:
-    """Return a decoder of the release that ignores the report and answers a public point."""
+    """Return a decoder for the release that ignores the report and returns a public point."""
     return ShrinkageDecoder(np.zeros((point.size, release.decoder.input_dim)), point)
 
 
-_DECODERS: Final[dict[Decoding, Callable[[Release, PublicSide], Decoder]]] = {
-    "shrinkage": lambda release, side: shrink(release, side.vectors),
-    "posterior": lambda release, side: posterior(release, side.vectors),
-    "mean": lambda release, side: constant_decoder(release, side.geometry.mean),
-    "commonest": lambda release, side: constant_decoder(release, side.commonest),
+_DECODERS: Final[dict[Decoding, Callable[[Release, MeasuredTasks], Decoder]]] = {
+    "shrinkage": lambda release, measured: shrink(release, measured.vectors),
+    "posterior": lambda release, measured: posterior(release, measured.vectors),
+    "mean": lambda release, measured: constant_decoder(release, measured.geometry.mean),
+    "commonest": lambda release, measured: constant_decoder(release, measured.commonest),
     "noise-aware": _noise_aware,
 }
 
@@ -68,17 +69,17 @@ class Candidate:
     settings : mapping
         For :func:`offaxis.fit`.
     decoding : str
-        Which decoder: the mechanism's "own", the linear one of least error ("shrinkage"), the
-        "posterior" mean, a "noise-aware" network; or one that ignores the report and always
-        answers the public "mean", or a vector with the "commonest" answers. "affine" is the
-        mechanism's own, for means too, though it may fill directions that are not sent with their
-        public mean.
+        The decoder: the mechanism's "own", the linear one of least error ("shrinkage"), the
+        "posterior" mean, or a "noise-aware" network. "mean" and "commonest" ignore the report and
+        always return the public mean, or a vector with the commonest answers. "affine" is the
+        mechanism's own decoder, used for means as well, although it may fill directions that are
+        not sent with their public mean.
     model : TaskModel, optional
-        A model that the release runs on the device; the others need a geometry alone.
+        The model that the release runs on the device; other candidates need only a geometry.
     is_answer : bool
-        Whether a report is about the models' answers and nothing else.
+        Whether a report carries only the models' answers.
     release : Release, optional
-        A release that is already fitted, of which only the decoder is chosen.
+        A fitted release, for candidates that differ only in the decoder.
     """
 
     title: str
@@ -99,89 +100,88 @@ class Candidate:
         return self.settings.get("mechanism") in randomizers.NAMES and not self.is_silent
 
     @property
-    def base(self) -> Hashable:
-        """What candidates that differ only in their decoder have in common."""
+    def base_key(self) -> Hashable:
+        """The same for candidates that differ only in their decoder."""
         return id(self.model), tuple(sorted(self.settings.items(), key=str))
 
-    def decoded(self, decoding: Decoding) -> Candidate:
+    def with_decoding(self, decoding: Decoding) -> Candidate:
         """Return the candidate with another decoder."""
         title = f"{self.title.split(', decoder:')[0]}, decoder: {decoding}"
         return replace(self, title=title, decoding=decoding)
 
-    def fitted(self, side: PublicSide, epsilon: Any) -> Release | None:
-        """Fit it with its own decoder; None where it does not exist for this task."""
+    def fit_base(self, measured: MeasuredTasks, epsilon: Any) -> Release | None:
+        """Fit the release with the mechanism's own decoder; None if the task does not allow it."""
         if self.release is not None:
             return self.release
-        model = side.geometry if self.model is None else self.model
-        budget = {"epsilon": epsilon, "statement": side.statement}
+        model = measured.geometry if self.model is None else self.model
+        budget = {"epsilon": epsilon, "statement": measured.statement}
         try:
-            return fit(model, side.vectors, **budget, **self.settings)
+            return fit(model, measured.vectors, **budget, **self.settings)
         except InvalidInput:
             return None
 
-    def finished(self, fitted: Release, side: PublicSide) -> Release | None:
-        """Give the release its decoder; None where that cannot be fitted to this task."""
+    def add_decoder(self, base: Release, measured: MeasuredTasks) -> Release | None:
+        """Give a fitted release the candidate's decoder; None if the task does not allow it."""
         if self.decoding == "affine":
-            return _with_affine_means(fitted)
-        make = _DECODERS.get(self.decoding)
-        if make is None:
-            return fitted
+            return _with_affine_means(base)
+        make_decoder = _DECODERS.get(self.decoding)
+        if make_decoder is None:
+            return base
         try:
-            return fitted.with_decoder(make(fitted, side))
+            return base.with_decoder(make_decoder(base, measured))
         except (InvalidInput, UnsupportedModel):
             return None
 
-    def make(self, side: PublicSide, epsilon: Any) -> Release | None:
-        """Fit it, including its decoder."""
-        fitted = self.fitted(side, epsilon)
-        return None if fitted is None else self.finished(fitted, side)
+    def make(self, measured: MeasuredTasks, epsilon: Any) -> Release | None:
+        """Fit the release and its decoder; None if the task does not allow it."""
+        base = self.fit_base(measured, epsilon)
+        return None if base is None else self.add_decoder(base, measured)
 
-    def at_budget(self, fitted: Release, epsilon: Any) -> Release | None:
-        """Return a fitted release at another budget, where the budget changes nothing but noise.
+    def at_budget(self, base: Release, epsilon: Any) -> Release | None:
+        """Return a fitted release at another budget, if the budget changes only the noise.
 
-        None where the map depends on the budget (codebooks, projections), or δ does.
+        None if the maps depend on the budget (codebooks, projections), and for a δ.
         """
         name = self.settings.get("mechanism", "")
         if name not in randomizers.NAMES or name.startswith("projunit") or "delta" in self.settings:
             return None
-        return at_budget(fitted, epsilon, name)
+        return at_budget(base, epsilon, name)
 
 
 def _with_affine_means(release: Release) -> Release:
-    """Let the map back decode means too: right along the directions that are sent."""
-    back = release.decoder
-    if not isinstance(back, ShrinkageDecoder):
+    """Decode means with the affine decoder as well: unbiased along the directions it sends."""
+    decoder = release.decoder
+    if not isinstance(decoder, ShrinkageDecoder):
         return release
-    return replace(release, mean_decoder=LinearDecoder(back.matrix, back.offset))
+    return replace(release, mean_decoder=LinearDecoder(decoder.matrix, decoder.offset))
 
 
-# ----------------------------------------------------------------------------
-# What is tried for a goal
+# ---- Candidates of recommend
 
 
-def candidates(side: PublicSide, goal: Goal) -> list[Candidate]:
-    """Return everything worth trying for a task and a goal, pure ε throughout."""
+def candidates(measured: MeasuredTasks, goal: Goal) -> list[Candidate]:
+    """Return the candidates for a task and a goal; all are pure ε."""
     if goal == "mean":
-        return list(_for_means(side.geometry))
-    return [*_answers(side), *_codebooks(), *_vectors(side), *_silent()]
+        return list(_for_means(measured.geometry))
+    return [*_answers(measured), *_codebooks(), *_vectors(measured), *_silent()]
 
 
-def _read(geometry: Geometry) -> int:
-    """Return the number of directions that the task sees."""
+def _visible_directions(geometry: Geometry) -> int:
+    """Return the number of directions that affect the task."""
     return int(np.count_nonzero(spectrum(geometry.gram).values))
 
 
-def _answers(side: PublicSide) -> Iterator[Candidate]:
-    models = side.tasks.models
+def _answers(measured: MeasuredTasks) -> Iterator[Candidate]:
+    models = measured.tasks.models
     if (joint := joint_answers(models)) is not None:
         words = "all answers by one randomized response"
         yield Candidate(words, {"mechanism": "class-response"}, model=joint, is_answer=True)
     for name, model in models.items():
-        whose = "the model's answer" if len(models) == 1 else f"the answer of {name} alone"
-        if side.outputs[name] > 1:
-            words, mechanism = f"{whose} by randomized response", "class-response"
+        answer = "the model's answer" if len(models) == 1 else f"the answer of {name} alone"
+        if measured.outputs[name] > 1:
+            words, mechanism = f"{answer} by randomized response", "class-response"
         else:
-            words, mechanism = f"{whose} by an optimal channel", "scalar-response"
+            words, mechanism = f"{answer} by an optimal channel", "scalar-response"
         yield Candidate(words, {"mechanism": mechanism}, model=model, is_answer=True)
 
 
@@ -189,42 +189,44 @@ def _codebooks() -> Iterator[Candidate]:
     for size in (None, *_CODEWORDS):
         words = "codebook" if size is None else f"codebook of {size}"
         book = Candidate(words, {"mechanism": "response", "size": size})
-        yield from (book, book.decoded("posterior"))
+        yield from (book, book.with_decoding("posterior"))
 
 
-def _vectors(side: PublicSide) -> Iterator[Candidate]:
-    read = _read(side.geometry)
+def _vectors(measured: MeasuredTasks) -> Iterator[Candidate]:
+    visible = _visible_directions(measured.geometry)
     for name, title in (("privunit2", "PrivUnit2"), ("laplace", "Laplace")):
         plain = Candidate(f"{title}, plain", {"mechanism": name, "reshaping": "none"})
         shaped = Candidate(f"{title}, reshaped", {"mechanism": name, "reshaping": "jacobian"})
-        yield from (plain, shaped, shaped.decoded("shrinkage"))
-        for rank in sorted({min(rank, read) for rank in _RANKS}):
+        yield from (plain, shaped, shaped.with_decoding("shrinkage"))
+        for rank in sorted({min(rank, visible) for rank in _RANKS}):
             for percentile in _PERCENTILES if name == "laplace" else _PERCENTILES[:1]:
-                where = f"{title}, {_directions(rank)}"
-                where += f", radius at {percentile:g} %" if name == "laplace" else ""
-                own = Candidate(where, optimal(name, rank, percentile))
-                yield from (own, own.decoded("shrinkage"), own.decoded("posterior"))
+                words = f"{title}, {_directions(rank)}"
+                words += f", radius at {percentile:g} %" if name == "laplace" else ""
+                own = Candidate(words, optimal(name, rank, percentile))
+                yield own
+                yield own.with_decoding("shrinkage")
+                yield own.with_decoding("posterior")
 
 
 def _silent() -> Iterator[Candidate]:
-    """Yield what uses no report: nothing that is chosen should be worse."""
+    """Yield candidates that ignore the report: no choice should be worse than these."""
     settings = optimal("laplace", 1, 90.0)
     yield Candidate("no report read, always the public mean", settings, "mean")
     yield Candidate("no report read, always the commonest answers", settings, "commonest")
 
 
 def _for_means(geometry: Geometry) -> Iterator[Candidate]:
-    read = _read(geometry)
+    visible = _visible_directions(geometry)
     names = ["laplace", "privunit2-mean", "privunitg-mean", "duchi", "piecewise", "hybrid"]
-    names += ["projunit-mean"] if geometry.mean.size >= _FAR else []
+    names += ["projunit-mean"] if geometry.mean.size >= _PROJECTION_DIM else []
     for name in names:
         for percentile in _PERCENTILES_OF_MEANS:
             radius = f", radius at {percentile:g} %"
             for shape, words in (("jacobian", "reshaped"), ("centre", "centred")):
                 settings = {"mechanism": name, "reshaping": shape, "percentile": percentile}
                 yield Candidate(f"{name}, {words}{radius}", settings)
-            for rank in sorted({*(rank for rank in _RANKS_OF_MEANS if rank < read), read}):
-                words = "all directions" if rank == read else _directions(rank)
+            for rank in sorted({*(rank for rank in _RANKS_OF_MEANS if rank < visible), visible}):
+                words = "all directions" if rank == visible else _directions(rank)
                 settings = optimal(name, rank, percentile)
                 yield Candidate(f"{name}, {words}{radius}", settings, "affine")
     for name, words in (("response", "codebook"), ("subset", "codebook, subset selection")):
@@ -236,7 +238,7 @@ def _for_means(geometry: Geometry) -> Iterator[Candidate]:
 
 
 def optimal(name: str, rank: int, percentile: float) -> dict[str, Any]:
-    """Return the settings of an optimal reshaping of that rank."""
+    """Return the settings of a mechanism with the optimal reshaping of a rank."""
     return {"mechanism": name, "reshaping": Optimal(rank=rank), "percentile": percentile}
 
 
@@ -244,14 +246,13 @@ def _directions(count: int) -> str:
     return "1 active direction" if count == 1 else f"{count} active directions"
 
 
-# ----------------------------------------------------------------------------
-# What is tried by the presets: ranks and radii of one mechanism, decoders of one release
+# ---- Candidates of tune and best_decoder
 
 
 def ranks_and_radii(
     name: str, ranks: Sequence[int], percentiles: Sequence[float], more: Mapping[str, Any]
 ) -> list[Candidate]:
-    """Return one mechanism with every number of directions and every radius."""
+    """Return one mechanism with every rank and every radius."""
     return [
         Candidate(
             f"{name}, {_directions(rank)}, radius at {percentile:g} %",
@@ -263,7 +264,7 @@ def ranks_and_radii(
 
 
 def decoders_of(release: Release) -> list[Candidate]:
-    """Return a fitted release with every decoder that can be fitted to it."""
+    """Return a fitted release with every decoder that can be tried on it."""
     own = Candidate("own decoder", {}, release=release)
     others: tuple[Decoding, ...] = ("shrinkage", "posterior", "mean")
     return [own, *(replace(own, title=f"decoder: {kind}", decoding=kind) for kind in others)]

@@ -1,4 +1,7 @@
-"""What a model keeps of its answers, as sums over vectors that can be taken in parts and merged."""
+"""Metrics of a release on public vectors with known answers: single runs, sweeps, clipping bias.
+
+Nothing here protects the vectors it is given.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +25,22 @@ from offaxis.release import Release
 from offaxis.simulation import simulate
 from offaxis.vectors import Vectors, as_batch, as_integer
 
-Scores = dict[str, float]
-
 
 @dataclass
 class Tally:
-    """Sums over vectors; what was not asked for stays None.
+    """Sums over vectors, from which metrics follow; sums over parts can be merged.
 
     Attributes
     ----------
     vectors, numbers : int
-        How many vectors, and how many outputs of all of them.
+        Number of vectors, and of outputs of all of them together.
     changed : float
         Squared change of the outputs.
     same, right : int or None
-        Vectors with an unchanged answer, and with their label.
+        Vectors whose answer is unchanged (None for one output), and whose answer is their label
+        (None without labels).
     missed : float or None
-        Squared error against the targets.
+        Squared error against real targets; None without them.
     """
 
     vectors: int
@@ -50,7 +52,7 @@ class Tally:
 
     @classmethod
     def of(cls, outputs: Vectors, clean: Vectors, targets: NDArray[Any] | None) -> Tally:
-        """Compare outputs with clean ones, and with labels or real targets if there are any."""
+        """Compare outputs with the clean outputs, and with labels or real targets if given."""
         tally = cls(len(outputs), outputs.size, float(((outputs - clean) ** 2).sum()))
         if clean.shape[1] > 1:
             tally.same = int((outputs.argmax(1) == clean.argmax(1)).sum())
@@ -70,30 +72,29 @@ class Tally:
         self.right = _sum(self.right, other.right)
         self.missed = _sum(self.missed, other.missed)
 
-    def scores(self) -> Scores:
+    def scores(self) -> dict[str, float]:
         """Return the metrics.
 
         accuracy : share of vectors whose largest output is their label (integer targets)
-        agreement : share of vectors with the same answer as without privacy (several outputs)
+        agreement : share of vectors whose answer is the same as without privacy (several outputs)
         rmse : root mean squared error against the targets (real targets)
         output_rmse : root mean squared change of the outputs caused by the release
         """
-        found = {"output_rmse": math.sqrt(self.changed / self.numbers)}
+        metrics = {"output_rmse": math.sqrt(self.changed / self.numbers)}
         if self.same is not None:
-            found["agreement"] = self.same / self.vectors
+            metrics["agreement"] = self.same / self.vectors
         if self.right is not None:
-            found["accuracy"] = self.right / self.vectors
+            metrics["accuracy"] = self.right / self.vectors
         if self.missed is not None:
-            found["rmse"] = math.sqrt(self.missed / self.numbers)
-        return found
+            metrics["rmse"] = math.sqrt(self.missed / self.numbers)
+        return metrics
 
 
-def _sum(one: Any, other: Any) -> Any:
-    return None if one is None or other is None else one + other
+def _sum(a: Any, b: Any) -> Any:
+    return None if a is None or b is None else a + b
 
 
-# ----------------------------------------------------------------------------
-# Utility of a release on given vectors: with labels, with targets, or against the clean answer.
+# ---- Evaluation of one release
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,23 +106,23 @@ class Evaluation:
     clean : dict
         The scores without any privacy.
     runs : dict
-        Metric → one score a repetition.
+        Metric → array with one score per repetition.
 
     Examples
     --------
     >>> import offaxis
-    >>> from offaxis.evaluation import Evaluation, evaluate
+    >>> from offaxis.evaluation import evaluate
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((3, 4)), rng.standard_normal((200, 4))
     >>> release = offaxis.fit(task, public, epsilon=8)
-    >>> found = evaluate(release, task, public, seeds=4)
-    >>> isinstance(found, Evaluation), found.runs["agreement"].shape, found.clean["agreement"]
-    (True, (4,), 1.0)
-    >>> found.mean("agreement") > 1 / 3, found.std("agreement") < 0.1
+    >>> evaluation = evaluate(release, task, public, seeds=4)
+    >>> evaluation.runs["agreement"].shape, evaluation.clean["agreement"]
+    ((4,), 1.0)
+    >>> evaluation.mean("agreement") > 1 / 3, evaluation.std("agreement") < 0.1
     (True, True)
     """
 
-    clean: Scores
+    clean: dict[str, float]
     runs: dict[str, NDArray[np.float64]]
 
     def __repr__(self) -> str:
@@ -142,31 +143,31 @@ class Evaluation:
         return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
-def scores(outputs: Vectors, clean: Vectors, targets: NDArray[Any] | None) -> Scores:
-    """Score outputs against the clean outputs, and against labels or targets if there are any."""
+def scores(outputs: Vectors, clean: Vectors, targets: NDArray[Any] | None) -> dict[str, float]:
+    """Return the metrics of outputs against the clean outputs, and labels or targets if given."""
     return Tally.of(outputs, clean, targets).scores()
 
 
 def check_targets(targets: Any, clean: Vectors) -> NDArray[Any] | None:
-    """Return labels or real targets as an array, or refuse what does not fit the outputs."""
+    """Return labels or real targets as an array; raise InvalidInput if they do not fit."""
     if targets is None:
         return None
     array = np.asarray(targets)
     if array.dtype.kind not in "iuf" or len(array) != len(clean):
         raise InvalidInput(
-            f"targets must be {len(clean)} class numbers or real values, one a vector, "
+            f"targets must be {len(clean)} class numbers or real values, one per vector, "
             f"got {array.shape} of dtype {array.dtype}"
         )
     if array.dtype.kind in "iu":
         classes = max(clean.shape[1], 2)
         if array.ndim != 1 or array.min() < 0 or array.max() >= classes:
             raise InvalidInput(
-                f"labels must be integers 0 … {classes - 1}, one a vector, got values "
+                f"labels must be integers 0 … {classes - 1}, one per vector, got values "
                 f"{array.min()} … {array.max()} of shape {array.shape}"
             )
     elif array.size != clean.size:
         raise InvalidInput(
-            f"real targets must have one value an output: {clean.size} in all, got {array.size}; "
+            f"real targets must have one value per output, {clean.size} in all, got {array.size}; "
             f"class labels must be integers, not {array.dtype}"
         )
     return array
@@ -183,19 +184,21 @@ def evaluate(
     exact: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Measure what the task keeps when vectors pass through a release.
+    """Measure how well a task works on the decoded reports of a release.
 
     Parameters
     ----------
     vectors : array (n, m)
-        Vectors with known answers, public ones: nothing here protects them.
+        Public vectors: nothing here protects them.
     targets : integer labels (n,), or real targets (n,) or (n, k), optional
     seeds : int
-        Independent repetitions.
+        Number of independent repetitions.
     seed : int
-        Of the simulation. It does not reach the exact path, which takes none.
+        Seed of the simulation; exact reports take none.
     exact : bool
-        Draw real reports and decode them instead of simulating.
+        Draw and decode real reports instead of simulating them.
+    progress : callable, optional
+        Called with 1 after every repetition.
 
     Examples
     --------
@@ -215,24 +218,23 @@ def evaluate(
     task: TaskModel = as_task_model(model)
     batch, _ = as_batch(vectors, release.input_dim)
     clean = task.outputs(batch)
-    wanted = check_targets(targets, clean)
+    expected = check_targets(targets, clean)
     runs = []
     for index in range(seeds):
         if exact:
             decoded = release.decode(release.privatize(batch))
         else:
             decoded = simulate(release, batch, np.random.default_rng([seed, index]))
-        runs.append(scores(task.outputs(decoded), clean, wanted))
+        runs.append(scores(task.outputs(decoded), clean, expected))
         if progress:
             progress(1)
     return Evaluation(
-        scores(clean, clean, wanted),
+        scores(clean, clean, expected),
         {metric: np.array([run[metric] for run in runs]) for metric in runs[0]},
     )
 
 
-# ----------------------------------------------------------------------------
-# Several mechanisms over several budgets and settings on one task.
+# ---- Sweeps over mechanisms, budgets and settings
 
 BUDGETS: Final = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0)
 """The twelve budgets of the paper's tables."""
@@ -240,7 +242,7 @@ BUDGETS: Final = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 7.5, 10.0)
 
 @dataclass(frozen=True)
 class SweepCell:
-    """One cell of a sweep.
+    """One cell of a sweep: its settings and their evaluation.
 
     Examples
     --------
@@ -261,7 +263,7 @@ class SweepCell:
 
 
 class FittedCell(NamedTuple):
-    """The release of one cell, with its settings."""
+    """A fitted release of a sweep, with its settings."""
 
     release: Release
     settings: dict[str, Any]
@@ -309,9 +311,17 @@ def sweep(
     progress: Callable[[int], None] | None = None,
     **grid: Any,
 ) -> list[SweepCell]:
-    """Evaluate every cell of a grid of settings, as :func:`fit_cells` takes it.
+    """Evaluate every mechanism at every budget, reshaping and percentile of a grid.
 
-    ``progress`` is called once per repetition.
+    Parameters
+    ----------
+    model, public
+        What releases are fitted to, as in :func:`offaxis.fit`.
+    vectors, targets, seeds, seed, progress
+        What they are evaluated on, as in :func:`evaluate`.
+    **grid
+        ``mechanisms``, and optionally ``epsilons`` (default :data:`BUDGETS`), ``reshapings``
+        ("none" and "jacobian"), ``percentiles`` (90) and ``delta`` (1e-5).
 
     Examples
     --------
@@ -335,8 +345,7 @@ def sweep(
     ]
 
 
-# ----------------------------------------------------------------------------
-# What clipping does to a mean: the part of its error that no number of reports removes.
+# ---- Clipping bias: the error of a mean that no number of reports removes
 
 _NUMBERS: Final = 1 << 20
 
@@ -345,26 +354,26 @@ _NUMBERS: Final = 1 << 20
 class ClippingBias:
     """How far clipping, or a codebook, moves the mean of vectors.
 
-    Parameters
+    Attributes
     ----------
     bias : array (m,)
         Mean of the clipped and decoded vectors minus the mean of the vectors.
     standard_error : array (m,)
-        Of the bias, for vectors that are a sample of a larger public whole.
+        Of the bias, if the vectors are a sample of a larger public population.
     share : float
-        Share of the vectors that are clipped, or that are no codeword.
+        Share of the vectors that are clipped, or that are not codewords.
     count : int
         Number of vectors.
 
     Examples
     --------
     >>> import offaxis
-    >>> from offaxis.evaluation import ClippingBias, clipping_bias
+    >>> from offaxis.evaluation import clipping_bias
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
     >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", percentile=100)
-    >>> found = clipping_bias(release, public)  # a radius that holds everybody clips nobody
-    >>> isinstance(found, ClippingBias), found.share, found.count
-    (True, 0.0, 200)
+    >>> clipping = clipping_bias(release, public)  # the radius covers every vector
+    >>> clipping.share, clipping.count
+    (0.0, 200)
     """
 
     bias: Vectors
@@ -374,25 +383,26 @@ class ClippingBias:
 
 
 def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
-    """Estimate what means of the release's reports are off by, however many there are.
+    """Estimate the bias of means of a release's reports, which stays however many there are.
 
-    Contract: the exact difference on the given vectors, in floating point, of encoding, clipping
-    and decoding without noise; on a map of lower rank it includes what the encoder drops, and it
-    leaves out the truncation to the lattice, less than a step a coordinate. For private people it
-    is an estimate that is right only as far as the public vectors are distributed as theirs; do
-    not subtract it as if it were known.
+    Contract: on the given vectors, the mean change by encoding, clipping and decoding without
+    noise, exact up to floating point. For maps of lower rank it includes what the encoder drops. It
+    leaves out the truncation to the lattice, less than one step per coordinate. For private vectors
+    it is an estimate, good only as far as they are distributed as the public ones; do not subtract
+    it as if it were known.
 
     Parameters
     ----------
     release : Release
-        One that gives means.
+        A release that supports means.
     vectors : array (n, m)
-        Public vectors, best not those the release was fitted on: its radius is their percentile.
+        Public vectors, preferably not those the release was fitted to, because its radius is a
+        percentile of these.
 
     Raises
     ------
     BiasedDecoder
-        If the release gives no means at all.
+        If the release does not support means.
 
     Examples
     --------
@@ -400,9 +410,9 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
     >>> from offaxis.evaluation import clipping_bias
     >>> rng = np.random.default_rng(0)
     >>> release = offaxis.fit(None, rng.standard_normal((500, 3)), epsilon=2, reshaping="none")
-    >>> others = 1.0 + rng.standard_normal((500, 3))  # they lie elsewhere
-    >>> found = clipping_bias(release, others)
-    >>> round(found.share, 2), found.bias.round(1)  # means would be too close to the public one
+    >>> shifted = 1.0 + rng.standard_normal((500, 3))
+    >>> clipping = clipping_bias(release, shifted)
+    >>> round(clipping.share, 2), clipping.bias.round(1)  # pulled towards the public mean
     (0.34, array([-0.1, -0.1, -0.1]))
     """
     batch, _ = as_batch(vectors, release.input_dim)
@@ -417,30 +427,28 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
             clipped += changed if changed is not None else int((kept != part).any(axis=1).sum())
             yield kept - part
 
-    found = aggregate(moves())
-    return ClippingBias(
-        found.estimate, found.standard_error, clipped / len(batch), int(found.count)
-    )
+    mean = aggregate(moves())
+    return ClippingBias(mean.estimate, mean.standard_error, clipped / len(batch), int(mean.count))
 
 
 def without_noise(release: Release, vectors: Vectors) -> Vectors:
-    """Return what the mean of a vector's reports tends to, (n, m): encoded, clipped and decoded.
+    """Return the limit of the mean of each vector's reports, (n, m): encoded, clipped and decoded.
 
-    For releases that give means: their randomizers are unbiased behind the clipping.
+    For releases that support means: their randomizers are unbiased after clipping.
     """
     return _kept(release, vectors)[0]
 
 
 def _kept(release: Release, part: Vectors) -> tuple[Vectors, int | None]:
-    """Return the vectors without noise, and how many are clipped; None where there is no ball."""
+    """Return the vectors without noise, and how many are clipped; None for symbols."""
     decoder, domain = release.unbiased_decoder, release.randomizer.domain
     if not isinstance(domain, Ball | Box | FiniteSet):
         raise InvalidInput(
-            f"a {release.randomizer.kind} randomizer does not clip, so it has no such bias"
+            f"a {release.randomizer.kind} randomizer does not clip, so it has no clipping bias"
         )
     encoded = release.encoder.encode(part)
     if isinstance(domain, FiniteSet):
-        # A symbol that is told truly: what is left out is all that its cell does not say.
+        # Report the true symbol: the bias is what its cell leaves out.
         return decoder.decode(np.eye(domain.size)[encoded]), None
     kept = domain.project(encoded)
     return decoder.decode(kept), int((kept != encoded).any(axis=1).sum())

@@ -1,9 +1,9 @@
-"""Vectors drawn from what is publicly known of them, where there are no public vectors.
+"""Priors: stand-ins for public vectors, drawn from public knowledge about them.
 
-A prior is public knowledge that its user states: the range of a sensor, the length that a network
-normalises to. It says where vectors may be, not where they are, so it should be wide. Maps, radii
-and codebooks fitted to it are valid and their releases keep their guarantee; what they are worth is
-known for the prior alone.
+A prior is public knowledge that the user states: the range of a sensor, the length that a network
+normalises to. It states where vectors may be, not where they are, so it should be wide. Maps, radii
+and codebooks fitted to it are valid, and releases keep their guarantee; their utility is known for
+the prior only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors, as_array, as_integer, as_number, check_finite
 
 DRAWN: Final = 6000
-"""Vectors drawn from a prior where none are said."""
+"""Number of vectors drawn from a prior by default."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Prior:
     ----------
     shape : {"box", "ball", "gaussian"}
     centre, size : (m,) arrays
-        Middle and half the width of a box; centre and radius of a ball; mean and deviations.
+        Centre and half widths of a box; centre and radius of a ball; mean and standard deviations.
     """
 
     shape: Literal["box", "ball", "gaussian"]
@@ -54,16 +54,16 @@ class Prior:
         }[self.shape] + f", dimension {self.dim}"
 
     def draw(self, count: int = DRAWN, seed: int = 0) -> Vectors:
-        """Draw vectors, (count, m), by a public seed."""
+        """Draw vectors, (count, m), from a public seed."""
         rng = np.random.default_rng([seed, self.dim])
         if self.shape == "box":
-            around = rng.uniform(-1, 1, (count, self.dim))
+            offsets = rng.uniform(-1, 1, (count, self.dim))
         else:
-            around = rng.standard_normal((count, self.dim))
+            offsets = rng.standard_normal((count, self.dim))
         if self.shape == "ball":
-            around /= np.linalg.norm(around, axis=1, keepdims=True)
-            around *= rng.random((count, 1)) ** (1 / self.dim)
-        drawn: Vectors = self.centre + self.size * around
+            offsets /= np.linalg.norm(offsets, axis=1, keepdims=True)
+            offsets *= rng.random((count, 1)) ** (1 / self.dim)
+        drawn: Vectors = self.centre + self.size * offsets
         return drawn
 
 
@@ -81,15 +81,15 @@ def wide_prior(
     Parameters
     ----------
     dim : int
-        m.
+        Dimension m of the vectors.
     low, high : number or (m,) array
-        The ends of a box.
+        Bounds of a box; vectors are uniform in it.
     radius : float
-        Of a ball, in which vectors lie evenly.
+        Radius of a ball; vectors are uniform in it.
     scale : number or (m,) array
-        Deviation of every coordinate.
+        Standard deviation of every coordinate of a normal law.
     centre : number or (m,) array
-        Of the ball or the normal law.
+        Centre of the ball or the normal law.
 
     Examples
     --------
@@ -97,31 +97,30 @@ def wide_prior(
     >>> prior = offaxis.wide_prior(3, low=0.0, high=[1.0, 1.0, 5.0])
     >>> prior.words
     'even in a box of half widths 0.5 to 2.5, not centred at zero, dimension 3'
-    >>> drawn = prior.draw(100)  # in place of public vectors, to fit to
-    >>> drawn.shape, bool((drawn >= 0).all())
+    >>> vectors = prior.draw(100)  # fit to these instead of public vectors
+    >>> vectors.shape, bool((vectors >= 0).all())
     ((100, 3), True)
     """
     dim = as_integer(dim, "dim", 1)
     box = low is not None and high is not None
-    if box + (radius is not None) + (scale is not None) != 1 or (
-        not box and (low, high) != (None,) * 2
-    ):
+    half_a_box = not box and (low is not None or high is not None)
+    if box + (radius is not None) + (scale is not None) != 1 or half_a_box:
         raise InvalidInput(
             "a prior is a box (low and high), a ball (radius) or a normal law (scale): give one"
         )
     if box:
-        bottom, top = _vector(low, dim, "low"), _vector(high, dim, "high")
-        if not (bottom < top).all():
+        lower, upper = _vector(low, dim, "low"), _vector(high, dim, "high")
+        if not (lower < upper).all():
             raise InvalidInput(f"low must be below high, got low={low!r} and high={high!r}")
-        return Prior("box", (bottom + top) / 2, (top - bottom) / 2)
-    middle = _vector(centre, dim, "centre")
+        return Prior("box", (lower + upper) / 2, (upper - lower) / 2)
+    mean = _vector(centre, dim, "centre")
     if radius is not None:
-        return Prior("ball", middle, _positive(as_number(radius, "radius"), dim, "radius"))
-    return Prior("gaussian", middle, _positive(scale, dim, "scale"))
+        return Prior("ball", mean, _positive(as_number(radius, "radius"), dim, "radius"))
+    return Prior("gaussian", mean, _positive(scale, dim, "scale"))
 
 
 def read_prior(text: str, dim: int) -> Prior:
-    """Read ``box:0,1``, ``ball:3`` or ``gaussian:2``."""
+    """Return the prior written as ``box:0,1``, ``ball:3`` or ``gaussian:2``."""
     kind, _, numbers = text.partition(":")
     try:
         values = [float(number) for number in numbers.split(",")]

@@ -1,7 +1,7 @@
-"""Drift profiles: what reports of a release would look like if people were like the public vectors.
+"""Drift profiles: what reports of a release look like if people are like the public vectors.
 
-A publisher makes them of public vectors; a collector compares rounds with them
-(collector/drift.py). Symbols follow the exact law, vectors a simulation.
+A publisher computes a profile from public vectors; a collector compares rounds with it
+(:mod:`offaxis.collector.drift`). For symbols the profile is exact, for vectors it is simulated.
 """
 
 from __future__ import annotations
@@ -22,19 +22,16 @@ from offaxis.vectors import Vectors, as_batch
 __all__ = ["profile_of"]
 
 _DRAWS: Final = 200_000
-"""Simulated reports, about: public vectors times draws of each."""
-
+"""Approximate number of simulated reports: public vectors times draws of each."""
 
 _MOST_PUBLIC: Final = 50_000
-
-
 _FEWEST_PUBLIC: Final = 50
 
 
 def profile_of(release: Release, public: Any, seed: int = 0) -> Profile:
     """Return the profile of a release under public vectors (n, m), at least 50.
 
-    Nothing private may be given: a profile is published, and protects nobody.
+    Never pass private vectors: a profile is published, and protects nobody.
 
     Examples
     --------
@@ -43,7 +40,7 @@ def profile_of(release: Release, public: Any, seed: int = 0) -> Profile:
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
     >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
     >>> profile = profile_of(release, public)
-    >>> profile.public, profile.draws, [one.what for one in profile.expectations]
+    >>> profile.public, profile.draws, [part.what for part in profile.expectations]
     (100, 2000, ['mean', 'spread'])
     """
     vectors, _ = as_batch(public, release.input_dim)
@@ -63,27 +60,28 @@ def profile_of(release: Release, public: Any, seed: int = 0) -> Profile:
 
 
 def _shares(randomizer: SymbolForm, symbols: NDArray[Any]) -> Expectation:
-    """Compare shares of named symbols, Pearson's way; for one named symbol that is Pearson's χ².
+    """Return the expected shares of named symbols, to compare as in Pearson's χ² test.
 
-    Two symbols i, j are named together with probability c₁ if the own symbol is one of them, and c₂
-    otherwise, so the covariance of what is named is a diagonal and a matrix of rank two.
+    With one named symbol per report the comparison is Pearson's. Two symbols i, j are named
+    together with probability c₁ if the true symbol is one of them, and c₂ otherwise, so the
+    covariance of the named symbols is a diagonal matrix plus one of rank two.
     """
     k, d, a = randomizer.size, randomizer.named, randomizer.own_chance
     b = (d - a) / (k - 1)
     p = np.bincount(randomizer.symbols(symbols), minlength=k) / len(symbols)
     share = b + (a - b) * p
-    one = a * (d - 1) / (k - 1)
-    two = (a * (d - 1) * (d - 2) + (1 - a) * d * (d - 1)) / max((k - 1) * (k - 2), 1)
+    c1 = a * (d - 1) / (k - 1)
+    c2 = (a * (d - 1) * (d - 2) + (1 - a) * d * (d - 1)) / max((k - 1) * (k - 2), 1)
     basis = np.stack([np.ones(k), p], axis=1)
-    # share shareᵀ in the basis of 1 and p, taken off what is named together.
+    # The rank-two part in the basis of 1 and p: named together, minus share shareᵀ.
     inner = np.array(
         [
-            [two - b * b, one - two - b * (a - b)],
-            [one - two - b * (a - b), -((a - b) ** 2)],
+            [c2 - b * b, c1 - c2 - b * (a - b)],
+            [c1 - c2 - b * (a - b), -((a - b) ** 2)],
         ]
     )
-    apart = share - two - 2 * (one - two) * p
-    report = _Lowrank(apart / share, basis / share[:, None], inner, basis)
+    diagonal = share - c2 - 2 * (c1 - c2) * p
+    report = _Lowrank(diagonal / share, basis / share[:, None], inner, basis)
     error = _Lowrank(
         (a - b) ** 2 * p / len(symbols) / share,
         p[:, None] / share[:, None],
@@ -94,9 +92,9 @@ def _shares(randomizer: SymbolForm, symbols: NDArray[Any]) -> Expectation:
         "shares",
         share,
         share,
-        Traces(report.trace, report.crossed(report)),
-        Traces(error.trace, error.crossed(error)),
-        report.crossed(error),
+        Traces(report.trace, report.product_trace(report)),
+        Traces(error.trace, error.product_trace(error)),
+        report.product_trace(error),
     )
 
 
@@ -113,39 +111,39 @@ class _Lowrank:
     def trace(self) -> float:
         return float(self.diagonal.sum() + np.trace(self.inner @ (self.right.T @ self.left)))
 
-    def crossed(self, other: _Lowrank) -> float:
-        """Return the trace of the product."""
-        apart = float(self.diagonal @ other.diagonal)
-        for one, two in ((self, other), (other, self)):
-            mixed = two.right.T @ (one.diagonal[:, None] * two.left)
-            apart += float(np.trace(two.inner @ mixed))
+    def product_trace(self, other: _Lowrank) -> float:
+        """Return the trace of the product, at least 0."""
+        total = float(self.diagonal @ other.diagonal)
+        for a, b in ((self, other), (other, self)):
+            mixed = b.right.T @ (a.diagonal[:, None] * b.left)
+            total += float(np.trace(b.inner @ mixed))
         both = self.inner @ (self.right.T @ other.left) @ other.inner @ (other.right.T @ self.left)
-        return max(apart + float(np.trace(both)), 0.0)
+        return max(total + float(np.trace(both)), 0.0)
 
 
 def _simulated(
     release: Release, encoded: NDArray[Any], draws: int, rng: np.random.Generator
 ) -> tuple[Expectation, Expectation]:
-    """Simulate several reports of each public vector, and compare mean and spread."""
-    # Squares are taken about a first guess of the mean, so that nothing cancels.
+    """Return the expected mean and spread, from several simulated reports of each public vector."""
+    # Squares are taken about a first guess of the mean, against cancellation.
     guess = draw_observations(release.randomizer, encoded, rng).mean(axis=0)
-    away, squares = _Covariances.empty(encoded), _Covariances.empty(encoded)
+    offsets, squares = _Covariances.empty(encoded), _Covariances.empty(encoded)
     for _ in range(draws):
         rows = draw_observations(release.randomizer, encoded, rng) - guess
-        away.add(rows)
+        offsets.add(rows)
         squares.add(rows * rows)
-    off = away.mean(draws)
+    offset = offsets.mean(draws)
     return (
-        away.expectation("mean", guess + off, draws),
-        squares.expectation("spread", squares.mean(draws) - off * off, draws),
+        offsets.expectation("mean", guess + offset, draws),
+        squares.expectation("spread", squares.mean(draws) - offset * offset, draws),
     )
 
 
 @dataclass(eq=False)
 class _Covariances:
-    """Sums of simulated rows: of each public vector, and of all products of coordinates."""
+    """Sums over simulated reports: by public vector (n, r), and of products of coordinates."""
 
-    own: Vectors
+    by_vector: Vectors
     products: Vectors
 
     @classmethod
@@ -154,27 +152,27 @@ class _Covariances:
         return cls(np.zeros((count, dim)), np.zeros((dim, dim)))
 
     def add(self, rows: Vectors) -> None:
-        self.own += rows
+        self.by_vector += rows
         self.products += rows.T @ rows
 
     def mean(self, draws: int) -> Vectors:
-        mean: Vectors = self.own.mean(axis=0) / draws
+        mean: Vectors = self.by_vector.mean(axis=0) / draws
         return mean
 
     def expectation(self, what: What, expected: Vectors, draws: int) -> Expectation:
-        count, mean = len(self.own), self.mean(draws)
+        count, mean = len(self.by_vector), self.mean(draws)
         report = self.products / (draws * count) - np.outer(mean, mean)
-        averages = self.own / draws - mean
-        # Averages of public vectors are independent, so their spread is the profile's error.
+        averages = self.by_vector / draws - mean
+        # The averages of public vectors are independent, so their spread gives the profile's error.
         error = averages.T @ averages / (count * (count - 1))
         scale = np.maximum(np.diag(report), np.finfo(float).tiny)
         units = 1 / np.sqrt(scale)
-        one, other = (matrix * units * units[:, None] for matrix in (report, error))
+        report, error = (matrix * units * units[:, None] for matrix in (report, error))
         return Expectation(
             what,
             expected,
             scale,
-            Traces(float(np.trace(one)), float(np.sum(one * one))),
-            Traces(float(np.trace(other)), float(np.sum(other * other))),
-            max(float(np.sum(one * other)), 0.0),
+            Traces(float(np.trace(report)), float(np.sum(report * report))),
+            Traces(float(np.trace(error)), float(np.sum(error * error))),
+            max(float(np.sum(report * error)), 0.0),
         )

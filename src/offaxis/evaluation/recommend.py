@@ -1,17 +1,19 @@
-"""Which release is best for a task, a budget and a goal, found on public vectors alone.
+"""Recommend a release for a task, a budget and a goal, with public vectors only.
 
-Contract: releases are fitted on one part of the public vectors, compared by simulation on a second,
-and the best one, fitted again to both, is estimated on a third, held-out part (selection.py): the
-estimate is not optimistic, for people distributed as the public vectors. What is returned is the
-best one fitted on all public vectors. No private vector is used, so nothing is spent.
+Contract: releases are fitted to one part of the public vectors and compared by simulation on a
+second one (:mod:`offaxis.evaluation.selection`). The best one is fitted again to both parts and its
+utility estimated on a third, held-out part, so the estimate is not optimistic for people
+distributed as the public vectors. The release that is returned is fitted to all public vectors, or
+to an even sample of 20,000. No private vector is used, so no budget is spent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final, get_args
 
 import numpy as np
@@ -32,7 +34,7 @@ from offaxis.evaluation.selection import (
     Split,
     sample,
 )
-from offaxis.evaluation.utility import Goal, PublicSide, Tasks, Utility
+from offaxis.evaluation.utility import Goal, MeasuredTasks, Tasks, Utility
 from offaxis.mechanisms import find_mechanism
 from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.release import Release
@@ -49,28 +51,31 @@ __all__ = [
 ]
 
 _MOST: Final = 20_000
-"""Public vectors that releases are fitted to, at most; as many others help to estimate."""
+"""Largest number of public vectors used; at most as many others are added to the held-out part."""
 
 _FEW: Final = 500
+"""Fewer public vectors than this get a caution."""
+
 _FEWEST: Final = round(LEAST_HELD_OUT / SHARE)
 _EVERY_RANK: Final = 10
-"""Up to here every rank is tried, and above only 12, 16, 24, 32, 48 …"""
+"""Every rank up to this one is tried; above, only 12, 16, 24, 32, 48 …"""
 
 _STEP: Final = Fraction(1, 20)
+"""Distance of the budgets that ``smallest_epsilon`` tries."""
+
 SYNTHETIC: Final = "synthetic prior"
-"""What the provenance of a release calls vectors that were drawn from a prior."""
+"""The origin of vectors drawn from a prior, in the provenance of a release."""
 
 _INSTEAD: Final = (
-    "Without them, use recommend(model, None, prior=wide_prior(dim, low=…, high=…)) for what is "
-    "publicly known of the vectors; a plain randomizer with a radius you know, such as "
+    "Without them, state what is publicly known about the vectors: recommend(model, None, "
+    "prior=wide_prior(dim, low=…, high=…)); or use a plain randomizer with a known radius, such as "
     "offaxis.randomizers.Laplace; or, from 10 vectors on, offaxis.fit with "
     "mechanism='class-response', which needs little but the model. Codebooks, posterior decoders "
     "and estimates of utility are only as good as the vectors they are fitted to"
 )
 
 
-# ----------------------------------------------------------------------------
-# Recommendations
+# ---- Recommendations
 
 
 def recommend(
@@ -85,7 +90,7 @@ def recommend(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation:
-    """Try every admissible pure release on public vectors and return the best one.
+    """Compare all pure releases for a task on public vectors and return the best one.
 
     Parameters
     ----------
@@ -99,25 +104,25 @@ def recommend(
         The model's answer for each vector; the vector itself in the task's metric; or a mean over
         people in that metric.
     people : int
-        Number of people a mean is taken over.
+        Number of people in a mean.
     weights : mapping, optional
-        Importance of each of several tasks; equal by default.
+        Weight of each of several tasks; equal by default.
     prior : Prior, optional
-        In place of public vectors: what is publicly known of them (:func:`wide_prior`).
+        Public knowledge about the vectors, instead of public vectors (:func:`offaxis.wide_prior`).
     seed : int
-        Public; decides how the public vectors are split, and the simulated noise.
+        Public seed of the split of the public vectors and of the simulated noise.
     progress : callable, optional
-        Called with the title of a candidate, how many are done, and how many there are.
+        Called with the title of a candidate, the number of candidates done, and their total.
 
     Examples
     --------
     >>> import offaxis
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
-    >>> found = offaxis.recommend(task, public, epsilon=2)
-    >>> print(found.summary)
+    >>> recommendation = offaxis.recommend(task, public, epsilon=2)
+    >>> print(recommendation.summary)
     the model's answer by randomized response keeps an expected ... of the model's answers, ...
-    >>> found.cautions[0]
+    >>> recommendation.cautions[0]
     'only 60 public vectors: maps and codebooks are rough, and the estimate is uncertain (...)'
     """
     search = Search.of(model, public, goal, people, weights, prior, seed)
@@ -136,7 +141,7 @@ def recommend_range(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Recommendation, ...]:
-    """Recommend a release for every budget; what does not depend on the budget is done once.
+    """Recommend a release for every budget; work that does not depend on the budget is shared.
 
     Parameters
     ----------
@@ -182,9 +187,9 @@ def tune(
     Parameters
     ----------
     model, public, epsilon, mechanism, delta, unit, statement
-        As in :func:`offaxis.fit`; at least 50 vectors, and no codebook.
+        As in :func:`offaxis.fit`, with at least 50 public vectors; codebooks have no rank.
     ranks : sequence of int, optional
-        Numbers of directions to try; by default all up to 10, and fewer and fewer above.
+        Numbers of directions to try; by default all up to 10, then 12, 16, 24, 32, 48 …
     percentiles : sequence of float
         Percentiles of the encoded norms to try as the radius.
     goal, seed, progress
@@ -201,26 +206,32 @@ def tune(
     """
     chosen = find_mechanism(mechanism)
     if chosen.order is None or chosen.reshaping != "coordinates":
-        raise InvalidInput(f"{mechanism!r} has no directions to choose")
+        raise InvalidInput(f"{mechanism!r} has no directions to choose; use another mechanism")
     chosen.check_delta(delta)
     budget = exact_epsilon(epsilon)
     radii = [chosen.read_percentile(percentile) for percentile in percentiles]
-    more: dict[str, Any] = {"unit": unit}
+    settings: dict[str, Any] = {"unit": unit}
     if delta is not None:
-        more["delta"] = delta
+        settings["delta"] = delta
 
-    def options(side: PublicSide) -> list[Candidate]:
-        most = active_directions(side.geometry).effects.size
-        return ranks_and_radii(mechanism, _ranks(ranks, most), radii, more)
+    def choose_from(measured: MeasuredTasks) -> list[Candidate]:
+        most = active_directions(measured.geometry).effects.size
+        return ranks_and_radii(mechanism, _ranks(ranks, most), radii, settings)
 
     search = Search.of(
-        model, public, goal, seed=seed, options=options, statement=statement, pure=delta is None
+        model,
+        public,
+        goal,
+        seed=seed,
+        choose_from=choose_from,
+        statement=statement,
+        pure=delta is None,
     )
     return search.at(budget, progress)
 
 
 def _ranks(ranks: Sequence[int] | None, most: int) -> list[int]:
-    """Return the ranks to try, as many as there are directions."""
+    """Return the ranks to try, at most the number of directions."""
     if ranks is None:
         steps = [2**e * b // 2 for e in range(3, 40) for b in (3, 4)]
         ladder = [*range(1, _EVERY_RANK + 1), *steps, most]
@@ -238,17 +249,18 @@ def best_decoder(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation:
-    """Choose the decoder of a release; encoder, randomizer and so the guarantee stay.
+    """Choose the decoder of a release; encoder, randomizer and therefore the guarantee stay.
 
-    The search is that of :func:`offaxis.recommend` over the release's own decoder, the linear one
-    of least error, the posterior mean, and always answering the public mean. Means over people are
-    decoded as before.
+    The search is that of :func:`offaxis.recommend`, over the release's own decoder, the linear one
+    of least error, the posterior mean, and a constant one that always returns the public mean.
+    Means over people are decoded as before.
 
     Parameters
     ----------
     release : Release
     model, public, goal, seed, progress
-        As in :func:`offaxis.recommend`; the goal "mean" has nothing to choose.
+        As in :func:`offaxis.recommend`; the goal "mean" is an error, because means need an
+        unbiased decoder.
 
     Examples
     --------
@@ -258,7 +270,7 @@ def best_decoder(
     >>> task, public = rng.standard_normal((2, 3)), rng.standard_normal((200, 3))
     >>> release = offaxis.fit(task, public, epsilon=1, mechanism="privunit2")
     >>> best = best_decoder(release, task, public, goal="fidelity").release
-    >>> best.decoder.kind, best.guarantee == release.guarantee  # the devices see no difference
+    >>> best.decoder.kind, best.guarantee == release.guarantee  # devices are not affected
     ('posterior', True)
     """
     if goal == "mean":
@@ -268,38 +280,30 @@ def best_decoder(
         public,
         goal,
         seed=seed,
-        options=lambda side: decoders_of(release),
+        choose_from=lambda measured: decoders_of(release),
         pure=release.guarantee.pure,
     )
     return search.at(release.guarantee.epsilon, progress)
 
 
-# ----------------------------------------------------------------------------
-# The inverse question: how small a budget reaches a target?
-#
-# Contract: budgets are those of a grid, 0.05 apart. A budget reaches the target if its best release
-# does so on the vectors it was chosen on *and* on others, so that luck on either does not suffice;
-# a bisection finds one that does while the one before it does not. Scores come from simulations and
-# need not rise with every step: a smaller budget may be passed over, and the result is an estimate
-# with its interval, not a certainty. Because the budget is chosen by it, it is optimistic by a part
-# of its error. Below ``least_possible`` no report of any kind reaches the target, as far as the
-# ceiling goes.
+# ---- The smallest budget for a target
 
 
 @dataclass(frozen=True, eq=False)
 class SmallestBudget:
-    """How small a budget can be.
+    """The smallest budget found for a target utility, and the smallest possible one.
 
     Attributes
     ----------
     target : float
         The requested utility.
     epsilon : float or None
-        The smallest budget found whose expected utility reaches it; None if none does.
+        The smallest budget found whose expected utility reaches the target; None if none does.
     recommendation : Recommendation or None
-        At that budget.
+        The recommendation at that budget.
     least_possible : float or None
-        Below it no report reaches the target; None if none does up to ``max_epsilon``.
+        No report of a smaller budget reaches the target, as far as the ceiling is a bound; None if
+        no report of a budget up to ``max_epsilon`` does.
     max_epsilon : float
         The largest budget that was tried.
     """
@@ -343,10 +347,17 @@ def smallest_epsilon(
 ) -> SmallestBudget:
     """Find the smallest budget whose best release reaches a target utility.
 
+    Contract: budgets are multiples of 0.05. A budget reaches the target if its best release does,
+    on the vectors it was chosen on *and* on held-out ones, so that luck on either does not suffice.
+    A bisection finds a budget that reaches the target while the one before it does not. Scores come
+    from simulations and need not rise with every step, so a smaller budget may be missed. The
+    result is an estimate with an interval, not a certainty; because the budget is chosen by it, it
+    is optimistic by a part of its error.
+
     Parameters
     ----------
     target : float
-        The utility, as in ``Recommendation.expected.score``; for means it is negative.
+        The utility, as in ``Recommendation.expected.score``; negative for means.
     max_epsilon : number
         The largest budget to try.
     model, public, goal, people, weights, prior, seed, progress
@@ -363,22 +374,20 @@ def smallest_epsilon(
     goal_score, limit = as_number(target, "target"), exact_epsilon(max_epsilon)
     search = Search.of(model, public, goal, people, weights, prior, seed)
     possible = search.ceilings.least_epsilon(goal_score, float(limit))
-    # Estimates may pass the ceiling by luck: what it rules out is not even tried.
+    # Estimates may exceed the ceiling by luck: budgets that it rules out are not tried.
     first, last = math.ceil(Fraction(possible or 0) / _STEP) or 1, int(limit / _STEP)
-    known: dict[int, bool] = {}
 
+    @cache
     def reached(step: int) -> bool:
-        if step not in known:
-            # Decoders are trained only for the budget that is returned.
-            compared = search.selection.compare(step * _STEP, None, progress)
-            known[step] = compared.finalists[0].utility.score >= goal_score and (
-                search.selection.estimate(compared.releases[0]).utility.score >= goal_score
-            )
-        return known[step]
+        # Decoders are trained only for the budget that is returned.
+        compared = search.selection.compare(step * _STEP, None, progress)
+        if compared.finalists[0].utility.score < goal_score:
+            return False
+        return search.selection.estimate(compared.releases[0]).utility.score >= goal_score
 
     if possible is None or first > last:
         return SmallestBudget(goal_score, None, None, possible, float(limit))
-    # The ceiling is often near: steps from it, each twice as long, find where to bisect.
+    # The answer is often near the ceiling: steps of doubling length from there bracket it.
     low, high = first - 1, first
     while not reached(high):
         if high == last:
@@ -391,22 +400,20 @@ def smallest_epsilon(
     return SmallestBudget(goal_score, best.epsilon, best, possible, float(limit))
 
 
-# ----------------------------------------------------------------------------
-# The search behind all of them
+# ---- The search behind all of these
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Everything about a recommendation but the budget.
+    """A recommendation without its budget.
 
     Attributes
     ----------
-    whole : PublicSide
-        Of all public vectors.
-    known : PublicSide
-        Of those used to fit and compare; the best release is estimated on the others.
+    all_vectors : MeasuredTasks
+        The tasks on all public vectors.
+    not_held_out : MeasuredTasks
+        The tasks on the vectors used to fit and compare.
     selection : Selection
-        Of candidates fitted on a part of them.
     ceilings : Ceilings
     goal : {"answers", "fidelity", "mean"}
     synthetic : bool
@@ -414,11 +421,11 @@ class Search:
     pure : bool
         Whether all candidates are pure, so that the ceilings hold for them.
     trains : bool
-        Whether a decoder network may be trained beside the given candidates.
+        Whether a decoder network may be trained in addition to the candidates.
     """
 
-    whole: PublicSide
-    known: PublicSide
+    all_vectors: MeasuredTasks
+    not_held_out: MeasuredTasks
     selection: Selection
     ceilings: Ceilings
     goal: Goal
@@ -437,45 +444,48 @@ class Search:
         prior: Prior | None = None,
         seed: int = 0,
         *,
-        options: Any = None,
+        choose_from: Callable[[MeasuredTasks], list[Candidate]] | None = None,
         statement: str = "",
         pure: bool = True,
     ) -> Search:
         """Check the arguments, split the public vectors and measure the tasks on them.
 
-        ``options`` maps the public side of the fitted part to candidates; by default all.
+        ``choose_from`` returns the candidates for the tasks on the fitted part; by default those
+        of :func:`offaxis.evaluation.candidates.candidates`.
         """
         if goal not in get_args(Goal):
             raise InvalidInput(f"goal must be 'answers', 'fidelity' or 'mean', got {goal!r}")
         people = as_integer(people, "people", 1)
         tasks = Tasks.of(model, weights)
-        vectors, others = _collected(public, prior, seed)
+        vectors, others = _collect(public, prior, seed)
         if prior is not None:
             statement = f"{SYNTHETIC}: {prior.words}; no public vectors"
         split = Split(vectors, seed)
-        side = PublicSide.of(tasks, split.part(0), goal, statement)
-        second, third = split.part(1), np.concatenate([split.part(2), others])
-        tried = candidates(side, goal) if options is None else options(side)
+        to_fit = MeasuredTasks.of(tasks, split.part(0), goal, statement)
+        compare_on, estimate_on = split.part(1), np.concatenate([split.part(2), others])
+        tried = candidates(to_fit, goal) if choose_from is None else choose_from(to_fit)
         if not tried:
             raise InvalidInput("ranks and percentiles must each name at least one value to try")
+        all_vectors = MeasuredTasks.of(tasks, vectors, goal, statement)
+        fit_and_compare = np.concatenate([to_fit.vectors, compare_on])
         return cls(
-            whole := PublicSide.of(tasks, vectors, goal, statement),
-            PublicSide.of(tasks, np.concatenate([side.vectors, second]), goal, statement),
-            Selection(side, tried, second, third, goal, people, seed),
-            Ceilings(whole, goal, people),
+            all_vectors,
+            MeasuredTasks.of(tasks, fit_and_compare, goal, statement),
+            Selection(to_fit, tried, compare_on, estimate_on, goal, people, seed),
+            Ceilings(all_vectors, goal, people),
             goal,
             prior is not None,
             pure,
-            options is None,
+            choose_from is None,
         )
 
     def at(self, epsilon: Any, progress: Progress | None = None) -> Recommendation:
         """Compare the candidates at a budget and return the best one with its estimate."""
         ceiling = self.ceilings(epsilon) if self.pure else math.inf
         compared = self.selection.compare(epsilon, ceiling if self.trains else None, progress)
-        best, as_compared, release = self._fitted(epsilon, compared)
-        # Fitted to more vectors than it was compared on, so that the estimate is not too low.
-        refitted = best.candidate.make(self.known, epsilon) or as_compared
+        best, as_compared, release = self._fit_best(epsilon, compared)
+        # Fit to all but the held-out vectors, so that the estimate is not too low.
+        refitted = best.candidate.make(self.not_held_out, epsilon) or as_compared
         scores, measured_on = self.selection.estimate(refitted), self.selection.measured_on
         return Recommendation(
             release,
@@ -487,12 +497,12 @@ class Search:
             compared.finalists,
             compared.screened_out,
             ceiling,
-            self.ceilings.each(epsilon) if self.pure else {},
+            self.ceilings.by_task(epsilon) if self.pure else {},
             self.selection.compared_on,
             measured_on,
             summary(
                 self.goal,
-                self.whole.outputs,
+                self.all_vectors.outputs,
                 best,
                 compared.finalists,
                 scores.utility,
@@ -502,56 +512,60 @@ class Search:
             self._cautions(scores.utility),
         )
 
-    def _fitted(
+    def _fit_best(
         self, epsilon: Any, compared: Comparison
     ) -> tuple[ScoredCandidate, Release, Release]:
-        """Return the best one, its release as it was compared, and fitted on all vectors."""
-        for each, as_compared in zip(compared.finalists, compared.releases, strict=True):
-            # Rounding may hide a faint direction in all vectors together; then the next one is it.
-            release = each.candidate.make(self.whole, epsilon)
+        """Return the best finalist, its release as compared, and fitted to all vectors."""
+        for finalist, as_compared in zip(compared.finalists, compared.releases, strict=True):
+            # In all vectors together, rounding may hide a faint direction; then try the next one.
+            release = finalist.candidate.make(self.all_vectors, epsilon)
             if release is not None:
-                return each, as_compared, release
+                return finalist, as_compared, release
         raise InvalidInput("no release could be fitted to these public vectors")
 
     def _cautions(self, expected: Utility) -> tuple[str, ...]:
-        found, count = [], len(self.whole.vectors)
         if self.synthetic:
             return (
-                "there were no public vectors: everything was fitted to a synthetic prior. The "
-                "maps are valid and the guarantee is the same, but utility and ceiling are those "
-                "of the prior, not of people",
+                "without public vectors, everything was fitted to a synthetic prior. The maps are "
+                "valid and the guarantee is the same, but utility and ceiling are those of the "
+                "prior, not of people",
             )
+        cautions, count = [], len(self.all_vectors.vectors)
         if count < _FEW:
-            found.append(
+            cautions.append(
                 f"only {count} public vectors: maps and codebooks are rough, and the estimate is "
                 f"uncertain (± {expected.interval()[1] - expected.score:.2g})"
             )
-        number = self.goal == "answers" and max(self.whole.outputs.values()) == 1
-        if expected.score <= 0 and (self.goal == "fidelity" or number):
-            found.append(
-                "at this budget a single report is worth no more than the public mean: average "
-                "over people, or use a larger budget"
+        scalar = self.goal == "answers" and max(self.all_vectors.outputs.values()) == 1
+        if expected.score <= 0 and (self.goal == "fidelity" or scalar):
+            cautions.append(
+                "at this budget a single report is no better than the public mean: average over "
+                "people, or use a larger budget"
             )
         if self.goal == "mean":
-            found.append(
-                "the mean is right as the task sees it; directions that are not sent are filled "
-                "with their public mean, and the bias of that, of clipping and of codebooks is "
-                "estimated on halves of the public vectors: people who differ more have another"
+            cautions.append(
+                "the mean is right in the task's metric; directions that are not sent are filled "
+                "with their public mean. The bias of this, of clipping and of codebooks is "
+                "estimated on halves of the public vectors, and is different for people who "
+                "differ more"
             )
         else:
-            found.append("the estimate holds for people distributed as the public vectors")
-        return tuple(found)
+            cautions.append("the estimate holds for people distributed as the public vectors")
+        return tuple(cautions)
 
 
-def _collected(public: Any, prior: Prior | None, seed: int) -> tuple[Vectors, Vectors]:
-    """Return the public vectors, or draw them; of very many an even sample, and as many others."""
+def _collect(public: Any, prior: Prior | None, seed: int) -> tuple[Vectors, Vectors]:
+    """Return the public vectors, or draw them from a prior, and others for the held-out part.
+
+    Of more than ``_MOST`` vectors, an even sample is returned, and at most as many others.
+    """
     if prior is not None:
         if public is not None:
-            raise InvalidInput("give public vectors or a prior, not both: real ones are better")
+            raise InvalidInput("give public vectors or a prior, not both: real vectors are better")
         drawn = prior.draw(seed=seed)
         return drawn, drawn[:0]
     if public is None:
-        raise InvalidInput(f"there are no public vectors. {_INSTEAD}")
+        raise InvalidInput(f"a recommendation needs public vectors, got none. {_INSTEAD}")
     vectors, others = sample(public, _MOST)
     if len(vectors) < _FEWEST:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""A recommendation: what to release, what it is worth, and how to say so in words."""
+"""The result of a search: the recommended release, its expected utility, and a summary in words."""
 
 from __future__ import annotations
 
@@ -13,49 +13,50 @@ from offaxis.evaluation.utility import Goal, Utility
 from offaxis.release import Release
 
 _DIGITS: Final = 9
-"""Scores that differ by less are the same: rounding parts them."""
+"""Scores are compared after rounding to this many digits: below, they differ only by rounding."""
 
 _SPACE: Final = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
-    """What to release, what it is worth, and what else was tried.
+    """The recommended release, its expected utility, and the other candidates.
 
     Attributes
     ----------
     release : Release
-        The best one, fitted on all public vectors.
+        The best release, fitted to all public vectors or an even sample of at most 20,000.
     candidate : Candidate
-        How it was made.
+        The candidate it was made from.
     epsilon : float
     goal : {"answers", "fidelity", "mean"}
     expected : Utility
-        On held-out public vectors; the weighted mean over tasks.
+        Utility on held-out public vectors; the weighted mean over tasks.
     expected_by_task : mapping of Utility
     candidates : tuple of ScoredCandidate
         The finalists, all scored on the same vectors, best first.
     screened_out : tuple of Candidate
-        Those that a first look at a few vectors left out; they have no utility.
+        Candidates that did worse on a few vectors; their utility is not reported.
     ceiling : float
-        What no report of pure ε passes (for means: no unbiased one); infinite with a δ.
+        An upper bound on the utility of any report of pure ε (for means: of any unbiased report);
+        infinite with a δ.
     ceiling_by_task : mapping of float
     compared_on, measured_on : int
-        Number of public vectors behind ``candidates``; and behind ``expected``, on others.
+        Number of public vectors that ``candidates`` and ``expected`` are scored on; the latter are
+        held out.
     summary : str
         The recommendation in plain words.
     cautions : tuple of str
-        What makes it doubtful.
+        Reasons to doubt it.
 
     Examples
     --------
     >>> import offaxis
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
-    >>> found = offaxis.recommend(task, public, epsilon=2)
-    >>> found.goal, found.release.guarantee.epsilon == 2
-    ('answers', True)
-    >>> found.best_vector in found.candidates  # the best one whose report carries a vector
+    >>> recommendation = offaxis.recommend(task, public, epsilon=2)
+    >>> report = recommendation.release.privatize(public[0])
+    >>> recommendation.best_vector in recommendation.candidates  # if the vector itself is needed
     True
     """
 
@@ -76,12 +77,12 @@ class Recommendation:
 
     @property
     def best_vector(self) -> ScoredCandidate | None:
-        """The best of those whose report carries a vector, and not just an answer."""
+        """The best finalist whose report carries a vector, not only an answer."""
         return best_vector(self.candidates)
 
     @property
     def frontier(self) -> tuple[ScoredCandidate, ...]:
-        """The finalists that none passes in both answers and fidelity; answers descending.
+        """The Pareto-optimal finalists for answers and fidelity, by descending answers.
 
         Empty for means.
         """
@@ -89,26 +90,30 @@ class Recommendation:
 
 
 def best_vector(scored: Sequence[ScoredCandidate]) -> ScoredCandidate | None:
-    """Return the first that is neither an answer nor silent."""
+    """Return the first candidate whose report carries more than an answer, and is read."""
     vectors = (s for s in scored if not s.candidate.is_answer and not s.candidate.is_silent)
     return next(vectors, None)
 
 
 def frontier(candidates: Sequence[ScoredCandidate]) -> tuple[ScoredCandidate, ...]:
-    """Return those that no other passes in both answers and fidelity; of equals the first."""
-    both = []
-    for each in candidates:
-        answers, fidelity = each.scores.answers, each.scores.fidelity
+    """Return the candidates that no other beats in both answers and fidelity; of equals the first.
+
+    Sorted by descending answers.
+    """
+    points = []
+    for candidate in candidates:
+        answers, fidelity = candidate.scores.answers, candidate.scores.fidelity
         if answers is not None and fidelity is not None:
-            both.append((round(answers.score, _DIGITS), round(fidelity.score, _DIGITS), each))
-    both.sort(key=lambda item: (-item[0], -item[1]))
-    kept: list[ScoredCandidate] = []
+            point = round(answers.score, _DIGITS), round(fidelity.score, _DIGITS)
+            points.append((*point, candidate))
+    points.sort(key=lambda point: (-point[0], -point[1]))
+    optimal: list[ScoredCandidate] = []
     highest = float("-inf")
-    for _, fidelity_score, each in both:
+    for _, fidelity_score, candidate in points:
         if fidelity_score > highest:
-            kept.append(each)
+            optimal.append(candidate)
             highest = fidelity_score
-    return tuple(kept)
+    return tuple(optimal)
 
 
 def summary(
@@ -120,7 +125,7 @@ def summary(
     ceiling: float,
     measured_on: int,
 ) -> str:
-    """Say what is recommended, what it keeps, what no report passes, and what a vector keeps."""
+    """State what is recommended, its utility, the ceiling, and the utility of the best vector."""
     measured = f"measured on {measured_on:,} held-out vectors"
     if goal == "mean":
         words = (
@@ -143,7 +148,7 @@ def summary(
             f"{_beyond(goal, expected, ceiling)}."
         )
     if best.candidate.is_silent:
-        return f"{words} A single report of this budget is worth no more than none."
+        return f"{words} At this budget a single report is no better than none."
     other = best_vector(candidates)
     if best.candidate.is_answer and other is not None:
         answer = "the answer" if len(outputs) == 1 else "the answers"
@@ -157,18 +162,18 @@ def summary(
 
 
 def _beyond(goal: Goal, expected: Utility, ceiling: float) -> str:
-    """Say how an estimate can lie beyond its ceiling; nothing where it does not."""
+    """Explain an estimate beyond its ceiling; empty if it is not beyond."""
     if expected.score <= ceiling:
         return ""
     if goal == "mean":
-        return "; this one may for a little bias, or seem to by chance"
+        return "; this one may, because it is slightly biased, or may seem to by chance"
     if expected.interval()[0] <= ceiling:
         return (
-            ": the estimate lies above that by chance, and the release is as close to the bound as "
+            ": the estimate is above that by chance, and the release is as close to the bound as "
             "this many vectors can show"
         )
     return (
-        ": the estimate lies above that by more than three standard errors, which is seldom "
+        ": the estimate is above that by more than three standard errors, which is rarely "
         "chance. Trust the bound, and try another seed or more public vectors"
     )
 

@@ -1,12 +1,13 @@
-"""One search for every choice: releases tried against each other on public vectors.
+"""The selection engine: candidates are fitted, compared and estimated on public vectors.
 
-Contract: the public vectors are split at random, by a public seed, in three parts. Candidates are
-fitted on the first part. All are scored on a few vectors of the second part; the best of them, for
-the goal or for the other goal, are scored again on all of it, and only these scores are reported.
-The third part is held out: the utility of the chosen release is estimated there, without optimism.
-The simulated noise is the same for all candidates and budgets.
+Contract: the public vectors are split at random, with a public seed, into three parts. Candidates
+are fitted on the first part. All are scored on a few vectors of the second part; the finalists, the
+best for the goal and for the other goals, are scored again on all of it, and only these scores are
+reported. The third part is held out: the utility of the chosen release is estimated there, so that
+the estimate is not optimistic. The simulated noise is the same for all candidates and budgets.
 
-``recommend``, ``tune`` and ``best_decoder`` (recommend.py) differ only in the candidates they try.
+``recommend``, ``tune`` and ``best_decoder`` (:mod:`offaxis.evaluation.recommend`) differ only in
+their candidates.
 """
 
 from __future__ import annotations
@@ -22,61 +23,61 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.candidates import Candidate
-from offaxis.evaluation.utility import Goal, PublicSide, Scorer, Scores, Utility
+from offaxis.evaluation.utility import Goal, MeasuredTasks, Scorer, Scores, Utility
 from offaxis.geometry import PublicVectors
 from offaxis.geometry.public import evenly, places
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
 Progress = Callable[[str, int, int], None]
-"""Called with the title of a candidate, how many are done, and how many there are."""
+"""Called with the title of a candidate, the number of candidates done, and their total."""
 
 MOST_HELD_OUT: Final = 3000
-"""Vectors of a held-out part, at most: so many are simulated in every comparison."""
+"""Largest size of a held-out part: the vectors that are simulated for every finalist."""
 
 LEAST_HELD_OUT: Final = 10
-"""Fewer compare nothing and estimate nothing."""
+"""Smallest size of a held-out part: fewer vectors cannot compare releases."""
 
 SHARE: Final = 0.2
-"""Of the public vectors, for each held-out part."""
+"""Share of the public vectors in each held-out part."""
 
 _ROWS: Final = 8192
 
 
 def sample(public: Any, most: int) -> tuple[Vectors, Vectors]:
-    """Return ``most`` public vectors at even distances, (n, m), and as many of the others.
+    """Return at most ``most`` evenly spaced public vectors, and at most as many of the others.
 
-    All of them, and none, where there are not more.
+    Both are arrays of shape (n, m); the second is empty if the first has all vectors.
     """
     source = PublicVectors(public)
     chosen = evenly(source, most)
     count = sum(len(batch) for batch in source.batches(_ROWS))
     if count <= most:
         return chosen, chosen[:0]
-    left = np.ones(count, dtype=bool)
-    left[places(count, most)] = False
+    unchosen = np.ones(count, dtype=bool)
+    unchosen[places(count, most)] = False
 
     def others() -> Iterator[Vectors]:
         seen = 0
         for batch in source.batches(_ROWS):
-            yield batch[left[seen : seen + len(batch)]]
+            yield batch[unchosen[seen : seen + len(batch)]]
             seen += len(batch)
 
     return chosen, evenly(others, most)
 
 
 class Split:
-    """Public vectors, split at random by their place in the order they come in.
+    """Public vectors, split at random; the split depends on their order, count and the seed.
 
     Parameters
     ----------
     public : array (n, m), or callable returning an iterator of batches
     seed : int
-        Public.
+        Public seed.
     held_out : int
         Number of held-out parts.
     share, most, least
-        Share of the vectors in each of these; vectors in each, at most and at least.
+        Share of the vectors in each held-out part, and its largest and smallest size.
 
     Raises
     ------
@@ -99,44 +100,41 @@ class Split:
         held = min(most, int(share * count))
         if held < least:
             raise InvalidInput(
-                f"public vectors are split in {held_out + 1} parts, to fit to and to judge on, and "
-                f"that takes at least {math.ceil(least / share)} of them, got {count}"
+                f"public vectors are split into {held_out + 1} parts, to fit and to compare, which "
+                f"needs at least {math.ceil(least / share)} of them, got {count}"
             )
         self._part: NDArray[np.int8] = np.zeros(count, dtype=np.int8)
         order = np.random.default_rng([seed, 0]).permutation(count)
         for index in range(held_out):
             self._part[order[index * held : (index + 1) * held]] = index + 1
 
-    def _walk(self, which: int) -> Iterator[Vectors]:
-        seen = 0
-        for batch in self._source.batches(_ROWS):
-            kept = batch[self._part[seen : seen + len(batch)] == which]
-            seen += len(batch)
-            if len(kept):
-                yield kept
-
-    def part(self, which: int) -> Vectors:
+    def part(self, index: int) -> Vectors:
         """Return the part to fit to (0) or a held-out part (1, 2 …) as one array, (n, m)."""
-        return np.concatenate(list(self._walk(which)))
+        rows, seen = [], 0
+        for batch in self._source.batches(_ROWS):
+            rows.append(batch[self._part[seen : seen + len(batch)] == index])
+            seen += len(batch)
+        return np.concatenate(rows)
 
 
-# ----------------------------------------------------------------------------
-# The search
+# ---- Comparison of candidates
 
 _SCREENED: Final = 300
-"""Vectors that all candidates are scored on."""
+"""Number of vectors that all candidates are scored on."""
 
 _FINALISTS: Final = 12
+"""Number of finalists for the goal."""
+
 _OTHERS: Final = 4
-"""Finalists for the goal; and for the other goal, and among releases of vectors."""
+"""Number of finalists for each of the goals "answers" and "fidelity", and among vectors."""
 
 _REACH: Final = 0.1
-"""A decoder is trained where the best release of a vector is no further from the best of all."""
+"""A decoder is trained only if the best release of a vector scores this close to the best one."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredCandidate:
-    """One candidate, and its scores on the vectors it was compared on.
+    """A candidate with its scores on the vectors of the comparison.
 
     Examples
     --------
@@ -153,22 +151,22 @@ class ScoredCandidate:
 
     @property
     def utility(self) -> Utility:
-        """For the goal, over all tasks."""
+        """The utility for the goal, over all tasks."""
         return self.scores.utility
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The outcome at one budget.
+    """The comparison of all candidates at one budget.
 
     Attributes
     ----------
     finalists : tuple of ScoredCandidate
         Best first.
     releases : tuple of Release
-        As they were compared, in the same order.
+        The releases of the finalists as they were compared, in the same order.
     screened_out : tuple of Candidate
-        Those that were no finalists.
+        Candidates that are not finalists.
     """
 
     finalists: tuple[ScoredCandidate, ...]
@@ -177,13 +175,13 @@ class Comparison:
 
 
 class Selection:
-    """Fits candidates once, and compares them at any budget.
+    """Compares candidates at any budget; maps that do not depend on the budget are fitted once.
 
     Parameters
     ----------
-    side : PublicSide
-        Of the vectors that releases are fitted to.
-    options : sequence of Candidate
+    measured : MeasuredTasks
+        The tasks on the vectors that releases are fitted to.
+    candidates : sequence of Candidate
     compare_on, estimate_on : (n, m) arrays
         The second and the third part of the public vectors.
     goal, people, seed
@@ -192,28 +190,28 @@ class Selection:
 
     def __init__(
         self,
-        side: PublicSide,
-        options: Sequence[Candidate],
+        measured: MeasuredTasks,
+        candidates: Sequence[Candidate],
         compare_on: Vectors,
         estimate_on: Vectors,
         goal: Goal,
         people: int,
         seed: int,
     ) -> None:
-        self._side, self._options, self._seed = side, options, seed
-        self._second, self._third = compare_on, estimate_on
-        self._scorer: Scorer = side.scorer(goal, people)
-        self._maps: dict[Hashable, Release] = {}
+        self._measured, self._candidates, self._seed = measured, candidates, seed
+        self._compare_on, self._estimate_on = compare_on, estimate_on
+        self._scorer: Scorer = measured.scorer(goal, people)
+        self._bases: dict[Hashable, Release] = {}
 
     @property
     def compared_on(self) -> int:
         """Number of vectors that finalists are scored on."""
-        return len(self._second)
+        return len(self._compare_on)
 
     @property
     def measured_on(self) -> int:
-        """Number of held-out vectors, on which the best one is measured."""
-        return len(self._third)
+        """Number of held-out vectors, on which the utility of the best one is estimated."""
+        return len(self._estimate_on)
 
     def compare(
         self, epsilon: Any, ceiling: float | None, progress: Progress | None = None
@@ -224,91 +222,93 @@ class Selection:
         ----------
         epsilon : number
         ceiling : float or None
-            Where it is reached, no decoder is trained to do better; nor for None.
+            No decoder is trained if the best candidate reaches the ceiling, or if it is None.
         """
-        made = self._made(epsilon, progress)
-        if not made:
+        fitted = self._fit_all(epsilon, progress)
+        if not fitted:
             raise InvalidInput("no release could be fitted to these public vectors")
-        few = self._second if self._scorer.goal == "mean" else self._second[:_SCREENED]
+        vectors = self._compare_on
+        few = vectors if self._scorer.goal == "mean" else vectors[:_SCREENED]
         screened = [
-            (option, release, self._scorer(release, few, self._seed)) for option, release in made
+            (candidate, release, self._scorer(release, few, self._seed))
+            for candidate, release in fitted
         ]
-        kept = range(len(screened)) if len(few) == len(self._second) else _finalists(screened)
+        finalists = range(len(screened)) if len(few) == len(vectors) else _finalists(screened)
         scored = []
-        for index in kept:
-            option, release, scores = screened[index]
-            if len(few) < len(self._second):
-                scores = self._scorer(release, self._second, self._seed)
-            scored.append((ScoredCandidate(option, scores), release))
+        for index in finalists:
+            candidate, release, scores = screened[index]
+            if len(few) < len(vectors):
+                scores = self._scorer(release, vectors, self._seed)
+            scored.append((ScoredCandidate(candidate, scores), release))
         scored.sort(key=_by_score)
         scored = sorted([*scored, *self._trained(scored, ceiling)], key=_by_score)
-        chosen = set(kept)
+        kept = set(finalists)
         return Comparison(
-            tuple(each for each, _ in scored),
+            tuple(finalist for finalist, _ in scored),
             tuple(release for _, release in scored),
-            tuple(made[i][0] for i in range(len(made)) if i not in chosen),
+            tuple(candidate for i, (candidate, _) in enumerate(fitted) if i not in kept),
         )
 
     def estimate(self, release: Release) -> Scores:
-        """Return the scores of a release on held-out vectors."""
-        return self._scorer(release, self._third, self._seed + 1)
+        """Return the scores of a release on the held-out vectors."""
+        return self._scorer(release, self._estimate_on, self._seed + 1)
 
-    def _made(self, epsilon: Any, progress: Progress | None) -> list[tuple[Candidate, Release]]:
-        made, fitted = [], dict[Hashable, Release | None]()
-        for done, option in enumerate(self._options):
+    def _fit_all(self, epsilon: Any, progress: Progress | None) -> list[tuple[Candidate, Release]]:
+        fitted, bases = [], dict[Hashable, Release | None]()
+        for done, candidate in enumerate(self._candidates):
             if progress:
-                progress(option.title, done, len(self._options))
-            if option.base not in fitted:
-                fitted[option.base] = self._fitted(option, epsilon)
-            base = fitted[option.base]
-            release = None if base is None else option.finished(base, self._side)
+                progress(candidate.title, done, len(self._candidates))
+            if candidate.base_key not in bases:
+                bases[candidate.base_key] = self._fit_base(candidate, epsilon)
+            base = bases[candidate.base_key]
+            release = None if base is None else candidate.add_decoder(base, self._measured)
             if release is not None:
-                made.append((option, release))
-        return _without_repetitions(made)
+                fitted.append((candidate, release))
+        return _without_duplicates(fitted)
 
-    def _fitted(self, option: Candidate, epsilon: Any) -> Release | None:
-        """Fit a candidate, or take the map of another budget where it is the same."""
-        known = self._maps.get(option.base)
-        release = None if known is None else option.at_budget(known, epsilon)
+    def _fit_base(self, candidate: Candidate, epsilon: Any) -> Release | None:
+        """Fit a candidate, or reuse its maps from another budget if they are the same."""
+        previous = self._bases.get(candidate.base_key)
+        release = None if previous is None else candidate.at_budget(previous, epsilon)
         if release is None:
-            release = option.fitted(self._side, epsilon)
+            release = candidate.fit_base(self._measured, epsilon)
         if release is not None:
-            self._maps[option.base] = release
+            self._bases[candidate.base_key] = release
         return release
 
     def _trained(
         self, scored: Sequence[tuple[ScoredCandidate, Release]], ceiling: float | None
     ) -> Iterator[tuple[ScoredCandidate, Release]]:
-        """Try a network as the decoder of the best release of a vector, where it could win."""
+        """Yield the best release of a vector with a trained decoder, if that could win."""
         if ceiling is None or self._scorer.goal == "mean" or find_spec("torch") is None:
             return
         best = scored[0][0].utility
-        silent = max((t.utility.score for t, _ in scored if t.candidate.is_silent), default=0.0)
+        silent = max((s.utility.score for s, _ in scored if s.candidate.is_silent), default=0.0)
         if best.interval()[1] >= ceiling or best.interval()[0] <= silent:
             return  # nothing is left to gain, or reports carry too little to learn from
-        for each, release in scored:
-            if each.candidate.is_vector:
-                if best.score - each.utility.score <= _REACH:
-                    option = each.candidate.decoded("noise-aware")
-                    trained = option.finished(release, self._side)
-                    if trained is not None:
-                        scores = self._scorer(trained, self._second, self._seed)
-                        yield ScoredCandidate(option, scores), trained
-                return
+        vectors = (pair for pair in scored if pair[0].candidate.is_vector)
+        finalist, release = next(vectors, (None, None))
+        if finalist is None or release is None or best.score - finalist.utility.score > _REACH:
+            return
+        candidate = finalist.candidate.with_decoding("noise-aware")
+        trained = candidate.add_decoder(release, self._measured)
+        if trained is not None:
+            scores = self._scorer(trained, self._compare_on, self._seed)
+            yield ScoredCandidate(candidate, scores), trained
 
 
-def _without_repetitions(
-    made: Sequence[tuple[Candidate, Release]],
+def _without_duplicates(
+    fitted: Sequence[tuple[Candidate, Release]],
 ) -> list[tuple[Candidate, Release]]:
-    """Leave out codebooks with fewer cells than requested, if there is one of that many."""
-    kept, sizes = [], set[Hashable]()
-    for option, release in made:
-        size, cells = option.settings.get("size"), release.encoder.output_dim
-        book = option.settings.get("mechanism"), option.decoding, cells
-        if size is None or cells == size or book not in sizes:
-            kept.append((option, release))
-        if "size" in option.settings:
-            sizes.add(book)
+    """Drop codebooks with fewer cells than requested if one with that many is already there."""
+    kept, codebooks = [], set[Hashable]()
+    for candidate, release in fitted:
+        size, cells = candidate.settings.get("size"), release.encoder.output_dim
+        codebook = candidate.settings.get("mechanism"), candidate.decoding, cells
+        if size is None or cells == size or codebook not in codebooks:
+            kept.append((candidate, release))
+        if "size" in candidate.settings:
+            codebooks.add(codebook)
     return kept
 
 
@@ -319,21 +319,21 @@ def _by_score(pair: tuple[ScoredCandidate, Release]) -> float:
 def _finalists(screened: Sequence[tuple[Candidate, Release, Scores]]) -> list[int]:
     """Return the indices of the candidates that are scored again.
 
-    The best for the goal, the best for the other goal, the best releases of vectors, those about
-    the answers, and those that use no report.
+    The best for the goal, the best for answers and for fidelity, the best releases of vectors, all
+    releases of answers, and all that ignore the report.
     """
-    order = range(len(screened))
+    candidates = [candidate for candidate, _, _ in screened]
     scores = [each for _, _, each in screened]
     by_goal = _ranked([each.utility for each in scores])
     kept = set(by_goal[:_FINALISTS])
     kept.update(_ranked([each.answers for each in scores])[:_OTHERS])
     kept.update(_ranked([each.fidelity for each in scores])[:_OTHERS])
-    kept.update([i for i in by_goal if screened[i][0].is_vector][:_OTHERS])
-    kept.update(i for i in order if screened[i][0].is_answer or screened[i][0].is_silent)
+    kept.update([i for i in by_goal if candidates[i].is_vector][:_OTHERS])
+    kept.update(i for i, each in enumerate(candidates) if each.is_answer or each.is_silent)
     return sorted(kept)
 
 
 def _ranked(utilities: Sequence[Utility | None]) -> list[int]:
-    """Return the indices of those that have a utility, best first."""
+    """Return the indices of the utilities that are not None, best first."""
     scores = {i: each.score for i, each in enumerate(utilities) if each is not None}
     return sorted(scores, key=lambda i: -scores[i])

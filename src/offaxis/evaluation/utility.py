@@ -1,4 +1,9 @@
-"""What a release is worth for a goal, on public vectors it was not fitted to."""
+"""Utility of a release for a goal, on held-out public vectors.
+
+Contract: reports are simulated with a public seed, and the scores of several goals and tasks come
+from the same reports. A score has a standard error over the vectors. It holds for people
+distributed as the public vectors.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +25,24 @@ from offaxis.simulation import simulate
 from offaxis.vectors import Vectors, row_dots
 
 Goal = Literal["answers", "fidelity", "mean"]
-"""The model's answer of each vector; the vector itself in the task's metric; a mean over people."""
+"""The model's answer for each vector; the vector in the task's metric; or a mean over people."""
 
 _REPETITIONS: Final = 4
 _DEVIATIONS: Final = 3.0
-"""Standard errors on either side that an interval has: all but 0.3 % of estimates lie within."""
+"""Half the width of an interval in standard errors; it misses 0.3 % of normal estimates."""
 
 
 @dataclass(frozen=True)
 class Utility:
     """A score, larger is better, with its standard error over vectors.
 
-    answers : share of reports with the model's own answer, or the share of the answer's variance
-    that is explained where there is one output.
+    The score depends on the goal:
+
+    answers : share of reports with the model's answer; for a model of one output, the explained
+    share of the variance of its answer.
     fidelity : share of the variance explained in the task's metric, 1 − E‖ẑ − z‖²_Ω / E‖z − μ‖²_Ω.
     mean : minus the expected squared error of a mean over people, in the task's metric, as a share
-    of E‖z − μ‖²_Ω; people may be like either half of the public vectors.
+    of E‖z − μ‖²_Ω, averaged over people like either half of the public vectors.
     """
 
     score: float
@@ -47,8 +54,8 @@ class Utility:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
-    """A score, and every vector's influence on it, whose spread is the score's error."""
+class Score:
+    """A score and the influence of every vector on it, whose spread gives the standard error."""
 
     score: float
     influence: Vectors
@@ -60,11 +67,11 @@ class Scored:
         return Utility(self.score, float(self.influence.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0)
 
 
-def weighted(parts: Sequence[Scored], weights: Sequence[float]) -> Scored:
+def weighted(parts: Sequence[Score], weights: Sequence[float]) -> Score:
     """Return the weighted mean of scores on the same vectors."""
     score = float(np.dot(weights, [part.score for part in parts]))
     influence = [weight * part.influence for weight, part in zip(weights, parts, strict=True)]
-    return Scored(score, np.sum(influence, axis=0))
+    return Score(score, np.sum(influence, axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +87,7 @@ class TaskScorer:
         The public mean.
     goal : {"answers", "fidelity", "mean"}
     people : int
-        Number of people a mean is taken over.
+        Number of people in a mean.
     """
 
     task: TaskModel
@@ -90,51 +97,51 @@ class TaskScorer:
     people: int = 1
 
     def __call__(self, release: Release, vectors: Vectors, seed: int = 0) -> Utility:
-        """Simulate reports of the vectors and score what a receiver makes of them."""
+        """Simulate reports of the vectors and score the decoded ones."""
         return Scorer({"": self}, {"": 1.0})(release, vectors, seed).utility
 
-    def answers(self, vectors: Vectors, decoded: Vectors) -> Scored:
-        """Score decoded vectors, some rounds of each, by the model's answers."""
+    def answers(self, vectors: Vectors, decoded: Vectors) -> Score:
+        """Score decoded vectors, stacked rounds of (n, m), by the model's answers."""
         clean, answered = self.task.outputs(vectors), self.task.outputs(decoded)
         rounds = len(decoded) // len(vectors)
         if clean.shape[1] == 1:
             lost = (answered - np.tile(clean, (rounds, 1)))[:, 0] ** 2
-            usual = self.task.outputs(self.mean[None])[0, 0]
-            return _explained(lost, (clean[:, 0] - usual) ** 2)
+            typical = self.task.outputs(self.mean[None])[0, 0]
+            return _explained(lost, (clean[:, 0] - typical) ** 2)
         same = answered.argmax(axis=1) == np.tile(clean.argmax(axis=1), rounds)
-        each = same.reshape(rounds, -1).mean(axis=0)
-        return Scored(float(each.mean()), each)
+        shares = same.reshape(rounds, -1).mean(axis=0)
+        return Score(float(shares.mean()), shares)
 
-    def fidelity(self, vectors: Vectors, decoded: Vectors) -> Scored:
-        """Score decoded vectors, some rounds of each, by their error in the task's metric."""
+    def fidelity(self, vectors: Vectors, decoded: Vectors) -> Score:
+        """Score decoded vectors, stacked rounds of (n, m), by their error in the task's metric."""
         lost = self._squared(decoded - np.tile(vectors, (len(decoded) // len(vectors), 1)))
         return _explained(lost, self._squared(vectors - self.mean))
 
     def error_of_means(
-        self, vectors: Vectors, kept: Vectors, decoded: Vectors, above: NDArray[np.bool_]
-    ) -> Scored:
-        """Return minus ‖bias‖² + variance / people, in the task's metric.
+        self, vectors: Vectors, expected: Vectors, decoded: Vectors, above: NDArray[np.bool_]
+    ) -> Score:
+        """Return −(‖bias‖² + variance / people) / E‖z − μ‖²_Ω, in the task's metric.
 
-        ``kept`` is what reports tend to: their mean over the noise, known exactly. So the bias has
-        no noise in it, and its square, which sampling makes too large rather than too small, is
-        left as it is: a bias that is overlooked is all that counts when people are many.
+        ``expected`` is the mean of each vector's reports over the noise, known exactly. The bias is
+        therefore free of noise. Sampling makes its square too large rather than too small, and this
+        is not corrected: for many people, an overlooked bias is the whole error.
 
-        Who asks for a mean does not take people for the public: ``above``, (s, n), halves the
-        vectors in s ways, and the squared bias is the average of those of the halves.
+        People may differ from the public vectors: ``above``, (s, n), halves the vectors in s ways,
+        and the squared bias is the average of those of the halves.
         """
         rounds = len(decoded) // len(vectors)
-        off = kept - vectors
-        noise = self._squared(decoded - np.tile(kept, (rounds, 1))).reshape(rounds, -1)
-        variance = noise.mean(axis=0) + self._squared(off - off.mean(axis=0))
-        squared, pull = 0.0, np.zeros_like(off)
+        offsets = expected - vectors
+        noise = self._squared(decoded - np.tile(expected, (rounds, 1))).reshape(rounds, -1)
+        variance = noise.mean(axis=0) + self._squared(offsets - offsets.mean(axis=0))
+        squared_bias, gradients = 0.0, np.zeros_like(offsets)
         for half in (part for split in above for part in (split, ~split) if part.any()):
-            bias = off[half].mean(axis=0)
-            squared += float(bias @ self.gram @ bias) * half.mean() / len(above)
-            pull[half] += self.gram @ bias / len(above)
+            bias = offsets[half].mean(axis=0)
+            squared_bias += float(bias @ self.gram @ bias) * half.mean() / len(above)
+            gradients[half] += self.gram @ bias / len(above)
         spread = float(self._squared(vectors - self.mean).mean())
-        influence = 2 * np.einsum("ij,ij->i", off, pull) + variance / self.people
-        return Scored(
-            -(squared + float(variance.mean()) / self.people) / spread, -influence / spread
+        influence = 2 * np.einsum("ij,ij->i", offsets, gradients) + variance / self.people
+        return Score(
+            -(squared_bias + float(variance.mean()) / self.people) / spread, -influence / spread
         )
 
     def _squared(self, differences: Vectors) -> Vectors:
@@ -143,26 +150,26 @@ class TaskScorer:
         return squared
 
 
-def _explained(lost: Vectors, spread: Vectors) -> Scored:
-    """Return 1 − mean(lost)/mean(spread); lost has some rounds of every vector."""
+def _explained(lost: Vectors, spread: Vectors) -> Score:
+    """Return 1 − mean(lost)/mean(spread); ``lost`` has several rounds of every vector."""
     lost = lost.reshape(-1, len(spread)).mean(axis=0)
     scale = spread.mean()
     ratio = lost.mean() / scale
-    return Scored(float(1 - ratio), (ratio * spread - lost) / scale)
+    return Score(float(1 - ratio), (ratio * spread - lost) / scale)
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What the same simulated reports are worth.
+    """Utility of the same simulated reports, by goal and by task.
 
     Attributes
     ----------
     utility : Utility
-        For the goal, the weighted mean over tasks.
+        For the goal: the weighted mean over tasks.
     by_task : mapping of Utility
-        For the goal, task by task.
+        For the goal, by task.
     answers, fidelity : Utility or None
-        For both of these goals, over all tasks; None where the goal is a mean.
+        For these two goals, over all tasks; None if the goal is a mean.
     """
 
     utility: Utility
@@ -180,9 +187,9 @@ class Scorer:
     scorers : mapping of TaskScorer
         By task; all with the same goal.
     weights : mapping of float
-        Importance of every task; the sum is one.
+        Weight of every task; they sum to one.
     directions : (s, m) array, optional
-        Vectors on either side of their median along each are scored apart, for means.
+        For means: the bias is computed separately on either side of the median along each.
     """
 
     scorers: Mapping[str, TaskScorer]
@@ -195,25 +202,28 @@ class Scorer:
         return next(iter(self.scorers.values())).goal
 
     def __call__(self, release: Release, vectors: Vectors, seed: int = 0) -> Scores:
-        """Simulate reports of the vectors, a few of each, and score them for every task."""
+        """Simulate several reports of each vector, and score them for every task."""
         weights = [self.weights[name] for name in self.scorers]
         if self.goal == "mean":
-            means: Any = replace(release, decoder=release.unbiased_decoder, mean_decoder=None)
-            kept, decoded = without_noise(release, vectors), _simulated(means, vectors, seed)
-            scorers, above = self.scorers.values(), self._halves(vectors)
-            errors = [scorer.error_of_means(vectors, kept, decoded, above) for scorer in scorers]
-            named = dict(zip(self.scorers, (part.utility for part in errors), strict=True))
-            return Scores(weighted(errors, weights).utility, named)
+            unbiased: Any = replace(release, decoder=release.unbiased_decoder, mean_decoder=None)
+            expected, decoded = without_noise(release, vectors), _simulated(unbiased, vectors, seed)
+            above = self._halves(vectors)
+            errors = [
+                scorer.error_of_means(vectors, expected, decoded, above)
+                for scorer in self.scorers.values()
+            ]
+            by_task = dict(zip(self.scorers, (part.utility for part in errors), strict=True))
+            return Scores(weighted(errors, weights).utility, by_task)
         decoded = _simulated(release, vectors, seed)
         answers = [scorer.answers(vectors, decoded) for scorer in self.scorers.values()]
         fidelity = [scorer.fidelity(vectors, decoded) for scorer in self.scorers.values()]
         both = [weighted(parts, weights).utility for parts in (answers, fidelity)]
-        asked = answers if self.goal == "answers" else fidelity
-        each = dict(zip(self.scorers, (part.utility for part in asked), strict=True))
-        return Scores(both[0] if self.goal == "answers" else both[1], each, *both)
+        parts, total = (answers, both[0]) if self.goal == "answers" else (fidelity, both[1])
+        by_task = dict(zip(self.scorers, (part.utility for part in parts), strict=True))
+        return Scores(total, by_task, *both)
 
     def _halves(self, vectors: Vectors) -> NDArray[np.bool_]:
-        """Return on which side of the median vectors are, (s, n); all on one without directions."""
+        """Return which vectors are above the median, (s, n); all of them without directions."""
         if self.directions is None:
             return np.ones((1, len(vectors)), dtype=bool)
         along = self.directions @ vectors.T
@@ -222,31 +232,30 @@ class Scorer:
 
 
 def _simulated(release: Release, vectors: Vectors, seed: int) -> Vectors:
-    """Return decoded simulated reports, a few rounds stacked."""
+    """Return decoded simulated reports, several rounds stacked."""
     repeated = np.tile(vectors, (_REPETITIONS, 1))
     decoded: Vectors = simulate(release, repeated, np.random.default_rng([seed, len(vectors)]))
     return decoded
 
 
-# ----------------------------------------------------------------------------
-# What releases are fitted to when they are compared: public tasks and public vectors.
+# ---- Public tasks, measured on public vectors
 
-_APART: Final = 8
-"""Directions along which people may differ from the public vectors, for the goal of means."""
+_SPLIT_DIRECTIONS: Final = 8
+"""For means: directions along which people may differ from the public vectors."""
 
 ONLY_TASK: Final = "task"
-"""The name of a task that is alone."""
+"""The name of a single task."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """Public models by name, and how much each of them counts.
+    """Public models by name, with their weights.
 
     Attributes
     ----------
     models : mapping of TaskModel
     weights : mapping of float
-        Their sum is one.
+        They sum to one.
     """
 
     models: Mapping[str, TaskModel]
@@ -254,7 +263,7 @@ class Tasks:
 
     @classmethod
     def of(cls, model: Any, weights: Mapping[str, float] | None) -> Tasks:
-        """Read a model, or a mapping of names to models with their weights."""
+        """Return the tasks of a model, or of a mapping of names to models with weights."""
         if not isinstance(model, Mapping):
             if weights is not None:
                 raise InvalidInput("weights are for several tasks: pass a mapping of models too")
@@ -266,28 +275,28 @@ class Tasks:
 
     @property
     def input_dim(self) -> int | None:
-        """Dimension m of the vectors, where one of the models knows it."""
-        known = (model.input_dim for model in self.models.values())
-        return next((dim for dim in known if dim is not None), None)
+        """Dimension m of the vectors; None if no model fixes it."""
+        dims = (model.input_dim for model in self.models.values())
+        return next((dim for dim in dims if dim is not None), None)
 
 
 @dataclass(frozen=True, eq=False)
-class PublicSide:
-    """Tasks measured on public vectors.
+class MeasuredTasks:
+    """Tasks measured on public vectors: what releases are fitted to.
 
     Attributes
     ----------
     tasks : Tasks
     task : TaskModel
-        What maps are fitted to: the task, centred where its largest output is the answer, or
-        several of them together.
+        The task that maps are fitted to, with centred outputs if the largest one is the answer;
+        or all tasks jointly.
     geometries : mapping of Geometry
-        Of every task alone.
+        The geometry of every task alone.
     geometry : Geometry
-        Of ``task``.
+        The geometry of ``task``.
     vectors : (n, m) array
     statement : str
-        Where the vectors came from, for the provenance of releases.
+        Origin of the vectors, for the provenance of releases.
     """
 
     tasks: Tasks
@@ -298,16 +307,16 @@ class PublicSide:
     statement: str
 
     @classmethod
-    def of(cls, tasks: Tasks, vectors: Vectors, goal: Goal, statement: str = "") -> PublicSide:
-        """Measure the tasks; those of several outputs are centred if the answers are wanted."""
+    def of(cls, tasks: Tasks, vectors: Vectors, goal: Goal, statement: str = "") -> MeasuredTasks:
+        """Measure the tasks; for the goal "answers", those of several outputs are centred."""
         source = PublicVectors(vectors)
         ready = prepared(tasks.models, source, centred=goal == "answers")
-        found = {name: measure(model, source) for name, model in ready.items()}
+        geometries = {name: measure(model, source) for name, model in ready.items()}
         if len(ready) == 1:
             name = next(iter(ready))
-            return cls(tasks, ready[name], found, found[name], vectors, statement)
-        joint = MultiTask.weighed(ready, found, tasks.weights)
-        return cls(tasks, joint, found, joint.geometry(found), vectors, statement)
+            return cls(tasks, ready[name], geometries, geometries[name], vectors, statement)
+        joint = MultiTask.weighed(ready, geometries, tasks.weights)
+        return cls(tasks, joint, geometries, joint.geometry(geometries), vectors, statement)
 
     @property
     def outputs(self) -> dict[str, int]:
@@ -322,21 +331,21 @@ class PublicSide:
         }
         if goal != "mean":
             return Scorer(scorers, self.tasks.weights)
-        apart = active_directions(self.geometry).forward[:_APART]
-        return Scorer(scorers, self.tasks.weights, apart)
+        directions = active_directions(self.geometry).forward[:_SPLIT_DIRECTIONS]
+        return Scorer(scorers, self.tasks.weights, directions)
 
     @cached_property
     def commonest(self) -> Vectors:
-        """A public vector with the commonest answers, or the public mean if no task has any.
+        """A public vector with the commonest answers, or the public mean if no task has classes.
 
-        Of the vectors that are answered so, it is the nearest to their mean.
+        Of the vectors with these answers, it is the nearest to their mean.
         """
         models = [self.tasks.models[name] for name, k in self.outputs.items() if k > 1]
         if not models:
             return self.geometry.mean
         answers = np.stack([model.outputs(self.vectors).argmax(axis=1) for model in models], axis=1)
         _, which, counts = np.unique(answers, axis=0, return_inverse=True, return_counts=True)
-        alike = self.vectors[which.reshape(-1) == counts.argmax()]
-        away = alike - alike.mean(axis=0)
-        nearest: Vectors = alike[row_dots(away, away).argmin()]
+        group = self.vectors[which.reshape(-1) == counts.argmax()]
+        offsets = group - group.mean(axis=0)
+        nearest: Vectors = group[row_dots(offsets, offsets).argmin()]
         return nearest

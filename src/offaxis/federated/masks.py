@@ -1,8 +1,10 @@
-"""Masks: uniform vectors modulo 2**b, from seeds that two clients share or one client drew.
+"""Masks and messages of secure aggregation.
 
-Multiplying by the weight comes before masking, so the masks r_k of a round add up to zero modulo
-2**b, and the masks of the *updates*, r_k / w_k, lie in the null space of the weights W. The other
-order would lose bits: an even weight times a uniform mask modulo 2**b is always even.
+A mask is a uniform vector modulo 2**b, expanded from a seed that two clients share or that one
+client drew. An update is multiplied by its weight before it is masked, so the pairwise masks r_k of
+a round add up to zero modulo 2**b, and the masks of the *updates*, r_k / w_k, are in the null space
+of the weights W. The other order would lose bits: an even weight times a uniform mask modulo 2**b
+is always even.
 """
 
 from __future__ import annotations
@@ -24,41 +26,42 @@ from offaxis.sampling.entropy import KEY_BYTES, KeyStream
 Ring = NDArray[np.uint64]
 """Elements of the integers modulo 2**b, in 64 bits."""
 
-SEED_BYTES: Final = KEY_BYTES
+# Domain separators: part of the protocol, so their wording never changes.
 _PAIR: Final = b"offaxis masked sum v1 pair\0"
+_CONSENT: Final = b"offaxis masked sum v1 survivors\0"
 
 
 def shared_secret(own: X25519PrivateKey, public: str, name: str) -> bytes:
-    """Return the secret that two clients share, and nobody else."""
+    """Return the secret that only these two clients share."""
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(public)))
     except ValueError:
-        raise InvalidDocument(f"the exchange key of {name} is none") from None
+        raise InvalidDocument(f"the exchange key of {name} is not a valid X25519 key") from None
 
 
 def pair_seed(secret: bytes, roster_hash: str, round_number: int, names: tuple[str, str]) -> bytes:
-    """Return the seed of one pair in one round; ``names`` in the roster's order.
+    """Return the seed of one pair in one round; ``names`` are in the roster's order.
 
-    Bound to the roster and the round, so revealing one says nothing of any other.
+    The seed is bound to the roster and the round, so revealing it reveals nothing about any other.
     """
     info = _PAIR + round_number.to_bytes(8, "little")
     for name in names:
         info += len(name).to_bytes(8, "little") + name.encode()
-    return HKDF(SHA256(), SEED_BYTES, salt=bytes.fromhex(roster_hash), info=info).derive(secret)
+    return HKDF(SHA256(), KEY_BYTES, salt=bytes.fromhex(roster_hash), info=info).derive(secret)
 
 
 def expand(seed: bytes, dim: int, ring_bits: int) -> Ring:
-    """Stretch a seed to a uniform vector; every seed is used for one vector."""
-    if len(seed) != SEED_BYTES:
-        raise InvalidDocument(f"a seed has {SEED_BYTES} bytes, got {len(seed)}")
+    """Expand a seed to a uniform vector; each seed is used for one vector only."""
+    if len(seed) != KEY_BYTES:
+        raise InvalidDocument(f"a seed has {KEY_BYTES} bytes, got {len(seed)}")
     words = KeyStream(seed).words(4 * dim).view("<u8").astype(np.uint64)
     return reduce(words, ring_bits)
 
 
 def reduce(values: Ring, ring_bits: int) -> Ring:
-    """Reduce modulo 2**b; arithmetic modulo 2**64 comes before."""
-    kept: Ring = values & np.uint64((1 << ring_bits) - 1)
-    return kept
+    """Reduce modulo 2**b the results of arithmetic modulo 2**64."""
+    reduced: Ring = values & np.uint64((1 << ring_bits) - 1)
+    return reduced
 
 
 def to_ring(integers: NDArray[np.int64], ring_bits: int) -> Ring:
@@ -74,33 +77,32 @@ def from_ring(values: Ring, ring_bits: int) -> NDArray[np.int64]:
 
 
 def pack(values: Ring, ring_bits: int) -> bytes:
-    """Write b/8 bytes a number, little-endian."""
+    """Write b/8 bytes per number, little-endian."""
     octets = values.astype("<u8").view(np.uint8).reshape(-1, 8)
     return octets[:, : ring_bits // 8].tobytes()
 
 
 def unpack(payload: bytes, dim: int, ring_bits: int) -> Ring:
-    """Read what :func:`pack` wrote."""
+    """Read the bytes that :func:`pack` wrote."""
     width = ring_bits // 8
     if len(payload) != width * dim:
         raise InvalidDocument(
-            f"a masked update has {width * dim} bytes here, got {len(payload)}; "
-            f"the client has another roster"
+            f"a masked update has {width * dim} bytes, got {len(payload)}; "
+            f"the client uses another roster"
         )
     octets = np.zeros((dim, 8), dtype=np.uint8)
     octets[:, :width] = np.frombuffer(payload, dtype=np.uint8).reshape(dim, width)
     return octets.view("<u8")[:, 0].astype(np.uint64)
 
 
-# ----------------------------------------------------------------------------
-# What clients and server of a masked sum send each other.
-
-CONSENT = b"offaxis masked sum v1 survivors\0"
+# ---- Messages between clients and server
 
 
 @dataclass(frozen=True)
 class MaskedUpdate:
-    """Step 1, client to server: the update with noise and masks, uniform to who lacks the masks.
+    """Step 1, client to server: the update with noise and masks.
+
+    To anyone without the masks the payload is uniformly distributed.
 
     Examples
     --------
@@ -116,7 +118,9 @@ class MaskedUpdate:
 
 @dataclass(frozen=True)
 class Survivors:
-    """Step 2, server to clients: whose updates arrived; the only set whose sum may be opened.
+    """Step 2, server to clients: the clients whose updates arrived.
+
+    Only the sum over this set may be opened.
 
     Examples
     --------
@@ -131,7 +135,7 @@ class Survivors:
 
 @dataclass(frozen=True)
 class Consent:
-    """Step 2, client to server and on to all survivors: a signature of the set.
+    """Step 2, client to server and on to all survivors: a signature over the set of survivors.
 
     Examples
     --------
@@ -147,7 +151,7 @@ class Consent:
 
 @dataclass(frozen=True)
 class Opening:
-    """Step 3, client to server: the seed of its own mask, and of its masks with who dropped out.
+    """Step 3, client to server: seeds of its own mask and of those shared with dropped clients.
 
     Examples
     --------
@@ -162,17 +166,17 @@ class Opening:
     pair_seeds: Mapping[str, bytes] = field(repr=False)
 
 
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """Name who is concerned, in a message: the first few, and how many more."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def consent_text(roster_hash: str, round_number: int, names: Sequence[str]) -> bytes:
-    """Return what is signed: the roster, the round and the survivors in the roster's order."""
+    """Return the bytes to sign: the roster, the round and the survivors in the roster's order."""
     digest = hashlib.sha256()
     for name in names:
         digest.update(len(name).to_bytes(8, "little") + name.encode())
     return (
-        CONSENT + bytes.fromhex(roster_hash) + round_number.to_bytes(8, "little") + digest.digest()
+        _CONSENT + bytes.fromhex(roster_hash) + round_number.to_bytes(8, "little") + digest.digest()
     )
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """List names in a message: the first few, then how many more."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,17 @@
-"""What masked aggregation promises: something about the sum, which is not a local guarantee."""
+"""The plan of a secure aggregation: its public parameters, its noise and its guarantee.
+
+The guarantee is about the sums that are opened. It is not a local guarantee. All numbers are
+certified: they are computed in fractions and rounded so that the guarantee still holds. Proofs are
+in docs/proofs.md, "Secure aggregation". They have three steps:
+
+1. One discrete Gaussian with the parameter v on every coordinate, under a sum that one client
+   changes by Δ in ℓ2, is ρ-zCDP with ρ = Δ²/2v; over rounds ρ adds up (Canonne, Kamath,
+   Steinke 2020).
+2. A ρ becomes (ε, δ) by their Proposition 12 (:func:`certified_delta`).
+3. A sum of n discrete Gaussians is not exactly one: its probabilities are within e^{±τ} of it
+   (Kairouz, Liu, Steinke 2021). On the default lattice τ is negligible, but it is counted
+   (:func:`sum_divergence`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +19,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Final
 
 from scipy.optimize import minimize_scalar
 
@@ -15,14 +28,18 @@ from offaxis.privacy.guarantee import decimal, exact_delta, exact_epsilon
 from offaxis.randomizers.base import check_dim, check_radius
 from offaxis.sampling.discrete_gaussian import LARGEST_VARIANCE
 from offaxis.sampling.probability import exp_minus
-from offaxis.vectors import as_number
+from offaxis.vectors import as_integer, as_number
+
+MOST_CLIENTS: Final = 1 << 16
+_MOST_ROUNDS: Final = 1 << 20
+_DEFAULT_BOUND: Final = 1 << 18
 
 ASSUMPTIONS: Final = (
-    "the roster is authentic: who invents clients invents colluders; compare its hash with others",
+    "the roster is authentic: any client the server invents is a colluder; compare its hash",
     "at most the stated number of clients collude with the server, and the others run this code",
     "X25519, HKDF-SHA256, Ed25519 and AES-256 in counter mode are not broken",
-    "who takes part in a round, the weights and the parameters are public and not protected",
-    "every client keeps its state: one that goes back to an older state could answer twice",
+    "participation in a round, the weights and the parameters are public and not protected",
+    "every client keeps its state: a client restored to an older state could answer twice",
 )
 
 
@@ -30,30 +47,30 @@ ASSUMPTIONS: Final = (
 class DistributedGuarantee:
     """(ε, δ) of everything that is opened in all rounds, towards the server and the colluders.
 
-    For any two data sets of *one client* (replacement of all that it holds, in every round) the
-    opened sums are (ε, δ)-indistinguishable, if no more than ``colluders`` clients share what they
-    know with the server. It is **not** a local guarantee: the noise that protects a client is the
-    sum of many clients' shares, and a single share protects nobody enough. It rests on the
-    assumptions, which a local release does not need. So it is no
-    :class:`~offaxis.privacy.Guarantee` and cannot stand where one is asked for.
+    For any two data sets of *one client* (replacement of all its data, in every round) the opened
+    sums are (ε, δ)-indistinguishable, if at most ``colluders`` clients share what they know with
+    the server. It is **not** a local guarantee: the noise that protects a client is the sum of many
+    clients' shares, and a single share is too little. It also rests on assumptions that a local
+    release does not need. So it is not a :class:`~offaxis.privacy.Guarantee` and cannot be used
+    where one is required.
 
     Attributes
     ----------
     epsilon, delta : Fraction
         For all rounds together.
     rounds : int
-        How many sums may be opened in all.
+        How many sums may be opened in total.
     threshold, colluders : int
-        Fewest clients in a sum, and most of them that may collude.
+        The fewest clients in a sum, and how many of them may collude.
     assumptions : tuple of str
 
     Examples
     --------
     >>> from offaxis.federated import DistributedGuarantee
-    >>> promise = DistributedGuarantee(4, "1e-5", rounds=20, threshold=8, colluders=2)
-    >>> print(promise)
+    >>> guarantee = DistributedGuarantee(4, "1e-5", rounds=20, threshold=8, colluders=2)
+    >>> print(guarantee)
     ε = 4, δ = 1e-05 for the sums of 20 rounds (distributed, not local; up to 2 colluders)
-    >>> promise.local, promise.unit
+    >>> guarantee.local, guarantee.unit
     (False, 'client')
     """
 
@@ -65,7 +82,7 @@ class DistributedGuarantee:
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
     def __post_init__(self) -> None:
-        """Read the numbers exactly."""
+        """Convert ε and δ to exact fractions and check the counts."""
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         object.__setattr__(self, "delta", exact_delta(self.delta))
         if not 0 <= self.colluders < self.threshold:
@@ -76,30 +93,155 @@ class DistributedGuarantee:
 
     @property
     def local(self) -> bool:
-        """False: a client alone is protected by masks, not by noise."""
+        """False: a single client is protected by masks, not by noise."""
         return False
 
     @property
     def unit(self) -> str:
-        """What is protected: all data of one client."""
+        """The unit of protection: all data of one client."""
         return "client"
 
     def __str__(self) -> str:
-        """Return the promise, and that it is not local."""
+        """Return the guarantee in words, and that it is not local."""
         return (
             f"ε = {decimal(self.epsilon)}, δ = {decimal(self.delta)} for the sums of "
             f"{self.rounds} rounds (distributed, not local; up to {self.colluders} colluders)"
         )
 
 
-# ----------------------------------------------------------------------------
-# What noise that many clients add together promises: certified numbers, rounded against us.
-#
-# Three steps (proofs: docs/proofs.md, "Masked sums"). One discrete Gaussian with the parameter v on
-# every coordinate, under a sum that one client changes by Δ in ℓ2, is ρ-zCDP with ρ = Δ²/2v; over
-# rounds ρ adds up (Canonne, Kamath, Steinke 2020). A ρ becomes (ε, δ) by their Proposition 12. And
-# a sum of n discrete Gaussians is not quite one: its probabilities are within e^{±τ} of it
-# (Kairouz, Liu, Steinke 2021), with a τ that the lattice makes absurdly small, but that is counted.
+@dataclass(frozen=True)
+class SecureAggregationPlan:
+    """The public parameters that all clients of a secure aggregation agree on.
+
+    The roster contains them. An update is clipped to the ℓ2 norm ``clip``, multiplied by the
+    client's public weight and placed on a lattice on which the heaviest client's ball has the
+    radius ``bound``. There one client moves the sum by at most Δ = 2·bound. Every client adds a
+    discrete Gaussian with the parameter ``share_variance``, chosen so that ``threshold −
+    colluders`` shares provide (ε, δ) over all ``rounds``. Sampling of clients is not counted as
+    amplification.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension of an update.
+    clip : float
+        ℓ2 norm to which every client clips its update.
+    epsilon, delta : number
+        The guarantee for all rounds together, read exactly.
+    rounds : int
+        How many sums may be opened in total.
+    threshold : int
+        The fewest clients in a sum; a round with fewer survivors is refused.
+    colluders : int
+        How many of them may share all they know with the server, including their noise.
+    bound : int
+        Radius of the heaviest client's ball in lattice steps.
+
+    Examples
+    --------
+    >>> from offaxis.federated import SecureAggregationPlan
+    >>> plan = SecureAggregationPlan(
+    ...     dim=650, clip=1.0, epsilon=4, delta="1e-5", rounds=20, threshold=8
+    ... )
+    >>> print(plan.guarantee)
+    ε = 4, δ = 1e-05 for the sums of 20 rounds (distributed, not local; up to 0 colluders)
+    >>> round(float(plan.rho), 3), round(plan.noise_multiplier, 2)  # ρ of all rounds; σ/clip
+    (0.373, 10.35)
+    """
+
+    dim: int
+    clip: float
+    epsilon: Fraction
+    delta: Fraction
+    rounds: int
+    threshold: int
+    colluders: int = 0
+    bound: int = _DEFAULT_BOUND
+
+    def __post_init__(self) -> None:
+        """Check the parameters, and that noise with this guarantee exists."""
+        object.__setattr__(self, "dim", check_dim(self.dim))
+        object.__setattr__(self, "clip", check_radius(as_number(self.clip, "clip"), "clip"))
+        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        object.__setattr__(self, "delta", exact_delta(self.delta))
+        self._check_integer("rounds", 1, _MOST_ROUNDS)
+        self._check_integer("threshold", 1, MOST_CLIENTS)
+        self._check_integer("colluders", 0, self.threshold - 1)
+        self._check_integer("bound", 1, 1 << 30)
+        if self.bound**2 * self.dim >= 1 << 63:
+            raise InvalidInput(
+                f"bound={self.bound} is too fine for dim={self.dim}: bound² · dim must stay below "
+                f"2**63; use a smaller bound"
+            )
+        _ = self.share_variance
+
+    def _check_integer(self, name: str, low: int, high: int) -> None:
+        object.__setattr__(self, name, as_integer(getattr(self, name), name, low, high))
+
+    @property
+    def sensitivity(self) -> int:
+        """Δ: how far one client can move the sum, in lattice steps (ℓ2, by replacement)."""
+        return 2 * self.bound
+
+    @property
+    def honest_shares(self) -> int:
+        """How many shares of noise remain in an opened sum if all colluders remove theirs."""
+        return self.threshold - self.colluders
+
+    @cached_property
+    def share_variance(self) -> int:
+        """The parameter of every client's discrete Gaussian, in lattice steps², rounded up."""
+        rho = Fraction(largest_rho(self.epsilon, self.delta))
+        if not rho:
+            raise InvalidInput(f"no noise achieves epsilon={self.epsilon}, delta={self.delta}")
+        for _ in range(40):
+            variance = math.ceil(self._rho_times_variance / rho)
+            if variance > LARGEST_VARIANCE:
+                raise InvalidInput(
+                    f"this guarantee needs noise of 2**{math.log2(variance) / 2:.0f} lattice "
+                    f"steps, more than can be drawn; use a smaller bound than {self.bound}"
+                )
+            if self._certifies(variance):
+                return variance
+            rho *= Fraction(63, 64)
+        raise InvalidInput(
+            f"the lattice is too coarse to certify this guarantee; use a larger bound than "
+            f"{self.bound}"
+        )
+
+    @property
+    def _rho_times_variance(self) -> Fraction:
+        return Fraction(self.sensitivity**2 * self.rounds, 2 * self.honest_shares)
+
+    def _certifies(self, variance: int) -> bool:
+        """Return whether this variance provides (ε, δ), with the divergence of the sum counted."""
+        divergence = self.rounds * self.dim * sum_divergence(variance, self.honest_shares)
+        epsilon_left = self.epsilon - 2 * divergence
+        if epsilon_left <= 0 or divergence > 1:
+            return False
+        # e^x <= 1 + 2x for x <= 1.
+        delta = certified_delta(self._rho_times_variance / variance, epsilon_left)
+        return delta * (1 + 2 * divergence) <= self.delta
+
+    @property
+    def rho(self) -> Fraction:
+        """ρ of all rounds together, towards the server and the colluders (zCDP)."""
+        return self._rho_times_variance / self.share_variance
+
+    @property
+    def noise_multiplier(self) -> float:
+        """σ of the noise of all honest shares over the radius of the heaviest client's ball."""
+        return math.sqrt(self.honest_shares * self.share_variance) / self.bound
+
+    @cached_property
+    def guarantee(self) -> DistributedGuarantee:
+        """The guarantee of all opened sums together."""
+        return DistributedGuarantee(
+            self.epsilon, self.delta, self.rounds, self.threshold, self.colluders
+        )
+
+
+# ---- Certified accounting
 
 _BITS: Final = 256
 _TWO_PI_SQUARED: Final = Fraction(19_739, 1000)
@@ -112,9 +254,9 @@ _GRID: Final = 1 << 20
 def certified_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     """Return a δ, rounded up, at which every ρ-zCDP mechanism is (ε, δ)-DP.
 
-    δ = min over α > 1 of exp((α − 1)(αρ − ε)) · (1 − 1/α)^α / (α − 1). The order is sought in
+    δ = min over α > 1 of exp((α − 1)(αρ − ε)) · (1 − 1/α)^α / (α − 1). The order α is searched in
     floating point; the bound at that order is then computed in integers, with
-    α ln(1 − 1/α) <= −Σ_{j=1}^{24} α^{1−j}/j. So the search can cost tightness, never truth.
+    α ln(1 − 1/α) <= −Σ_{j=1}^{24} α^{1−j}/j. So the search can cost tightness, never validity.
 
     Examples
     --------
@@ -123,7 +265,7 @@ def certified_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     >>> float(certified_delta(Fraction(1, 2), Fraction(5)))
     2.896...e-06
     """
-    alpha = _order(float(rho), float(epsilon))
+    alpha = _best_order(float(rho), float(epsilon))
     exponent = (alpha - 1) * (epsilon - alpha * rho)
     exponent += sum((alpha ** (1 - j) / j for j in range(1, _TERMS + 1)), Fraction(0))
     if exponent <= 0:
@@ -132,24 +274,23 @@ def certified_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
     return min(Fraction(1), bound)
 
 
-def _log_delta(alpha: float, rho: float, epsilon: float) -> float:
-    tail = alpha * math.log1p(-1 / alpha)
-    return (alpha - 1) * (alpha * rho - epsilon) + tail - math.log(alpha - 1)
+def _best_order(rho: float, epsilon: float) -> Fraction:
+    """Return an order α close to the one with the smallest δ, as a fraction."""
 
+    def log_delta(log_above_one: float) -> float:
+        alpha = 1 + math.exp(log_above_one)
+        tail = alpha * math.log1p(-1 / alpha)
+        return (alpha - 1) * (alpha * rho - epsilon) + tail - math.log(alpha - 1)
 
-def _order(rho: float, epsilon: float) -> Fraction:
-    """Return the best order, as a fraction."""
-
-    def at(log_above_one: float) -> float:
-        return _log_delta(1 + math.exp(log_above_one), rho, epsilon)
-
-    found = minimize_scalar(at, bounds=(-9.0, 30.0), method="bounded", options={"xatol": 1e-6})
-    return 1 + Fraction(max(1, round(math.exp(found.x) * _GRID)), _GRID)
+    best = minimize_scalar(
+        log_delta, bounds=(-9.0, 30.0), method="bounded", options={"xatol": 1e-6}
+    )
+    return 1 + Fraction(max(1, round(math.exp(best.x) * _GRID)), _GRID)
 
 
 @lru_cache(maxsize=256)
 def largest_rho(epsilon: Fraction, delta: Fraction) -> float:
-    """Return the largest ρ whose ``certified_delta`` at ε is within δ, up to a rounding below.
+    """Return the largest ρ whose ``certified_delta`` at ε is at most δ, rounded down.
 
     Examples
     --------
@@ -186,149 +327,3 @@ def sum_divergence(share_variance: int, shares: int) -> Fraction:
     x = Fraction(exp_minus(_TWO_PI_SQUARED * share_variance / 2, _BITS)[1], 1 << _BITS)
     q = 2 * x / (1 - x)
     return (shares - 1) * 2 * q / (1 - q)
-
-
-# ----------------------------------------------------------------------------
-# The public parameters of masked aggregation, and the noise that they ask of every client.
-
-BOUND: Final = 1 << 18
-MOST_ROUNDS: Final = 1 << 20
-MOST_CLIENTS: Final = 1 << 16
-
-
-@dataclass(frozen=True)
-class MaskingPlan:
-    """What all clients of a masked sum agree on; the same for each, public, and in the roster.
-
-    An update is clipped to the ℓ2 norm ``clip``, multiplied by the client's public weight and laid
-    on a lattice on which the heaviest client's ball has the radius ``bound``. One client moves the
-    sum by at most Δ = 2·bound there. Every client adds a discrete Gaussian with the parameter
-    ``share_variance``, chosen so that ``threshold − colluders`` shares keep (ε, δ) over all
-    ``rounds``. Nothing is claimed for sampling clients.
-
-    Parameters
-    ----------
-    dim : int
-        Numbers in an update.
-    clip : float
-        ℓ2 norm to which every client clips its update.
-    epsilon, delta : number
-        Promise for all rounds together, read exactly.
-    rounds : int
-        How many sums may be opened, in all.
-    threshold : int
-        Fewest clients in a sum; with fewer survivors a round is refused.
-    colluders : int
-        How many of them may tell the server all they know, their noise too.
-    bound : int
-        Radius of the heaviest client's ball in lattice steps.
-
-    Examples
-    --------
-    >>> from offaxis.federated import MaskingPlan
-    >>> plan = MaskingPlan(dim=650, clip=1.0, epsilon=4, delta="1e-5", rounds=20, threshold=8)
-    >>> print(plan.guarantee)
-    ε = 4, δ = 1e-05 for the sums of 20 rounds (distributed, not local; up to 0 colluders)
-    >>> plan.sensitivity == 2 * plan.bound and plan.honest_shares == 8
-    True
-    >>> round(float(plan.rho), 3), round(plan.noise_multiplier, 2)  # ρ of all rounds; σ/clip
-    (0.373, 10.35)
-    >>> plan.share_variance * 8 >= (plan.sensitivity ** 2 * 20) / (2 * 0.374)
-    True
-    """
-
-    dim: int
-    clip: float
-    epsilon: Fraction
-    delta: Fraction
-    rounds: int
-    threshold: int
-    colluders: int = 0
-    bound: int = BOUND
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be promised."""
-        object.__setattr__(self, "dim", check_dim(self.dim))
-        object.__setattr__(self, "clip", check_radius(as_number(self.clip, "clip"), "clip"))
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
-        object.__setattr__(self, "delta", exact_delta(self.delta))
-        _whole(self.rounds, "rounds", 1, MOST_ROUNDS)
-        _whole(self.threshold, "threshold", 1, MOST_CLIENTS)
-        _whole(self.colluders, "colluders", 0, self.threshold - 1)
-        _whole(self.bound, "bound", 1, 1 << 30)
-        if self.bound**2 * self.dim >= 1 << 63:
-            raise InvalidInput(
-                f"bound={self.bound} is too fine for dim={self.dim}: bound² · dim must stay below "
-                f"2**63; take a smaller bound"
-            )
-        _ = self.share_variance
-
-    @property
-    def sensitivity(self) -> int:
-        """Δ: how far one client can move the sum, in lattice steps (ℓ2, by replacement)."""
-        return 2 * self.bound
-
-    @property
-    def honest_shares(self) -> int:
-        """How many shares of noise no set of colluders can take away from an opened sum."""
-        return self.threshold - self.colluders
-
-    @cached_property
-    def share_variance(self) -> int:
-        """The parameter of every client's discrete Gaussian, in lattice steps², rounded up."""
-        rho = Fraction(largest_rho(self.epsilon, self.delta))
-        if not rho:
-            raise InvalidInput(f"no noise keeps epsilon={self.epsilon}, delta={self.delta}")
-        for _ in range(40):
-            variance = math.ceil(self._rho_times_variance / rho)
-            if variance > LARGEST_VARIANCE:
-                raise InvalidInput(
-                    f"this promise needs noise of 2**{math.log2(variance) / 2:.0f} lattice steps, "
-                    f"more than can be drawn; take a smaller bound than {self.bound}"
-                )
-            if self._keeps(variance):
-                return variance
-            rho *= Fraction(63, 64)
-        raise InvalidInput(
-            f"the lattice is too coarse to count this promise; take a larger bound than "
-            f"{self.bound}"
-        )
-
-    @property
-    def _rho_times_variance(self) -> Fraction:
-        return Fraction(self.sensitivity**2 * self.rounds, 2 * self.honest_shares)
-
-    def _keeps(self, variance: int) -> bool:
-        """Certify the promise: Gaussian noise, and what a sum of shares differs from it."""
-        apart = self.rounds * self.dim * sum_divergence(variance, self.honest_shares)
-        left = self.epsilon - 2 * apart
-        if left <= 0 or apart > 1:
-            return False
-        # e^x <= 1 + 2x for x <= 1.
-        delta = certified_delta(self._rho_times_variance / variance, left)
-        return delta * (1 + 2 * apart) <= self.delta
-
-    @property
-    def rho(self) -> Fraction:
-        """ρ of all rounds together, towards the server and the colluders (zCDP)."""
-        return self._rho_times_variance / self.share_variance
-
-    @property
-    def noise_multiplier(self) -> float:
-        """σ of the noise that cannot be taken away, over the norm of the heaviest client's ball."""
-        return math.sqrt(self.honest_shares * self.share_variance) / self.bound
-
-    @cached_property
-    def guarantee(self) -> DistributedGuarantee:
-        """What is promised about all opened sums."""
-        return DistributedGuarantee(
-            self.epsilon, self.delta, self.rounds, self.threshold, self.colluders
-        )
-
-
-def _whole(value: Any, name: str, least: int, most: int) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not least <= value <= most:
-        raise InvalidInput(
-            f"{name} must be a whole number from {least} to {most}, got {name}={value!r}"
-        )

@@ -1,4 +1,10 @@
-"""How far a client of masked sums has come: what it must never forget."""
+"""The client of a secure aggregation, and the file that keeps it.
+
+A client masks its update, consents to one set of survivors and opens it once
+(:class:`SecureAggregationClient`). What it must never forget is its :class:`Progress`.
+:class:`ClientFile` keeps keys, roster and progress on disk and writes them before an answer is
+sent.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +36,11 @@ from offaxis.sampling.discrete_gaussian import DiscreteGaussian
 from offaxis.sampling.entropy import Entropy, fresh_key
 from offaxis.vectors import as_array
 
+_LARGEST_ROUND_NUMBER: Final = 2**53
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -43,93 +54,90 @@ class Progress:
     survivors: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """Write it down; secret while a round is under way."""
+        """Write the progress; it is secret while a round is in progress."""
         return canonical_json(asdict(self)).encode()
 
-
-def read_progress(state: bytes, roster: Roster) -> Progress:
-    """Read what :meth:`Progress.to_bytes` wrote; refuse that of another roster."""
-    try:
-        fields = json.loads(state)
-        fields["survivors"] = tuple(fields["survivors"])
-        found = Progress(**fields)
-    except (ValueError, TypeError, KeyError) as error:
-        raise InvalidDocument(f"this is no state of a masked client: {error}") from None
-    if found.roster != roster.hash:
-        raise RoundRefused(
-            "this client belongs to another roster; a changed roster needs new clients, and its "
-            "budget comes on top of what was spent"
-        )
-    return found
-
-
-# ----------------------------------------------------------------------------
-# A client of masked sums: masks an update, consents to one set of survivors, opens it once.
-
-_LARGEST_NUMBER: Final = 2**53
-
-P = ParamSpec("P")
-R = TypeVar("R")
+    @classmethod
+    def from_bytes(cls, state: bytes, roster: Roster) -> Progress:
+        """Read the bytes that :meth:`to_bytes` wrote; raise for another roster's."""
+        try:
+            fields = json.loads(state)
+            fields["survivors"] = tuple(fields["survivors"])
+            progress = cls(**fields)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InvalidDocument(
+                f"this is not the state of a secure aggregation client: {error}"
+            ) from None
+        if progress.roster != roster.hash:
+            raise RoundRefused(
+                "this client belongs to another roster; a changed roster needs new clients, and "
+                "its budget adds to what was spent"
+            )
+        return progress
 
 
 def _one_at_a_time(
-    step: Callable[Concatenate[MaskedClient, P], R],
-) -> Callable[Concatenate[MaskedClient, P], R]:
-    """Let threads take steps of a client one after the other: two at once could sign two sets."""
+    step: Callable[Concatenate[SecureAggregationClient, P], R],
+) -> Callable[Concatenate[SecureAggregationClient, P], R]:
+    """Serialize the steps of a client across threads: two at once could sign two sets."""
 
     @wraps(step)
-    def alone(self: MaskedClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def locked(self: SecureAggregationClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
             if self._retired:
-                raise RoundRefused(
-                    f"{self.name} was lent for one step; take it from its file again"
-                )
+                raise RoundRefused(f"this handle of {self.name} has expired; reopen the ClientFile")
             return step(self, *args, **kwargs)
 
-    return alone
+    return locked
 
 
-class MaskedClient:
-    """One client. Round numbers ascend, each is used once, and one set a round is consented to.
+class SecureAggregationClient:
+    """One client. Round numbers increase, each is used once, with one consent per round.
 
-    Steps of a round: :meth:`mask`, :meth:`consent`, :meth:`open`. A step out of order, a second
-    answer or a set without this client is refused, and nothing leaves. :meth:`state` must be on
-    the disk *before* an answer is sent; :class:`~offaxis.federated.ClientFile` sees to that. A
-    client that goes back to an older state could consent twice: it cannot be copied or pickled.
+    The steps of a round are :meth:`mask`, :meth:`consent` and :meth:`open`. A step out of order, a
+    second answer and a set without this client raise an error, and nothing is sent. :meth:`state`
+    must be on disk *before* an answer is sent; :class:`~offaxis.federated.ClientFile` ensures
+    that. A client restored to an older state could consent twice, so it cannot be copied or
+    pickled.
 
     Parameters
     ----------
     name : str
     keys : ClientKeys
     roster : Roster
-        Whose hash has been compared with other clients'; it decides what is promised.
+        Decides the guarantee. Compare its hash with other clients first.
     state : bytes, optional
-        What :meth:`state` returned.
+        The result of :meth:`state` of an earlier object.
 
     Examples
     --------
-    >>> from offaxis.federated import ClientKeys, MaskedClient, MaskedRound, MaskingPlan, Roster
+    >>> from offaxis.federated import (
+    ...     ClientKeys, Roster, SecureAggregationClient, SecureAggregationPlan,
+    ...     SecureAggregationRound,
+    ... )
     >>> keys = {name: ClientKeys.generate() for name in "abc"}
-    >>> plan = MaskingPlan(dim=2, clip=1, epsilon=4, delta="1e-5", rounds=1, threshold=2)
+    >>> plan = SecureAggregationPlan(
+    ...     dim=2, clip=1, epsilon=4, delta="1e-5", rounds=1, threshold=2
+    ... )
     >>> roster = Roster(plan, [keys[name].member(name) for name in "abc"])
-    >>> clients = [MaskedClient(name, keys[name], roster) for name in "abc"]
-    >>> round_ = MaskedRound(roster, 1)
+    >>> clients = [SecureAggregationClient(name, keys[name], roster) for name in "abc"]
+    >>> round_ = SecureAggregationRound(roster, 1)  # the server
     >>> for client in clients[:2]:  # c drops out
     ...     round_.add(client.mask(1, [0.6, 0.8]))
     >>> survivors = round_.survivors()
     >>> consents = [client.consent(survivors) for client in clients[:2]]
     >>> for client in clients[:2]:
     ...     round_.add_opening(client.open(consents))
-    >>> round_.result().survivors, clients[0].opened, clients[2].opened
-    (('a', 'b'), 1, 0)
-    >>> again = MaskedClient("a", keys["a"], roster, state=clients[0].state())
-    >>> again.mask(2, [0, 0])
+    >>> round_.result().survivors
+    ('a', 'b')
+
+    The state outlives the program, and so does the spent budget:
+
+    >>> restored = SecureAggregationClient("a", keys["a"], roster, state=clients[0].state())
+    >>> restored.mask(2, [0, 0])
     Traceback (most recent call last):
         ...
-    offaxis.errors.BudgetExceeded: a has opened 1 of 1 rounds; nothing more is promised
-    >>> clients[0].retire()  # two objects of one client could sign twice
-    >>> print(again.guarantee)
-    ε = 4, δ = 1e-05 for the sums of 1 rounds (distributed, not local; up to 0 colluders)
+    offaxis.errors.BudgetExceeded: a has opened 1 of 1 rounds; the budget is spent
     """
 
     def __init__(
@@ -137,21 +145,27 @@ class MaskedClient:
     ) -> None:
         self.name, self.roster, self._keys = name, roster, keys
         self._place = roster.place(name)
-        own = roster.members[self._place]
-        if keys.member(name, own.weight) != own:
-            raise InvalidInput(f"the roster has other keys for {name}; take part with its own")
-        self._progress = Progress(roster.hash) if state is None else read_progress(state, roster)
+        member = roster.members[self._place]
+        if keys.member(name, member.weight) != member:
+            raise InvalidInput(
+                f"the roster has other keys for {name}; use the keys that it enrolled with"
+            )
+        self._progress = (
+            Progress(roster.hash) if state is None else Progress.from_bytes(state, roster)
+        )
         self._secrets: dict[int, bytes] = {}
         self._lock = threading.Lock()
         self._retired = False
 
     def __reduce__(self) -> str:
-        """Refuse to be copied or sent elsewhere: each copy would sign a set of its own."""
-        raise InvalidInput("a MaskedClient cannot be copied or pickled; keep its state() instead")
+        """Prevent copying and pickling: each copy could sign another set."""
+        raise InvalidInput(
+            "a SecureAggregationClient cannot be copied or pickled; keep its state() instead"
+        )
 
     @property
     def guarantee(self) -> DistributedGuarantee:
-        """What is promised about all sums this client takes part in."""
+        """The guarantee of all sums that this client takes part in."""
         return self.roster.plan.guarantee
 
     @property
@@ -160,46 +174,45 @@ class MaskedClient:
         return self._progress.opened
 
     def retire(self) -> None:
-        """Take no step any more: another object goes on where this one was."""
+        """Take no further step: another object continues in its place."""
         with self._lock:
             self._retired = True
 
     def state(self) -> bytes:
-        """Return all that must outlive this object; secret while a round is under way."""
+        """Return all that must outlive this object; secret while a round is in progress."""
         return self._progress.to_bytes()
 
     @_one_at_a_time
     def mask(self, round_number: int, update: Any) -> MaskedUpdate:
-        """Step 1: clip, weigh, lay on the lattice, add the share of noise and all masks.
+        """Step 1: clip, weight, place on the lattice, add the share of noise and all masks.
 
-        An update that is not finite counts as zero, so that nobody learns of it.
+        An update that is not finite counts as zero, so that the server cannot notice it.
 
         Raises
         ------
         RoundRefused
             If the round number is not above all earlier ones.
         BudgetExceeded
-            If all rounds of the promise are spent.
+            If all rounds of the guarantee are spent.
         InvalidInput
-            If the update is of another dimension.
+            If the update has another dimension.
         """
         plan, bits, done = self.roster.plan, self.roster.ring_bits, self._progress
         if isinstance(round_number, bool) or not isinstance(round_number, int):
-            raise InvalidInput(f"a round has a whole number, got {round_number!r}")
-        if not done.round_number < round_number <= _LARGEST_NUMBER:
+            raise InvalidInput(f"round_number must be an integer, got {round_number!r}")
+        if not done.round_number < round_number <= _LARGEST_ROUND_NUMBER:
             raise RoundRefused(
-                f"{self.name} has used round {done.round_number}; round numbers ascend and are "
+                f"{self.name} has used round {done.round_number}; round numbers increase and are "
                 f"used once, got {round_number}; start a round with a new number"
             )
         if done.opened >= plan.rounds:
             raise BudgetExceeded(
-                f"{self.name} has opened {done.opened} of {plan.rounds} rounds; nothing more is "
-                f"promised"
+                f"{self.name} has opened {done.opened} of {plan.rounds} rounds; the budget is spent"
             )
-        given = as_array(update, "update")
-        if given.ndim != 1:
-            raise InvalidInput(f"an update is one vector, got shape {given.shape}")
-        vector = usable_rows(given, plan.dim, "update")
+        array = as_array(update, "update")
+        if array.ndim != 1:
+            raise InvalidInput(f"an update is one vector, got shape {array.shape}")
+        vector = usable_rows(array, plan.dim, "update")
         # Drawn before the update is clipped, and without looking at it.
         noise, seed = self._noise(Entropy()), fresh_key()
         with np.errstate(all="ignore"):
@@ -233,22 +246,22 @@ class MaskedClient:
 
     @_one_at_a_time
     def consent(self, survivors: Survivors) -> Consent:
-        """Step 2: sign the set of survivors, once a round.
+        """Step 2: sign the set of survivors, once per round.
 
         Raises
         ------
         RoundRefused
-            If it is another round's, the second set of this round, without this client, or too
-            small.
+            If the set is of another round, is the second set of this round, does not include this
+            client, or is too small.
         """
-        done, least = self._at("masked", survivors.round_number), self.roster.plan.threshold
+        done, threshold = self._at("masked", survivors.round_number), self.roster.plan.threshold
         names = self.roster.check(survivors.names)
         if self.name not in names:
-            raise RoundRefused(f"{self.name} is not among the survivors and consents to nothing")
-        if len(names) < least:
+            raise RoundRefused(f"{self.name} is not among the survivors and does not consent")
+        if len(names) < threshold:
             raise RoundRefused(
-                f"{len(names)} clients are left in round {done.round_number}, and a sum needs "
-                f"{least}; start a new round"
+                f"{len(names)} clients are left in round {done.round_number}, but a sum needs "
+                f"{threshold}; start a new round"
             )
         text = consent_text(self.roster.hash, done.round_number, names)
         self._progress = Progress(
@@ -258,24 +271,25 @@ class MaskedClient:
 
     @_one_at_a_time
     def open(self, consents: Iterable[Consent]) -> Opening:
-        """Step 3: after *every* survivor's signature of the same set, reveal this round's seeds.
+        """Step 3: after *every* survivor has signed the same set, reveal seeds of this round.
 
-        Own mask, and masks with clients that dropped out; nothing between survivors.
+        These are the seed of the client's own mask and the seeds that it shares with dropped
+        clients. No seed shared by two survivors is revealed.
 
         Raises
         ------
         RoundRefused
             If a survivor's consent is missing, or this round was opened before.
         InvalidDocument
-            If a signature does not fit.
+            If a signature is not valid.
         """
         number = self._progress.round_number
         done = self._at("signed", number)
-        given = {one.name: one for one in consents if one.round_number == number}
-        missing = [name for name in done.survivors if name not in given]
+        received = {consent.name: consent for consent in consents if consent.round_number == number}
+        missing = [name for name in done.survivors if name not in received]
         if missing:
             raise RoundRefused(
-                f"no consent of {listed(missing)} in round {number}; nothing is revealed; "
+                f"no consent from {listed(missing)} in round {number}; nothing is revealed; "
                 f"start a new round"
             )
         text = consent_text(self.roster.hash, number, done.survivors)
@@ -283,10 +297,10 @@ class MaskedClient:
             public = self.roster.members[self.roster.place(name)].signing
             try:
                 key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
-                key.verify(given[name].signature, text)
+                key.verify(received[name].signature, text)
             except (InvalidSignature, ValueError):
                 raise InvalidDocument(
-                    f"the consent of {name} is not to these survivors of round {number}; "
+                    f"the consent of {name} is not for these survivors of round {number}; "
                     f"nothing is revealed; start a new round"
                 ) from None
         dropped = [name for name in self.roster.names if name not in set(done.survivors)]
@@ -295,28 +309,21 @@ class MaskedClient:
         return Opening(number, self.name, bytes.fromhex(done.self_seed), seeds)
 
     def _at(self, stage: str, round_number: int) -> Progress:
-        """Return the progress if this step of this round is next."""
+        """Return the progress if the step after ``stage`` of this round is next."""
         done = self._progress
         if done.round_number != round_number or done.stage != stage:
             raise RoundRefused(
-                f"{self.name} is {done.stage} in round {done.round_number}, and was asked for a "
-                f"step of round {round_number} that comes after {stage!r}; every step is taken "
-                f"once, in order"
+                f"{self.name} is {done.stage!r} in round {done.round_number}, but the requested "
+                f"step of round {round_number} follows {stage!r}; every step is taken once, in "
+                f"order"
             )
         return done
 
 
-# ----------------------------------------------------------------------------
-# A masked client in a file: its keys, its roster and its progress, on the disk before it answers.
-#
-# Contract: a client takes one step at a time, whoever asks: threads, processes, a program that was
-# started anew. Progress is written and flushed when the block ends in which a step was taken, and
-# its answer may be sent behind that: what crashes in between costs a round, and no step is taken
-# twice. A file belongs to one roster, ever. Whoever copies the file or brings an older one back
-# makes two clients of one, which may sign twice.
+# ---- A client in a file
 
 _KIND: Final = 0x6F66_6D63
-"""SQLite's mark of whose file it is."""
+"""SQLite's application id of a client file."""
 _WAIT: Final = 30.0
 """Seconds to wait for another step of the same client."""
 
@@ -324,41 +331,49 @@ Notes = dict[str, bytes]
 
 
 class ClientFile:
-    """One client of masked sums, kept in a file.
+    """One client of a secure aggregation, kept in a file.
+
+    A client takes one step at a time across threads, processes and restarts. Progress is written
+    and flushed at the end of the block in which a step was taken; its answer may be sent after
+    that. A crash in between costs a round, but no step is ever taken twice. A file belongs to one
+    roster forever. Copying the file or restoring an older one makes two clients of one, which may
+    sign twice.
 
     Parameters
     ----------
     path : str or Path
-        Made when it is first used, readable by its owner only. As secret as the keys in it.
+        Created on first use, readable only by its owner. It is as secret as the keys in it.
 
     Examples
     --------
-    >>> from offaxis.federated import ClientFile, MaskedRound, MaskingPlan, Roster
+    >>> from offaxis.federated import (
+    ...     ClientFile, Roster, SecureAggregationPlan, SecureAggregationRound,
+    ... )
     >>> files = [ClientFile(f"{name}.client") for name in "abc"]
-    >>> plan = MaskingPlan(dim=2, clip=1, epsilon=4, delta="1e-5", rounds=1, threshold=2)
+    >>> plan = SecureAggregationPlan(
+    ...     dim=2, clip=1, epsilon=4, delta="1e-5", rounds=1, threshold=2
+    ... )
     >>> roster = Roster(plan, [file.member() for file in files])  # keys are drawn here, once
     >>> for file in files:
-    ...     file.join(roster)  # after its hash was compared
-    >>> round_ = MaskedRound(roster, 1)
+    ...     file.join(roster)  # after comparing its hash
+    >>> round_ = SecureAggregationRound(roster, 1)
     >>> for file in files:
-    ...     with file.client() as client:  # on the disk when the block ends: send behind it
+    ...     with file.client() as client:  # on disk when the block ends
     ...         masked = client.mask(1, [0.6, 0.8])
-    ...     round_.add(masked)
-    >>> with ClientFile("a.client").client() as again:  # another program, perhaps
-    ...     consent = again.consent(round_.survivors())
-    >>> consent.name == files[0].member().name, files[0].roster_hash == roster.hash
-    (True, True)
+    ...     round_.add(masked)  # so send the answer after the block
+    >>> with ClientFile("a.client").client() as client:  # possibly in another program
+    ...     consent = client.consent(round_.survivors())
     """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
 
     def member(self, weight: Any = 1) -> Member:
-        """Return the public side, for a roster; keys are drawn the first time.
+        """Return the public part, for a roster; keys are drawn on the first call.
 
-        The name is the beginning of the public key, so that it says nothing about anybody.
+        The name is the beginning of the public key, so it reveals nothing about a person.
         """
-        with self._alone() as notes:
+        with self._locked() as notes:
             keys = ClientKeys.from_bytes(notes.setdefault("keys", ClientKeys.generate().to_bytes()))
             member = _member(keys, weight)
             if "roster" not in notes:
@@ -370,60 +385,60 @@ class ClientFile:
     @property
     def roster_hash(self) -> str | None:
         """The hash of the roster that this client has joined, if any."""
-        with self._alone() as notes:
+        with self._locked() as notes:
             return _roster(notes["roster"]).hash if "roster" in notes else None
 
     def join(self, roster: Roster) -> None:
-        """Take part in the sums of a roster, and of no other.
+        """Join a roster. A client joins only one, ever.
 
         Raises
         ------
         RoundRefused
-            If the client is not in it as it said it would be, or belongs to another one.
+            If the roster does not list the client as it enrolled, or it has joined another one.
         """
         document = roster.to_bytes()
-        with self._alone() as notes:
+        with self._locked() as notes:
             if "keys" not in notes:
-                raise RoundRefused("this client has not enrolled; member() comes first")
+                raise RoundRefused("this client has not enrolled; call member() first")
             keys, weight = ClientKeys.from_bytes(notes["keys"]), Fraction(notes["weight"].decode())
             if _member(keys, weight) not in roster.members:
-                raise RoundRefused("the roster does not have this client with its keys and weight")
+                raise RoundRefused("the roster does not list this client with its keys and weight")
             if notes.get("roster", document) != document:
                 raise RoundRefused(
-                    "this client belongs to another roster already; a new roster needs a new "
-                    "file, and what it promises comes on top of what was spent"
+                    "this client has already joined another roster; a new roster needs a new "
+                    "file, and its budget adds to what was spent"
                 )
             notes["roster"] = document
 
     @contextmanager
-    def client(self) -> Iterator[MaskedClient]:
-        """Lend the client for a step; no other step is taken until the block ends.
+    def client(self) -> Iterator[SecureAggregationClient]:
+        """Open the client for one step; no other step is taken until the block ends.
 
-        An answer may be sent behind the block, not inside it. A step stays taken if the block then
-        fails; behind it the client that was lent takes none.
+        Send an answer after the block, not inside it. A step stays taken if the block then fails.
+        The client that the block received takes no step after it.
         """
-        with self._alone() as notes:
+        with self._locked() as notes:
             if "roster" not in notes:
-                raise RoundRefused("this client has agreed to no roster")
+                raise RoundRefused("this client has not joined a roster; call join() first")
             keys = ClientKeys.from_bytes(notes["keys"])
             roster, state = _roster(notes["roster"]), notes.get("progress")
-            lent = MaskedClient(_member(keys).name, keys, roster, state=state)
+            client = SecureAggregationClient(_member(keys).name, keys, roster, state=state)
             try:
-                yield lent
+                yield client
             finally:
-                lent.retire()
-                notes["progress"] = lent.state()
+                client.retire()
+                notes["progress"] = client.state()
 
     @contextmanager
-    def _alone(self) -> Iterator[Notes]:
-        """Lend all notes; what was changed is on the disk when the block ends, however it ends."""
-        with self._told():
+    def _locked(self) -> Iterator[Notes]:
+        """Give exclusive access to all notes; changes are on disk however the block ends."""
+        with self._file_errors():
             # Opened by SQLite alone: closing a file drops all locks that a process has on it.
             with suppress(FileExistsError):
                 self._path.touch(mode=0o600, exist_ok=False)
             database = sqlite3.connect(self._path, timeout=_WAIT)
         with closing(database):
-            with self._told():
+            with self._file_errors():
                 # EXTRA: a step that was taken stays taken, whenever the power fails.
                 database.execute("PRAGMA synchronous = EXTRA")
                 database.execute("BEGIN IMMEDIATE")
@@ -434,26 +449,26 @@ class ClientFile:
                 yield notes
             finally:
                 changed = [item for item in notes.items() if before.get(item[0]) != item[1]]
-                with self._told():
+                with self._file_errors():
                     database.executemany("REPLACE INTO note VALUES (?, ?)", changed)
                     database.commit()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Tell an error of the file as one of ours."""
+    def _file_errors(self) -> Iterator[None]:
+        """Raise errors of the file as InvalidInput."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise InvalidInput(f"cannot use {self._path} as a client's file: {error}") from None
+            raise InvalidInput(f"cannot use {self._path} as a client file: {error}") from None
 
 
 def _prepare(database: sqlite3.Connection) -> None:
-    """Make the table in a new file; refuse a file of something else."""
+    """Create the table in a new file; raise for another application's file."""
     (kind,) = database.execute("PRAGMA application_id").fetchone()
     if kind == _KIND:
         return
     if kind or database.execute("SELECT 1 FROM sqlite_master").fetchone():
-        raise sqlite3.DatabaseError("it is a database of something else")
+        raise sqlite3.DatabaseError("it is a database of another application")
     database.execute("CREATE TABLE note (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT")
     database.execute(f"PRAGMA application_id = {_KIND}")
 
@@ -464,5 +479,5 @@ def _member(keys: ClientKeys, weight: Any = 1) -> Member:
 
 @lru_cache(maxsize=4)
 def _roster(document: bytes) -> Roster:
-    """Read a roster; in a simulation all clients hold the same one."""
+    """Read a roster; cached, because in a simulation all clients hold the same one."""
     return Roster.from_bytes(document)

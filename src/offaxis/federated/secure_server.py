@@ -1,11 +1,10 @@
-"""The server of a masked sum: collects, announces who is left, opens the sum and nothing else."""
+"""The server of a secure aggregation: collects updates, announces survivors, opens only the sum."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,8 @@ from offaxis.vectors import Vectors
 
 
 @dataclass(frozen=True, eq=False)
-class MaskedSum:
-    """An opened sum.
+class AggregatedSum:
+    """An opened sum; the result of a round.
 
     Attributes
     ----------
@@ -37,9 +36,9 @@ class MaskedSum:
 
     Examples
     --------
-    >>> from offaxis.federated import DistributedGuarantee, MaskedSum
-    >>> promise = DistributedGuarantee(4, "1e-5", rounds=1, threshold=2, colluders=0)
-    >>> opened = MaskedSum(np.array([3.0]), np.array([768]), ("a", "b"), 2.0, 0.1, promise)
+    >>> from offaxis.federated import AggregatedSum, DistributedGuarantee
+    >>> guarantee = DistributedGuarantee(4, "1e-5", rounds=1, threshold=2, colluders=0)
+    >>> opened = AggregatedSum(np.array([3.0]), np.array([768]), ("a", "b"), 2.0, 0.1, guarantee)
     >>> opened.mean
     array([1.5])
     """
@@ -57,23 +56,28 @@ class MaskedSum:
         return self.total / self.weight
 
 
-class MaskedRound:
-    """One round on the server's side. What does not fit the round is refused, with who and why.
+class SecureAggregationRound:
+    """One round on the server.
+
+    A message that does not belong to the round raises an error that names the client and the
+    reason.
 
     Examples
     --------
-    See :class:`~offaxis.federated.MaskedClient` for a whole round.
+    :class:`~offaxis.federated.SecureAggregationClient` shows a whole round.
 
-    >>> from offaxis.federated import ClientKeys, MaskedRound, MaskingPlan, Roster
-    >>> plan = MaskingPlan(dim=2, clip=1, epsilon=4, delta="1e-5", rounds=1, threshold=2)
+    >>> from offaxis.federated import (
+    ...     ClientKeys, Roster, SecureAggregationPlan, SecureAggregationRound,
+    ... )
+    >>> plan = SecureAggregationPlan(
+    ...     dim=2, clip=1, epsilon=4, delta="1e-5", rounds=1, threshold=2
+    ... )
     >>> roster = Roster(plan, [ClientKeys.generate().member(name) for name in "ab"])
-    >>> round_ = MaskedRound(roster, 1)
+    >>> round_ = SecureAggregationRound(roster, 1)
     >>> round_.survivors()
     Traceback (most recent call last):
         ...
-    offaxis.errors.RoundRefused: 0 updates arrived in round 1, and a sum needs 2; ...
-    >>> round_.missing_openings()
-    ()
+    offaxis.errors.RoundRefused: 0 updates arrived in round 1, but a sum needs 2; ...
     """
 
     def __init__(self, roster: Roster, round_number: int) -> None:
@@ -82,69 +86,62 @@ class MaskedRound:
         self._survivors: tuple[str, ...] = ()
         self._openings: dict[str, Opening] = {}
 
-    def _own(self, message: Any, known: Iterable[str]) -> None:
-        if message.round_number != self.round_number or message.name not in known:
-            raise InvalidDocument(
-                f"a message of {message.name} for round {message.round_number} does not belong "
-                f"to round {self.round_number}"
-            )
-
     def add(self, update: MaskedUpdate) -> None:
-        """Take a masked update, once a client and before survivors are announced."""
-        self._own(update, self.roster.names)
+        """Add a masked update: one per client, before survivors are announced."""
+        self._check_message(update, self.roster.names)
         if update.name in self._updates or self._survivors:
-            raise RoundRefused(f"{update.name} comes twice or too late; its update is left out")
+            raise RoundRefused(
+                f"the update of {update.name} is a second one or too late; it is left out"
+            )
         dim, bits = self.roster.plan.dim, self.roster.ring_bits
         self._updates[update.name] = masks.unpack(update.payload, dim, bits)
 
     def survivors(self) -> Survivors:
-        """Return the set that clients are asked to consent to; it is fixed from here on.
+        """Return the set that clients are to consent to; it is fixed from here on.
 
         Raises
         ------
         RoundRefused
-            If fewer than the threshold are left.
+            If fewer clients than the threshold are left.
         """
-        least = self.roster.plan.threshold
-        if len(self._updates) < least:
+        threshold = self.roster.plan.threshold
+        if len(self._updates) < threshold:
             raise RoundRefused(
-                f"{len(self._updates)} updates arrived in round {self.round_number}, and a sum "
-                f"needs {least}; nothing is learnt of anybody; start a new round"
+                f"{len(self._updates)} updates arrived in round {self.round_number}, but a sum "
+                f"needs {threshold}; nothing is revealed about any client; start a new round"
             )
         self._survivors = self.roster.check(list(self._updates))
         return Survivors(self.round_number, self._survivors)
 
     def add_opening(self, opening: Opening) -> None:
-        """Take a survivor's seeds."""
-        self._own(opening, self._survivors)
-        if set(opening.pair_seeds) != set(self._dropped()):
-            raise InvalidDocument(f"{opening.name} opens other masks than those of who dropped out")
+        """Add a survivor's seeds."""
+        self._check_message(opening, self._survivors)
+        dropped = {name for name in self.roster.names if name not in self._survivors}
+        if set(opening.pair_seeds) != dropped:
+            raise InvalidDocument(f"{opening.name} opens other masks than those of dropped clients")
         self._openings[opening.name] = opening
 
     def missing_openings(self) -> tuple[str, ...]:
         """Return the survivors that have not opened yet."""
         return tuple(name for name in self._survivors if name not in self._openings)
 
-    def _dropped(self) -> list[str]:
-        return [name for name in self.roster.names if name not in self._survivors]
-
-    def result(self) -> MaskedSum:
-        """Take off all masks and return the sum.
+    def result(self) -> AggregatedSum:
+        """Remove all masks and return the sum.
 
         Raises
         ------
         RoundRefused
-            If a survivor has not opened: then nothing can be learnt, of anybody.
+            If a survivor has not opened; then nothing is revealed about any client.
         """
         if not self._survivors:
             raise RoundRefused(
-                f"round {self.round_number} has no survivors yet; call survivors(), let them "
-                f"consent, and add their openings first"
+                f"round {self.round_number} has no survivors yet; call survivors(), collect their "
+                f"consents, and add their openings first"
             )
         if self.missing_openings():
             raise RoundRefused(
-                f"no opening of {listed(self.missing_openings())} in round {self.round_number}; "
-                f"nothing is learnt of anybody; add it, or start a new round"
+                f"no opening from {listed(self.missing_openings())} in round {self.round_number}; "
+                f"nothing is revealed about any client; add it, or start a new round"
             )
         plan, bits = self.roster.plan, self.roster.ring_bits
         total = np.zeros(plan.dim, dtype=np.uint64)
@@ -156,7 +153,7 @@ class MaskedRound:
                 first = self.roster.place(name) < self.roster.place(other)
                 total = total - mask if first else total + mask
         integers = masks.from_ring(masks.reduce(total, bits), bits)
-        return MaskedSum(
+        return AggregatedSum(
             integers.astype(np.float64) * self.roster.step,
             integers,
             self._survivors,
@@ -164,3 +161,10 @@ class MaskedRound:
             self.roster.step * math.sqrt(len(self._survivors) * plan.share_variance),
             plan.guarantee,
         )
+
+    def _check_message(self, message: MaskedUpdate | Opening, senders: Iterable[str]) -> None:
+        if message.round_number != self.round_number or message.name not in senders:
+            raise InvalidDocument(
+                f"a message of {message.name} for round {message.round_number} does not belong "
+                f"to round {self.round_number}"
+            )

@@ -1,1 +1,1 @@
-"""What is written and read: release files, reports, and the documents a publisher signs."""
+"""File and wire formats: release files, reports, and documents signed by a publisher."""

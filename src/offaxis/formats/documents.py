@@ -1,6 +1,9 @@
-"""What a publisher signs besides releases: the rounds in which they are asked for.
+"""Documents signed by a publisher: rounds of collection, and signatures of releases and rounds.
 
-A document has one form, and no other reads as it: what is signed cannot be changed by a byte.
+Contract: a document has one canonical form, and no other is accepted: a signed document cannot be
+changed by a byte. A signature is about one hash in one role: a signed release cannot pass for a
+round, nor a round for a release. The private key stays with the publisher; collectors and devices
+know the public key.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ __all__ = [
 ]
 
 LARGEST_ROUND: Final = 32_768
-"""Bytes of a round's document."""
+"""The most bytes of a round's document."""
 
 NAME: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
@@ -54,15 +57,15 @@ def _read_time(value: Any) -> datetime:
     if isinstance(value, datetime):
         return value
     if not isinstance(value, str):
-        raise ValueError("a time is text such as 2026-11-01T00:00:00Z")
+        raise ValueError("a time must be text such as 2026-11-01T00:00:00Z")
     return datetime.strptime(value, _TIME).replace(tzinfo=UTC)
 
 
 def _whole_second(value: datetime) -> datetime:
     if value.tzinfo is None or value.utcoffset() != timedelta(0) or value.microsecond:
-        raise ValueError("a time is in UTC and in whole seconds")
+        raise ValueError("a time must be in UTC and in whole seconds")
     if value.year < _FIRST_YEAR:
-        raise ValueError(f"a time is in the year {_FIRST_YEAR} or later")
+        raise ValueError(f"a time must be in the year {_FIRST_YEAR} or later")
     return value
 
 
@@ -77,22 +80,22 @@ Group = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[!-~][ -~]
 
 
 class Round(BaseModel):
-    """A time in which each device may send one report of one release.
+    """A period in which each device may send one report of one release.
 
     Attributes
     ----------
     name, study : str
-        Small letters, digits and hyphens.
+        Lower-case letters, digits and hyphens.
     number : int
-        Ascends within a study, so that a device notices when it is led back to an older round.
+        Increases within a study, so that a device detects a replayed older round.
     release : str
-        Hash of the release that is asked for.
+        Hash of the release to report with.
     opens, closes : datetime
         UTC, whole seconds.
     groups : tuple of str
-        Labels a device may send its report with, in the clear.
+        Labels that a device may send with its report, in the clear.
     keep_days : int
-        Days after closing until the reports are deleted; their means stay.
+        Days after closing until the reports are deleted; their means are kept.
 
     Examples
     --------
@@ -110,8 +113,8 @@ class Round(BaseModel):
     ... )
     >>> energy.to_bytes()[:48]
     b'{"closes":"2026-11-08T00:00:00Z","groups":["nort'
-    >>> Round.from_bytes(energy.to_bytes()) == energy, len(energy.digest)
-    (True, 32)
+    >>> Round.from_bytes(energy.to_bytes()) == energy
+    True
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -126,15 +129,15 @@ class Round(BaseModel):
     keep_days: Annotated[int, Field(ge=0, le=_LONGEST_KEEPING)] = 30
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check(self) -> Self:
         if not self.opens < self.closes:
-            raise ValueError("a round closes after it opens")
+            raise ValueError("a round must close after it opens")
         if len(set(self.groups)) < len(self.groups):
-            raise ValueError("a group stands twice")
+            raise ValueError("a group is listed twice")
         return self
 
     def to_bytes(self) -> bytes:
-        """Write the document in the one form that is signed."""
+        """Return the document in the canonical form that is signed."""
         return canonical_json(self.model_dump(mode="json")).encode()
 
     @classmethod
@@ -144,21 +147,21 @@ class Round(BaseModel):
         Raises
         ------
         InvalidDocument
-            If it is no round, or not in the one form.
+            If it is not a round, or not in canonical form.
         """
         if len(document) > LARGEST_ROUND:
-            raise InvalidDocument(f"a round's document has up to {LARGEST_ROUND} bytes")
+            raise InvalidDocument(f"a round's document has at most {LARGEST_ROUND} bytes")
         try:
-            found = cls.model_validate(parse_json(document.decode()))
+            round_ = cls.model_validate(parse_json(document.decode()))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "it"
-            raise InvalidDocument(f"this is no round: {where}: {shown(first['msg'])}") from None
+            raise InvalidDocument(f"this is not a round: {where}: {shown(first['msg'])}") from None
         except (ValueError, RecursionError) as error:
-            raise InvalidDocument(f"this is no round: {shown(str(error))}") from None
-        if found.to_bytes() != document:
-            raise InvalidDocument("this round is not in the form that is signed; write it again")
-        return found
+            raise InvalidDocument(f"this is not a round: {shown(str(error))}") from None
+        if round_.to_bytes() != document:
+            raise InvalidDocument("this round is not in canonical form; write it again")
+        return round_
 
     @property
     def digest(self) -> bytes:
@@ -166,19 +169,14 @@ class Round(BaseModel):
         return hashlib.sha256(self.to_bytes()).digest()
 
 
-# ----------------------------------------------------------------------------
-# Who publishes: keys, and signatures of releases and rounds.
-#
-# Contract: a signature speaks of one hash, in one role. A signed release cannot pass for a round,
-# nor a round for a release, and neither can be changed by a byte. The key that signs stays with the
-# publisher; collectors and devices know its public half.
+# ---- Keys and signatures
 
 RELEASE: Final = b"offaxis release v1\0"
 ROUND: Final = b"offaxis round v1\0"
 
 
 def new_key() -> Ed25519PrivateKey:
-    """Return a fresh key of a publisher.
+    """Return a new private key of a publisher.
 
     Examples
     --------
@@ -201,13 +199,12 @@ def save_key(key: Ed25519PrivateKey, path: Path) -> None:
     '0o600'
     """
     with replacing(path) as file:
-        path_of = Path(file.name)
-        path_of.chmod(0o600)
+        Path(file.name).chmod(0o600)
         file.write(key.private_bytes_raw().hex().encode() + b"\n")
 
 
 def load_key(path: Path) -> Ed25519PrivateKey:
-    """Read a private key.
+    """Read a private key from a file.
 
     Examples
     --------
@@ -230,7 +227,7 @@ def public_key(text: str) -> Ed25519PublicKey:
     Examples
     --------
     >>> from offaxis.formats.documents import new_key, public_key
-    >>> text = new_key().public_key().public_bytes_raw().hex()  # what devices are told
+    >>> text = new_key().public_key().public_bytes_raw().hex()  # what devices are configured with
     >>> public_key(text).public_bytes_raw().hex() == text
     True
     """
@@ -261,10 +258,10 @@ def sign_round(key: Ed25519PrivateKey, round_: Round) -> bytes:
     >>> from offaxis.formats.documents import Round
     >>> from offaxis.formats.documents import new_key, sign_round, verify_round
     >>> first, last = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 8, tzinfo=UTC)
-    >>> known = {"name": "energy-7", "study": "energy", "number": 7, "release": "ab" * 32}
-    >>> energy = Round(**known, opens=first, closes=last)
+    >>> fields = {"name": "energy-7", "study": "energy", "number": 7, "release": "ab" * 32}
+    >>> energy = Round(**fields, opens=first, closes=last)
     >>> key = new_key()
-    >>> verify_round(key.public_key(), energy, sign_round(key, energy))  # silence is consent
+    >>> verify_round(key.public_key(), energy, sign_round(key, energy))  # raises if it is invalid
     """
     return key.sign(ROUND + round_.digest)
 
@@ -295,10 +292,10 @@ def verify_round(key: Ed25519PublicKey, round_: Round, signature: bytes) -> None
     >>> from offaxis.formats.documents import Round
     >>> from offaxis.formats.documents import new_key, sign_release, verify_round
     >>> first, last = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 8, tzinfo=UTC)
-    >>> known = {"name": "energy-7", "study": "energy", "number": 7, "release": "ab" * 32}
-    >>> energy = Round(**known, opens=first, closes=last)
+    >>> fields = {"name": "energy-7", "study": "energy", "number": 7, "release": "ab" * 32}
+    >>> energy = Round(**fields, opens=first, closes=last)
     >>> key = new_key()
-    >>> verify_round(key.public_key(), energy, sign_release(key, "ab" * 32))  # another role
+    >>> verify_round(key.public_key(), energy, sign_release(key, "ab" * 32))  # the wrong role
     Traceback (most recent call last):
         ...
     offaxis.errors.InvalidDocument: the round is not signed by the publisher's key

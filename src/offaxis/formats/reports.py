@@ -49,16 +49,16 @@ def unframe(
     Parameters
     ----------
     reports : iterable of bytes
-        Untrusted. An error that the iterable itself raises passes through.
+        Untrusted. Errors raised by the iterable pass through.
     wire_id, release_hash, payload_size
-        What the reports of the release have in common.
+        Common to all reports of the release.
     first : int
-        The place of the first report in a larger whole, for messages.
+        The index of the first report in a larger whole, for messages.
 
     Raises
     ------
     InvalidReport
-        If there is no report, or one that is not exactly as the release's clients write it.
+        If there are no reports, or one differs in form from what clients of the release write.
     """
     if not isinstance(reports, Iterable):
         raise InvalidReport(f"reports must be a list of bytes, got {type(reports).__name__}")
@@ -87,7 +87,7 @@ def _fault(report: bytes, expected: bytes, size: int) -> str:
     if report[4:HEADER_SIZE] != expected[4:]:
         return (
             f"belongs to release {report[4:HEADER_SIZE].hex()}…, "
-            f"not to {expected[4:].hex()}…; decode it with its own release"
+            f"not to {expected[4:].hex()}…; decode it with the release it belongs to"
         )
     if report[3] != expected[3]:
         return f"has randomizer id {report[3]}, this release writes {expected[3]}"
@@ -95,18 +95,18 @@ def _fault(report: bytes, expected: bytes, size: int) -> str:
 
 
 def write_reports(path: str | Path, reports: Iterable[bytes]) -> None:
-    """Write reports one after the other; their constant size separates them."""
+    """Write reports one after the other; no separator is needed, since their size is constant."""
     with replacing(Path(path)) as file:
         file.writelines(reports)
 
 
 def count_reports(path: str | Path, report_size: int) -> int:
-    """Return how many reports a file holds, by its size alone.
+    """Return the number of reports in a file, by its size alone.
 
     Raises
     ------
     InvalidReport
-        If the file cannot be read, is empty, or holds no whole number of reports.
+        If the file cannot be read, is empty, or does not hold a whole number of reports.
     """
     try:
         size = Path(path).stat().st_size
@@ -114,21 +114,21 @@ def count_reports(path: str | Path, report_size: int) -> int:
         raise _unreadable(path, error) from error
     if not size or size % report_size:
         raise InvalidReport(
-            f"{path} holds {size} bytes, which is no whole number of {report_size}-byte "
+            f"{path} holds {size} bytes, which is not a whole number of {report_size}-byte "
             f"reports; is it a file of reports of this release?"
         )
     return size // report_size
 
 
 def read_reports(path: str | Path, report_size: int) -> Iterator[bytes]:
-    """Read a file of reports of constant size, one by one, in memory that does not grow with it.
+    """Yield the reports of a file, in memory that does not grow with it.
 
-    What is in the reports is checked by whoever decodes them.
+    The content of the reports is checked when they are decoded.
 
     Raises
     ------
     InvalidReport
-        As :func:`count_reports`, at once; or on the way, if the file becomes shorter meanwhile.
+        Immediately, as :func:`count_reports`; or while reading, if the file becomes shorter.
     """
     return _read(path, report_size, count_reports(path, report_size))
 
@@ -138,9 +138,9 @@ def _read(path: str | Path, size: int, count: int) -> Iterator[bytes]:
     try:
         with Path(path).open("rb") as file:
             for start in range(0, count, rows):
-                wanted = size * min(rows, count - start)
-                piece = file.read(wanted)
-                if len(piece) < wanted:
+                expected = size * min(rows, count - start)
+                piece = file.read(expected)
+                if len(piece) < expected:
                     raise InvalidReport(f"{path} became shorter while it was read")
                 yield from (piece[i : i + size] for i in range(0, len(piece), size))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""JSON as release files hold it: one form only to write, and no surprise to read.
+"""Strict JSON for release files and documents: one canonical form to write, bounded to read.
 
-Untrusted text is measured before it is parsed, so that time, memory and depth are bounded by this
-file and not by settings of the interpreter that a program may have changed.
+Contract: untrusted text is measured before it is parsed. Time, memory and depth are bounded by this
+module, not by settings of the interpreter that a program may have changed.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import re
 from typing import Any, Final, NoReturn
 
 _MOST_CONTAINERS: Final = 100
-"""Objects and lists together, and so the depth too; the largest release has about twenty."""
+"""The most objects and lists, and so the greatest depth; the largest release has about twenty."""
 
 _MOST_TOKENS: Final = 2000
-"""Objects, lists, commas and strings together; the largest release has about two hundred."""
+"""The most objects, lists, commas and strings; the largest release has about two hundred."""
 
 _LONGEST_NUMBER: Final = 40
-"""Characters; no float64 and no count of a release needs more."""
+"""The most characters of a number; no float64 and no count of a release needs more."""
 
 # The closing quote is optional so that an unclosed string matches too. Otherwise every escaped
-# quote in it would be tried as a beginning, in quadratic time.
+# quote in it would be tried as the start of a string, in quadratic time.
 _TOKEN: Final = re.compile(r'[\[{,]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 
 def canonical_json(value: Any) -> str:
-    """Write JSON in the one form that is hashed: sorted keys, no spaces, ASCII."""
+    """Write JSON in the canonical form that is hashed: sorted keys, no spaces, ASCII."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -35,21 +35,21 @@ def parse_json(text: str) -> Any:
     Raises
     ------
     ValueError
-        If the text is not JSON, has a key twice or a number that only Python would accept, or is
-        larger or deeper than anything a release needs.
+        If the text is not JSON, has a duplicate key or a number that only Python accepts, or is
+        larger or deeper than any release needs.
     """
     _measure(text)
     return json.loads(
         text,
         object_pairs_hook=_no_duplicates,
-        parse_int=_integer,
-        parse_float=_float,
-        parse_constant=_refuse,
+        parse_int=lambda number: int(_check_length(number)),
+        parse_float=lambda number: float(_check_length(number)),
+        parse_constant=_reject_constant,
     )
 
 
 def _measure(text: str) -> None:
-    """Refuse a text of more parts than any release has, at the first one too many."""
+    """Reject a text with more parts than any release has, at the first part too many."""
     containers = 0
     for index, token in enumerate(_TOKEN.finditer(text)):
         containers += text[token.start()] in "[{"
@@ -58,30 +58,22 @@ def _measure(text: str) -> None:
 
 
 def shown(value: Any) -> str:
-    """Return what a message may show of an untrusted value: a short line, nothing that steers."""
+    """Return a short, printable ASCII form of an untrusted value, safe for messages."""
     return ascii(value)[:60]
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("it has a duplicate key")
     return result
 
 
-def _short(number: str) -> str:
+def _check_length(number: str) -> str:
     if len(number) > _LONGEST_NUMBER:
         raise ValueError(f"a number has {len(number)} characters")
     return number
 
 
-def _integer(number: str) -> int:
-    return int(_short(number))
-
-
-def _float(number: str) -> float:
-    return float(_short(number))
-
-
-def _refuse(constant: str) -> NoReturn:
+def _reject_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number")

@@ -1,4 +1,4 @@
-"""What does the public task look at? Jacobians of the public model over public vectors."""
+"""The geometry of a public task: Jacobians of the public model over public vectors."""
 
 from offaxis.geometry.jacobian import Geometry, measure
 from offaxis.geometry.layers import Layers

@@ -1,4 +1,4 @@
-"""JAX functions as public tasks."""
+"""Adapter for JAX functions as public tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from offaxis.vectors import Vectors
 __all__ = ["JaxModel"]
 
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
-"""Where a function lies in memory, in the text of a program: not the same twice."""
+"""The memory address of a function in the text of a program: it differs from run to run."""
 
 
 class JaxModel:
@@ -28,25 +28,24 @@ class JaxModel:
     Parameters
     ----------
     function : callable
-        ``function(params, Z)``, or ``function(Z)`` without parameters. One of a single vector goes
-        through ``jax.vmap`` first.
+        ``function(params, Z)``, or ``function(Z)`` without parameters. Apply ``jax.vmap`` first
+        to a function of a single vector.
     params : pytree of arrays, optional
         The weights.
     dim : int
         Dimension m of the vectors.
     name : str, optional
-        How the release file calls the model; by default the function's own name.
+        Name of the model in the release file; by default the name of the function.
 
     Examples
     --------
+    >>> import offaxis
     >>> import jax.numpy as jnp
     >>> from offaxis.geometry.jax_model import JaxModel
     >>> task = JaxModel(lambda w, Z: jnp.tanh(Z @ w), jnp.ones((3, 2)), dim=3, name="head")
-    >>> task.input_dim, task.outputs(np.zeros((1, 3)))
-    (3, array([[0., 0.]]))
-    >>> task.jacobians(np.zeros((1, 3)))
-    array([[[1., 1., 1.],
-            [1., 1., 1.]]])
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> str(offaxis.fit(task, public, epsilon=2).guarantee)
+    'ε = 2, pure'
     """
 
     def __init__(
@@ -58,17 +57,17 @@ class JaxModel:
         self._compile()
 
     def _compile(self) -> None:
-        self._run = jax.jit(self._call)
-        self._pulled = jax.jit(lambda z, g: jax.vjp(self._call, z)[1](g)[0])
-        self._whole = jax.jit(self._differentiate)
+        self._jit_outputs = jax.jit(self._call)
+        self._jit_vjp = jax.jit(lambda z, g: jax.vjp(self._call, z)[1](g)[0])
+        self._jit_jacobians = jax.jit(self._differentiate)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what was given; what was compiled stays here."""
-        kept = ("_function", "_params", "_dim", "_name")
-        return {name: self.__dict__[name] for name in kept}
+        """Return the arguments, without the compiled functions."""
+        names = ("_function", "_params", "_dim", "_name")
+        return {name: self.__dict__[name] for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Compile again where it arrived."""
+        """Compile again in the receiving process."""
         self.__dict__.update(state)
         self._compile()
 
@@ -78,7 +77,7 @@ class JaxModel:
         return self._dim
 
     def identity(self) -> ModelIdentity:
-        """Hash the traced program, the constants in it, and the parameters."""
+        """Hash the traced program, its constants and the parameters."""
         program = jax.make_jaxpr(self._call)(jnp.zeros((2, self._dim)))
         digest = hashlib.sha256(_ADDRESS.sub("", str(program.jaxpr)).encode())
         for leaf in (*program.consts, *jax.tree.leaves(self._params)):
@@ -93,14 +92,14 @@ class JaxModel:
         shape = getattr(out, "shape", None)
         if shape is None or len(shape) not in (1, 2) or shape[0] != z.shape[0]:
             raise InvalidInput(
-                f"the model must return one row a vector, (n, k) for an input (n, m); for "
+                f"the model must return one row per vector, (n, k) for an input (n, m); for "
                 f"{z.shape[0]} vectors it returned {type(out).__name__ if shape is None else shape}"
             )
         result: jax.Array = out if len(shape) == 2 else out[:, None]
         return result
 
     def _differentiate(self, z: jax.Array) -> jax.Array:
-        """Return all Jacobians, (n, k, m), by the side that has fewer numbers."""
+        """Return all Jacobians, (n, k, m), in reverse mode if k <= m and in forward mode if not."""
         n, m = z.shape
         out, pullback = jax.vjp(self._call, z)
         k = out.shape[1]
@@ -119,7 +118,7 @@ class JaxModel:
     def outputs(self, Z: Vectors) -> Vectors:
         """Return the function's outputs, (n, k)."""
         try:
-            return _array(self._run(_jax(Z)))
+            return _array(self._jit_outputs(_jax(Z)))
         except InvalidInput:
             raise
         except (TypeError, ValueError) as error:
@@ -132,7 +131,7 @@ class JaxModel:
 
     def jacobians(self, Z: Vectors) -> Vectors:
         """Return the Jacobian of the outputs at every vector, (n, k, m)."""
-        return _array(self._whole(_jax(Z)))
+        return _array(self._jit_jacobians(_jax(Z)))
 
     def gram(self, Z: Vectors) -> Vectors:
         """Return Σ JᵀJ over the batch."""
@@ -141,10 +140,10 @@ class JaxModel:
     def vjp(self, Z: Vectors, G: Vectors) -> Vectors:
         """Return J_iᵀ g_i for every vector: one backward pass for the batch."""
         z = _jax(Z)
-        return _array(self._pulled(z, jnp.asarray(G, dtype=jax.eval_shape(self._call, z).dtype)))
+        return _array(self._jit_vjp(z, jnp.asarray(G, dtype=jax.eval_shape(self._call, z).dtype)))
 
     def centred(self) -> JaxModel:
-        """Return the model whose outputs are these less their mean."""
+        """Return the same model with the mean subtracted from its outputs."""
 
         def less_mean(z: jax.Array) -> jax.Array:
             out = self._call(z)
@@ -153,7 +152,7 @@ class JaxModel:
         return JaxModel(less_mean, dim=self._dim, name=self._name)
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
-        """Return k·m, the whole Jacobian."""
+        """Return k·m, the size of the Jacobian."""
         return outputs * dim
 
 

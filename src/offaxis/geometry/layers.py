@@ -1,7 +1,7 @@
-"""Plain weights: affine layers with a pointwise activation between them, in NumPy.
+"""Fully connected networks in NumPy, and scikit-learn estimators read as such networks.
 
-The Jacobian of such a network is a product of its weights with the activations' slopes between
-them, so it needs no automatic differentiation.
+The Jacobian of affine layers with a pointwise activation is a product of the weights and the
+activations' slopes, so it needs no automatic differentiation.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Layers:
     activation : {"relu", "gelu", "tanh", "logistic", "identity"}
         Applied after every layer but the last: the outputs are logits or predictions.
     name : str
-        How the release file calls the model.
+        Name of the model in the release file.
 
     Examples
     --------
@@ -59,14 +59,11 @@ class Layers:
     >>> rng = np.random.default_rng(0)
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> head = Layers(weights, [np.zeros(4), np.zeros(2)])
-    >>> head, head.input_dim
-    (Layers(3→4→2, relu), 3)
-    >>> Z = rng.standard_normal((5, 3))
-    >>> head.outputs(Z).shape, head.jacobians(Z).shape, head.gram(Z).shape
-    ((5, 2), (5, 2, 3), (3, 3))
-    >>> bool(np.allclose(head.vjp(Z, np.ones((5, 2))), head.jacobians(Z).sum(axis=1)))
-    True
-    >>> head.save("head.safetensors")
+    >>> head
+    Layers(3→4→2, relu)
+    >>> head.jacobians(rng.standard_normal((5, 3))).shape
+    (5, 2, 3)
+    >>> head.save("head.safetensors")  # a file that the command line reads
     >>> Layers.load("head.safetensors").identity() == head.identity()
     True
     """
@@ -77,7 +74,7 @@ class Layers:
     name: str = "layers"
 
     def __post_init__(self) -> None:
-        """Check that the layers fit each other."""
+        """Check that the layers fit together."""
         if self.activation not in ACTIVATIONS:
             raise InvalidInput(
                 f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}"
@@ -89,8 +86,8 @@ class Layers:
         for index, (w, b) in enumerate(zip(weights, biases, strict=True)):
             check_finite(w, f"weights[{index}]")
             check_finite(b, f"biases[{index}]")
-            wanted = weights[index - 1].shape[0] if index else w.shape[-1]
-            if w.ndim != 2 or b.shape != (w.shape[0],) or w.shape[1] != wanted:
+            inputs = weights[index - 1].shape[0] if index else w.shape[-1]
+            if w.ndim != 2 or b.shape != (w.shape[0],) or w.shape[1] != inputs:
                 raise InvalidInput(f"layer {index} has weights {w.shape} and bias {b.shape}")
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "biases", biases)
@@ -120,7 +117,7 @@ class Layers:
         return ModelIdentity("layers", self.name, digest.hexdigest())
 
     def _forward(self, Z: Vectors) -> tuple[Vectors, list[Vectors]]:
-        """Return the outputs and the slope of every activation on the way."""
+        """Return the outputs and the slopes of all activations."""
         function, slope = ACTIVATIONS[self.activation]
         slopes = []
         hidden = Z
@@ -146,7 +143,7 @@ class Layers:
         return jacobian
 
     def silent_units(self, Z: NDArray[Any]) -> NDArray[np.bool_]:
-        """Say of every first-layer unit of a ReLU network whether no vector turns it on."""
+        """Return a mask of the first-layer ReLU units that no vector activates."""
         if self.activation != "relu" or len(self.weights) == 1:
             return np.zeros(len(self.biases[0]), dtype=bool)
         before = np.asarray(Z, dtype=np.float64) @ self.weights[0].T + self.biases[0]
@@ -154,18 +151,18 @@ class Layers:
         return silent
 
     def without_silent_units(self, public: NDArray[Any]) -> Layers:
-        """Return the network without the first-layer units that no public vector turns on.
+        """Return the network without the first-layer units that no public vector activates.
 
-        It answers the same on every public vector. Such a unit has no slope there, so the Jacobian
-        does not see the direction it listens to, and reshaping sends the most noise exactly there:
-        that turns the unit on, and the answer is lost.
+        The outputs are the same on every public vector. Such a unit has slope zero there, so the
+        Jacobian misses its input direction, and reshaping puts the most noise exactly there. The
+        noise then activates the unit and ruins the output.
 
         Examples
         --------
         >>> from offaxis.geometry import Layers
         >>> head = Layers([np.eye(2), np.ones((1, 2))], [np.array([0.0, -100.0]), np.zeros(1)])
         >>> public = np.random.default_rng(0).standard_normal((500, 2))
-        >>> head.silent_units(public)  # nobody comes near 100
+        >>> head.silent_units(public)  # no vector is near 100
         array([False,  True])
         >>> head.without_silent_units(public).name
         'layers without 1 silent units'
@@ -186,11 +183,11 @@ class Layers:
         return result
 
     def gram(self, Z: Vectors) -> Vectors:
-        """Return Σ JᵀJ; the first layer is constant, so the sum is taken behind it."""
+        """Return Σ JᵀJ; the first layer is constant, so it is applied once, to the sum."""
         if len(self.weights) == 1:
             return len(Z) * gram_of(self.weights[0])
         if len(self.weights) == 2:
-            # Σ D_i (WᵀW) D_i is WᵀW times the slopes' products, entry by entry: no Jacobian.
+            # Σ D_i (WᵀW) D_i is WᵀW times the slopes' products, entry by entry: no Jacobians.
             _, (slopes,) = self._forward(Z)
             inner = gram_of(self.weights[1]) * gram_of(slopes)
         else:
@@ -199,15 +196,15 @@ class Layers:
         return first.T @ inner @ first
 
     def vjp(self, Z: Vectors, G: Vectors) -> Vectors:
-        """Return J_iᵀ g_i for every vector: the layers backwards."""
+        """Return J_iᵀ g_i for every vector by backpropagation."""
         _, slopes = self._forward(Z)
-        pulled: Vectors = G @ self.weights[-1]
+        gradient: Vectors = G @ self.weights[-1]
         for w, s in zip(self.weights[-2::-1], slopes[::-1], strict=True):
-            pulled = (pulled * s) @ w
-        return pulled
+            gradient = (gradient * s) @ w
+        return gradient
 
     def centred(self) -> Layers:
-        """Return the network whose outputs are these less their mean."""
+        """Return the same network with the mean subtracted from its outputs."""
         weight, bias = self.weights[-1], self.biases[-1]
         return replace(
             self,
@@ -216,7 +213,7 @@ class Layers:
         )
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
-        """Return k·h, the Jacobian behind the first layer; the slopes, h, if one layer follows."""
+        """Return k·h, the Jacobian at the first layer; h, its slopes, if one layer follows."""
         hidden = len(self.biases[0])
         if len(self.weights) == 1:
             return dim
@@ -254,15 +251,15 @@ class Layers:
         )
 
 
-# ----------------------------------------------------------------------------
-# scikit-learn estimators as public tasks: linear models and multi-layer perceptrons.
-#
-# The task is what the estimator computes before any squashing: decision values or predictions. Only
-# documented fitted attributes are read.
+# ---- scikit-learn estimators
 
 
 def layers_of(estimator: Any) -> Layers:
-    """Read the weights off a fitted linear or MLP estimator."""
+    """Return the network of a fitted linear or MLP estimator.
+
+    Its outputs are the estimator's decision values or predictions, before any softmax or logistic
+    function. Only documented fitted attributes are read.
+    """
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
@@ -271,7 +268,7 @@ def layers_of(estimator: Any) -> Layers:
         check_is_fitted(estimator)
     except NotFittedError:
         raise InvalidInput(f"the {name} is not fitted; fit it on public data first") from None
-    layers = _read(estimator, name)
+    layers = _read_weights(estimator, name)
     if layers is not None and _agrees(layers, estimator):
         return layers
     raise UnsupportedModel(
@@ -281,7 +278,7 @@ def layers_of(estimator: Any) -> Layers:
     )
 
 
-def _read(estimator: Any, name: str) -> Layers | None:
+def _read_weights(estimator: Any, name: str) -> Layers | None:
     if hasattr(estimator, "coefs_") and hasattr(estimator, "intercepts_"):
         return Layers(
             [np.asarray(w).T for w in estimator.coefs_],
@@ -297,21 +294,21 @@ def _read(estimator: Any, name: str) -> Layers | None:
 
 
 def _agrees(layers: Layers, estimator: Any) -> bool:
-    """Compare with the estimator's own answers: some have weights that mean something else."""
+    """Compare with the estimator's predictions: in some, ``coef_`` means something else."""
     Z = np.random.default_rng(0).standard_normal((20, layers.input_dim))
     outputs = layers.outputs(Z)
     with warnings.catch_warnings():
-        # An estimator fitted to a data frame remarks that these rows have no column names.
+        # An estimator fitted to a data frame warns that these rows have no column names.
         warnings.simplefilter("ignore", UserWarning)
         if hasattr(estimator, "decision_function"):
-            wanted = estimator.decision_function(Z)
+            expected = estimator.decision_function(Z)
         elif hasattr(estimator, "predict_proba"):
             squash = {"softmax": partial(softmax, axis=1), "logistic": expit}
             outputs = squash[estimator.out_activation_](outputs)
-            wanted = estimator.predict_proba(Z)[:, -outputs.shape[1] :]
+            expected = estimator.predict_proba(Z)[:, -outputs.shape[1] :]
         else:
-            wanted = estimator.predict(Z)
-    wanted = np.asarray(wanted)
-    return wanted.size == outputs.size and np.allclose(
-        wanted.reshape(outputs.shape), outputs, rtol=1e-4, atol=1e-4 * np.abs(outputs).max()
+            expected = estimator.predict(Z)
+    expected = np.asarray(expected)
+    return expected.size == outputs.size and np.allclose(
+        expected.reshape(outputs.shape), outputs, rtol=1e-4, atol=1e-4 * np.abs(outputs).max()
     )

@@ -1,4 +1,4 @@
-"""One view of every public model: outputs, Jacobians, and who it is."""
+"""The interface of public models: outputs, Jacobians and identity, and how to find an adapter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ModelIdentity:
     sha256: str
 
     def __post_init__(self) -> None:
-        """Keep the name to what a release file holds."""
+        """Check that the name fits its field in a release file."""
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= LONGEST_NAME:
             raise InvalidInput(
                 f"the model's name must have 1 to {LONGEST_NAME} characters, "
@@ -36,25 +36,22 @@ class ModelIdentity:
 
 @runtime_checkable
 class TaskModel(Protocol):
-    """A public task model T: R^m → R^k, seen row by row.
+    """A public task model T: R^m → R^k, applied row by row.
 
     Examples
     --------
     >>> from offaxis.geometry import Layers, TaskModel
-    >>> task = Layers.linear(np.eye(2), bias=np.ones(2))
-    >>> isinstance(task, TaskModel)
+    >>> isinstance(Layers.linear(np.eye(2)), TaskModel)
     True
-    >>> task.centred().outputs(np.zeros((1, 2)))
-    array([[0., 0.]])
     """
 
     @property
     def input_dim(self) -> int | None:
-        """m, or None when the model accepts any dimension until it is first called."""
+        """m, or None if the model does not know it before it is first called."""
         ...
 
     def identity(self) -> ModelIdentity:
-        """Say who the model is."""
+        """Return the kind, the name and a hash of the model."""
         ...
 
     def outputs(self, Z: Vectors) -> Vectors:
@@ -74,7 +71,7 @@ class TaskModel(Protocol):
         ...
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
-        """Return how many numbers :meth:`gram` holds a vector; batches are cut accordingly."""
+        """Return how many numbers :meth:`gram` holds per vector; it sets the batch size."""
         ...
 
 
@@ -85,10 +82,10 @@ def gram_of(jacobians: NDArray[Any]) -> Vectors:
 
 
 def as_task_model(model: Any) -> TaskModel:
-    """Find the adapter for a model.
+    """Return the adapter for a model.
 
     Accepts a torch module, a fitted scikit-learn linear or MLP estimator, a weight matrix (k, m),
-    :class:`~offaxis.geometry.Layers`, or anything that already is a :class:`TaskModel`.
+    :class:`~offaxis.geometry.Layers`, or any other :class:`TaskModel`.
 
     Examples
     --------
@@ -128,38 +125,31 @@ def as_task_model(model: Any) -> TaskModel:
     )
 
 
-# ----------------------------------------------------------------------------
-# Jacobians of a function nobody can differentiate, by central differences, when asked for.
+# ---- Finite differences
 
 _ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
 class FiniteDifferences:
-    """Wrap a function of a batch (n, m) → (n, k) whose Jacobian is to be measured.
+    """Adapter for a black-box function: Jacobians by central differences.
 
     Parameters
     ----------
     function : callable
-        Maps a batch of vectors to one row of outputs a vector.
+        Maps a batch of vectors (n, m) to one row of outputs per vector, (n, k).
     step : float
-        Difference step relative to the size of the batch's entries; the default balances
+        Difference step relative to the size of the batch's entries. The default balances
         truncation and rounding for float64 functions. Use about 1e-2 for float32 ones.
     name : str
-        How the release file calls the model.
+        Name of the model in the release file.
 
     Examples
     --------
     >>> from offaxis.geometry import FiniteDifferences
     >>> task = FiniteDifferences(lambda Z: np.sin(Z).sum(axis=1), name="sum of sines")
-    >>> task.outputs(np.zeros((1, 2)))
-    array([[0.]])
     >>> task.jacobians(np.zeros((1, 2))).round(6)
     array([[[1., 1.]]])
-    >>> task.vjp(np.zeros((1, 2)), np.array([[2.0]])).round(6)
-    array([[2., 2.]])
-    >>> task.identity().name, task.input_dim, task.numbers_per_vector(2, 1)
-    ('sum of sines', None, 2)
     """
 
     function: Callable[[Vectors], Any]
@@ -168,11 +158,11 @@ class FiniteDifferences:
 
     @property
     def input_dim(self) -> None:
-        """Unknown until called."""
+        """None: unknown before the first call."""
         return
 
     def identity(self) -> ModelIdentity:
-        """A function has no weights to hash; its name stands for it."""
+        """Hash the name, since a function has no weights to hash."""
         return ModelIdentity("function", self.name, hashlib.sha256(self.name.encode()).hexdigest())
 
     def outputs(self, Z: Vectors) -> Vectors:
@@ -185,20 +175,20 @@ class FiniteDifferences:
         return np.concatenate([part for _, part in self._differences(Z)])
 
     def vjp(self, Z: Vectors, G: Vectors) -> Vectors:
-        """Return J_iᵀ g_i for every vector, a few Jacobians at a time."""
+        """Return J_iᵀ g_i for every vector, in blocks of Jacobians."""
         parts = [np.einsum("nk,nkm->nm", G[rows], part) for rows, part in self._differences(Z)]
         return np.concatenate(parts)
 
     def _differences(self, Z: Vectors) -> Iterator[tuple[slice, Vectors]]:
-        """Yield which vectors, and their Jacobians."""
+        """Yield slices of the batch with their Jacobians."""
         n, m = Z.shape
         step = self.step * max(float(np.abs(Z).max()), 1e-8)
         shifts = step * np.concatenate([np.eye(m), -np.eye(m)])
         rows = max(1, _ROWS_AT_ONCE // (2 * m))
         for start in range(0, n, rows):
             block = Z[start : start + rows]
-            moved = (block[:, None, :] + shifts).reshape(-1, m)
-            values = self.outputs(moved).reshape(len(block), 2, m, -1)
+            shifted = (block[:, None, :] + shifts).reshape(-1, m)
+            values = self.outputs(shifted).reshape(len(block), 2, m, -1)
             change = (values[:, 0] - values[:, 1]).transpose(0, 2, 1)
             yield slice(start, start + rows), change / (2 * step)
 
@@ -207,5 +197,5 @@ class FiniteDifferences:
         return gram_of(self.jacobians(Z))
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
-        """Return k·m, the whole Jacobian."""
+        """Return k·m, the size of the Jacobian."""
         return outputs * dim

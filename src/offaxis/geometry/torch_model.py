@@ -1,4 +1,11 @@
-"""Gram and moments summed on a torch device, beside the model: one batch of vectors goes there."""
+"""Adapter for torch modules as public tasks: Jacobians of a whole batch in a few vectorised calls.
+
+Contract: the module is put into eval mode for every call and restored exactly afterwards. On a CUDA
+device, Gram and moments are summed there, so that only batches of vectors are transferred.
+
+Reverse mode pulls all k outputs back at once, forward mode pushes all m directions. Which one is
+faster depends on the model, so both are timed on the first batch.
+"""
 
 from __future__ import annotations
 
@@ -20,122 +27,22 @@ from offaxis.geometry.models import ModelIdentity, gram_of
 from offaxis.geometry.public import PublicMoments
 from offaxis.vectors import Vectors
 
-
-class GramOnDevice(Protocol):
-    """A model whose Gram stays on its device."""
-
-    def gram_tensor(self, Z: Vectors, probes: Any = None) -> torch.Tensor:
-        """Return Σ JᵀJ over the batch, or its sketch by probes."""
-        ...
-
-
-class TorchSums:
-    """What :class:`~offaxis.geometry.jacobian.HostSums` sums, in float64 on a device.
-
-    Pickled, it comes home.
-    """
-
-    def __init__(self, model: GramOnDevice, rule: GramRule, device: torch.device) -> None:
-        self._model, self._rule, self._device = model, rule, device
-        self._home = HostSums(rule)
-        self._start()
-
-    def _start(self) -> None:
-        m = self._rule.dim
-        zeros = torch.zeros(m, m, dtype=torch.float64, device=self._device)
-        self._high, self._low, self._products = zeros, zeros.clone(), zeros.clone()
-        self._origin: torch.Tensor | None = None
-        self._sum = zeros[0].clone()
-        self._count = 0
-
-    def add(self, batch: Vectors) -> None:
-        """Take in one batch."""
-        z = torch.from_numpy(batch).to(self._device)
-        if self._origin is None:
-            self._origin = z[0].clone()
-        moved = z - self._origin
-        self._sum += moved.sum(dim=0)
-        self._products.addmm_(moved.T, moved)
-        self._add_gram(self._model.gram_tensor(batch, self._probes(batch)))
-        self._count += len(batch)
-
-    def _probes(self, batch: Vectors) -> Any:
-        rule = self._rule
-        return None if rule.probes is None else probes_of(batch, rule.outputs, rule.probes)
-
-    def _add_gram(self, gram: torch.Tensor) -> None:
-        """Add without loss, as :class:`~offaxis.geometry.PartialGram` does."""
-        total = self._high + gram
-        part = total - self._high
-        rest = self._low + ((self._high - (total - part)) + (gram - part))
-        self._high = total + rest
-        self._low = rest - (self._high - total)
-
-    def merge(self, other: GramAndMoments) -> None:
-        """Take in what another one has seen."""
-        self._home.merge(other)
-
-    def to_host(self) -> HostSums:
-        """Bring the sums to the memory of this machine, and start anew on the device."""
-        if self._origin is not None:
-            here = HostSums(self._rule)
-            here.gram = PartialGram(_array(self._high), _array(self._low), self._count)
-            here.moments = PublicMoments.of(
-                self._count, *map(_array, (self._origin, self._sum, self._products))
-            )
-            self._home.merge(here)
-            self._start()
-        return self._home
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the sums, as they are at home."""
-        return _same, (self.to_host(),)
-
-
-def _same(sums: HostSums) -> HostSums:
-    return sums
-
-
-def _array(tensor: torch.Tensor) -> NDArray[Any]:
-    result: NDArray[Any] = tensor.cpu().numpy()
-    return result
-
-
-# ----------------------------------------------------------------------------
-# torch modules as public tasks: Jacobians of a whole batch in a few vectorised calls.
-#
-# The module is put into eval mode for every call and given back exactly as it was. Reverse mode
-# pulls all k outputs back at once, forward mode pushes all m directions; which one is faster
-# depends on the model, so the first batch measures both.
-
 Mode = Literal["reverse", "forward"]
+
 _TRIAL_ROWS = 64
+
 _TRIAL_NUMBERS = 1 << 24
-"""Forward mode pushes m directions of m numbers a vector: keep its trial within 64 MiB."""
-
-
-@contextmanager
-def evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """Put a module into eval mode, without gradients, and give every part of it its mode back."""
-    training = [(part, part.training) for part in module.modules()]
-    with suppress(NotImplementedError):  # an exported program is frozen in its mode
-        module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, flag in training:
-            part.training = flag
+"""Forward mode pushes m directions of m numbers per vector: keep its trial within 64 MiB."""
 
 
 class TorchModel:
-    """Adapter of a ``torch.nn.Module`` that maps (n, m) to (n, k).
+    """Adapter for a ``torch.nn.Module`` that maps (n, m) to (n, k).
 
     Parameters
     ----------
     module : torch.nn.Module
     less_mean : bool
-        Whether the outputs' mean is taken off them.
+        Whether to subtract the mean of the outputs from each of them.
     """
 
     def __init__(self, module: torch.nn.Module, *, less_mean: bool = False) -> None:
@@ -148,12 +55,12 @@ class TorchModel:
 
     @property
     def input_dim(self) -> None:
-        """Unknown until called."""
+        """None: unknown before the first call."""
         return
 
     @property
     def mode(self) -> Mode | None:
-        """The differentiation mode that was measured to be faster, once known."""
+        """The faster differentiation mode; None before it was timed."""
         return self._mode
 
     def identity(self) -> ModelIdentity:
@@ -173,7 +80,7 @@ class TorchModel:
         if not isinstance(out, torch.Tensor) or out.ndim not in (1, 2) or len(out) != len(z):
             shape = tuple(out.shape) if isinstance(out, torch.Tensor) else type(out).__name__
             raise InvalidInput(
-                f"the model must return one row a vector, (n, k) for an input (n, m); "
+                f"the model must return one row per vector, (n, k) for an input (n, m); "
                 f"for {len(z)} vectors it returned {shape}"
             )
         out = out[:, None] if out.ndim == 1 else out
@@ -195,7 +102,7 @@ class TorchModel:
         return result
 
     def _reverse(self, z: torch.Tensor) -> torch.Tensor:
-        """Return all Jacobians as (k, n, m): one pull-back a output, vectorised."""
+        """Return all Jacobians as (k, n, m): one pull-back per output, vectorised."""
         out, pullback = vjp(self._call, z)[:2]
         k = out.shape[1]
         seeds = torch.eye(k, dtype=out.dtype, device=out.device)[:, None, :].expand(k, *out.shape)
@@ -203,7 +110,7 @@ class TorchModel:
         return jacobians
 
     def _forward(self, z: torch.Tensor) -> torch.Tensor:
-        """Return all Jacobians as (k, n, m): one push-forward an input direction, vectorised."""
+        """Return all Jacobians as (k, n, m): one push-forward per input direction, vectorised."""
         m = z.shape[1]
         seeds = torch.eye(m, dtype=z.dtype, device=z.device)[:, None, :].expand(m, *z.shape)
         columns: torch.Tensor = vmap(lambda seed: jvp(self._call, (z,), (seed,))[1])(seeds)
@@ -216,35 +123,28 @@ class TorchModel:
         return self._reverse(z) if self._mode == "reverse" else self._forward(z)
 
     def _faster_mode(self, z: torch.Tensor) -> Mode:
-        costs: dict[Mode, float] = {}
+        seconds: dict[Mode, float] = {}
         failures: list[str] = []
-        ways: dict[Mode, Callable[[torch.Tensor], torch.Tensor]] = {
+        modes: dict[Mode, Callable[[torch.Tensor], torch.Tensor]] = {
             "reverse": self._reverse,
             "forward": self._forward,
         }
-        for mode, way in ways.items():
+        for mode, differentiate in modes.items():
             try:
-                way(z)  # warm up
-                costs[mode] = min(self._seconds(way, z) for _ in range(3))
+                differentiate(z)  # warm up
+                seconds[mode] = min(_time(differentiate, z) for _ in range(3))
             except InvalidInput:
                 raise
             except (RuntimeError, NotImplementedError) as error:
                 failures.append(f"{mode}: {error}".splitlines()[0])
-        if not costs:
+        if not seconds:
             raise UnsupportedModel(
                 f"torch cannot differentiate {type(self._module).__name__} over a batch "
                 f"({'; '.join(failures)}); wrap it as offaxis.geometry.FiniteDifferences(function)"
             )
         # The modes round differently: a near tie must not change a fit from run to run.
-        reverse, forward = (costs.get(mode, math.inf) for mode in ("reverse", "forward"))
+        reverse, forward = (seconds.get(mode, math.inf) for mode in ("reverse", "forward"))
         return "forward" if forward < 0.7 * reverse else "reverse"
-
-    def _seconds(self, way: Callable[[torch.Tensor], Any], z: torch.Tensor) -> float:
-        start = time.perf_counter()
-        way(z)
-        if z.is_cuda:
-            torch.cuda.synchronize(z.device)
-        return time.perf_counter() - start
 
     def jacobians(self, Z: Vectors) -> Vectors:
         """Return the Jacobian of the outputs at every vector, (n, k, m)."""
@@ -259,54 +159,160 @@ class TorchModel:
         return result
 
     def gram_tensor(self, Z: Vectors, probes: Iterable[NDArray[Any]] | None = None) -> torch.Tensor:
-        """Return Σ JᵀJ over the batch, or its sketch by probes, on the model's device."""
+        """Return Σ JᵀJ over the batch, or its sketch if probes are given, on the model's device."""
         with evaluating(self._module):
             z = self._tensor(Z)
             if probes is None:
                 return _gram_of(self._differentiate(z))
             total = torch.zeros(z.shape[1], z.shape[1], dtype=torch.float64, device=z.device)
             for probe in probes:
-                total += _gram_of(self._pull(z, self._tensor(probe)))
+                total += _gram_of(self._vjp_tensor(z, self._tensor(probe)))
             return total
 
     def vjp(self, Z: Vectors, G: Vectors) -> Vectors:
         """Return J_iᵀ g_i for every vector: one backward pass for the batch."""
         with evaluating(self._module):
-            pulled = self._pull(self._tensor(Z), self._tensor(G))
-            result: Vectors = pulled.cpu().to(torch.float64).numpy()
+            gradients = self._vjp_tensor(self._tensor(Z), self._tensor(G))
+            result: Vectors = gradients.cpu().to(torch.float64).numpy()
         return result
 
-    def _pull(self, z: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    def _vjp_tensor(self, z: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
         with torch.enable_grad():
             z = z.requires_grad_(True)
             out = self._call(z)
-            if not out.requires_grad:  # the module does not look at its input
+            if not out.requires_grad:  # the module ignores its input
                 return torch.zeros_like(z)
-            (pulled,) = torch.autograd.grad(out, z, g, allow_unused=True)
-        return torch.zeros_like(z) if pulled is None else pulled
+            (gradients,) = torch.autograd.grad(out, z, g, allow_unused=True)
+        return torch.zeros_like(z) if gradients is None else gradients
 
     @property
     def accelerated(self) -> bool:
-        """Whether the module lives on a CUDA device."""
+        """Whether the module is on a CUDA device."""
         return self._device.type == "cuda"
 
     def sums(self, rule: GramRule) -> TorchSums:
-        """Return Gram and moments that are summed on the module's device."""
+        """Return an accumulator of Gram and moments on the module's device."""
         return TorchSums(self, rule, self._device)
 
     def centred(self) -> TorchModel:
-        """Return the model whose outputs are these less their mean."""
+        """Return the same model with the mean subtracted from its outputs."""
         return TorchModel(self._module, less_mean=True)
 
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
-        """Return k·m, the whole Jacobian."""
+        """Return k·m, the size of the Jacobian."""
         return outputs * dim
 
 
+@contextmanager
+def evaluating(module: torch.nn.Module) -> Iterator[None]:
+    """Put a module into eval mode, without gradients, and restore the mode of every submodule."""
+    training = [(part, part.training) for part in module.modules()]
+    with suppress(NotImplementedError):  # an exported program is frozen in its mode
+        module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, flag in training:
+            part.training = flag
+
+
+def _time(differentiate: Callable[[torch.Tensor], Any], z: torch.Tensor) -> float:
+    """Return the seconds that one differentiation takes."""
+    start = time.perf_counter()
+    differentiate(z)
+    if z.is_cuda:
+        torch.cuda.synchronize(z.device)
+    return time.perf_counter() - start
+
+
 def _gram_of(jacobians: torch.Tensor) -> torch.Tensor:
-    """Return Σ JᵀJ for Jacobians, or rows of them, in float64 where they are."""
+    """Return Σ JᵀJ for Jacobians, or rows of them, in float64 on their device."""
     if not jacobians.is_cuda:
-        # NumPy sees that AᵀA is symmetric and does half the work.
+        # NumPy detects that AᵀA is symmetric and does half the work.
         return torch.from_numpy(gram_of(jacobians.numpy()))
     rows = jacobians.reshape(-1, jacobians.shape[-1]).to(torch.float64)
     return rows.T @ rows
+
+
+# ---- Sums on the device
+
+
+class GramOnDevice(Protocol):
+    """A model whose Gram stays on its device."""
+
+    def gram_tensor(self, Z: Vectors, probes: Any = None) -> torch.Tensor:
+        """Return Σ JᵀJ over the batch, or its sketch if probes are given."""
+        ...
+
+
+class TorchSums:
+    """The sums of :class:`~offaxis.geometry.jacobian.HostSums`, in float64 on a device.
+
+    It is pickled as :class:`~offaxis.geometry.jacobian.HostSums`.
+    """
+
+    def __init__(self, model: GramOnDevice, rule: GramRule, device: torch.device) -> None:
+        self._model, self._rule, self._device = model, rule, device
+        self._host = HostSums(rule)
+        self._reset()
+
+    def _reset(self) -> None:
+        m = self._rule.dim
+        zeros = torch.zeros(m, m, dtype=torch.float64, device=self._device)
+        self._high, self._low, self._products = zeros, zeros.clone(), zeros.clone()
+        self._origin: torch.Tensor | None = None
+        self._sum = zeros[0].clone()
+        self._count = 0
+
+    def add(self, batch: Vectors) -> None:
+        """Add one batch."""
+        z = torch.from_numpy(batch).to(self._device)
+        if self._origin is None:
+            self._origin = z[0].clone()
+        moved = z - self._origin
+        self._sum += moved.sum(dim=0)
+        self._products.addmm_(moved.T, moved)
+        self._add_gram(self._model.gram_tensor(batch, self._probes(batch)))
+        self._count += len(batch)
+
+    def _probes(self, batch: Vectors) -> Any:
+        rule = self._rule
+        return None if rule.probes is None else probes_of(batch, rule.outputs, rule.probes)
+
+    def _add_gram(self, gram: torch.Tensor) -> None:
+        """Add without loss, like :class:`~offaxis.geometry.jacobian.PartialGram`."""
+        total = self._high + gram
+        part = total - self._high
+        rest = self._low + ((self._high - (total - part)) + (gram - part))
+        self._high = total + rest
+        self._low = rest - (self._high - total)
+
+    def merge(self, other: GramAndMoments) -> None:
+        """Add the sums of another accumulator."""
+        self._host.merge(other)
+
+    def to_host(self) -> HostSums:
+        """Move the sums to host memory, and start from zero on the device."""
+        if self._origin is not None:
+            moved = HostSums(self._rule)
+            moved.gram = PartialGram(_array(self._high), _array(self._low), self._count)
+            moved.moments = PublicMoments.of(
+                self._count, *map(_array, (self._origin, self._sum, self._products))
+            )
+            self._host.merge(moved)
+            self._reset()
+        return self._host
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the sums in host memory."""
+        return _unpickle, (self.to_host(),)
+
+
+def _unpickle(sums: HostSums) -> HostSums:
+    return sums
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    result: NDArray[Any] = tensor.cpu().numpy()
+    return result

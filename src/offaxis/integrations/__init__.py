@@ -1,7 +1,7 @@
-"""Releases in the libraries people already use: one module per library, one extra each.
+"""Integrations with other libraries: one module and one extra per library.
 
-Nothing is imported here. ``offaxis.integrations.sklearn`` needs the extra ``sklearn``, and so on; a
-module whose library is missing says which extra to install.
+Nothing is imported here. ``offaxis.integrations.sklearn`` needs the extra ``sklearn``, and so on. A
+module whose library is missing raises MissingExtra with the extra to install.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Arrow: a column of vectors becomes a column of reports, for everything that speaks Arrow.
+"""Arrow: turn a column of vectors into a column of reports, in any library that supports Arrow.
 
-Polars, DuckDB and others hand their tables over without a copy, and take the result back. These are
-functions on tables and **not** functions registered with a query engine, on purpose: an engine may
-evaluate an expression twice, share it, or try it again after a failure, and every evaluation would
-spend the budget. Draw first, store the reports, then query. Large folders of Parquet files have
-``offaxis privatize --engine``, where a task that is tried again repeats its bytes.
+Polars, DuckDB and others pass their tables without a copy and accept the result. These are
+functions on tables and deliberately **not** functions registered with a query engine. An engine may
+evaluate an expression twice, share it, or retry it after a failure, and every evaluation would
+spend the budget. Draw the reports first, store them, then query. For large folders of Parquet files
+use ``offaxis privatize --engine``, where a task that is retried repeats its reports.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from offaxis.engines.arrow import REPORT, VECTOR, decode_batches
+from offaxis.engines.arrow import REPORT, VECTOR, decode_batches, nonempty
 from offaxis.engines.columns import column_of, vectors_of
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
-
-__all__ = ["decode", "privatize"]
 
 try:
     import pyarrow as pa
@@ -28,6 +26,7 @@ except ImportError as error:
         f"offaxis.integrations.arrow needs pyarrow: {installing('arrow')}"
     ) from error
 
+__all__ = ["decode", "privatize"]
 
 _FLAT: Final = (
     pa.types.is_primitive,
@@ -40,7 +39,7 @@ _FLAT: Final = (
     pa.types.is_null,
     pa.types.is_dictionary,
 )
-"""Types whose values Arrow gathers into new memory; others are made anew of Python's objects."""
+"""Types whose values Arrow copies to new memory; others are rebuilt from Python objects."""
 
 
 def privatize(
@@ -51,10 +50,11 @@ def privatize(
     keep: Sequence[str] = (),
     name: str = REPORT,
 ) -> Any:
-    """Return the reports of a column of vectors, beside the columns to keep.
+    """Return the reports of a column of vectors, together with the columns to keep.
 
-    **Every call spends the budget again.** A table is released at once; a stream of batches as it
-    is read, which can be done only once. Another library's data is read once and becomes a table.
+    **Every call spends the budget again.** A table is released at once. A stream of batches is
+    released while it is read, which is possible only once. Data of another library are read once
+    and become a table.
 
     Parameters
     ----------
@@ -63,20 +63,20 @@ def privatize(
     vectors : str or sequence of str
         A column of lists, or columns of numbers in the order of the vector's entries.
     keep : sequence of str
-        Columns that go along. **They are not protected**; all others stay behind. They are made
-        anew of their values, as a slice has the memory of the whole. The dictionary of a column
-        that has one goes along whole, with values that none of the rows has.
+        Columns to keep. **They are not protected**; all others are dropped. They are copied value
+        by value, because a slice refers to the memory of the whole column. A dictionary-encoded
+        column keeps its whole dictionary, including values that occur in none of the rows.
     name : str
-        Of the column of reports.
+        Name of the column of reports.
 
     Returns
     -------
-    Table, RecordBatch or RecordBatchReader, as ``data``; a Table for other libraries' tables.
+    Table, RecordBatch or RecordBatchReader, like ``data``; a Table for data of other libraries.
 
     Raises
     ------
     InvalidInput
-        If a column is not there or does not hold vectors of the release.
+        If a column is missing or does not hold vectors of the release.
 
     Examples
     --------
@@ -92,25 +92,25 @@ def privatize(
     ['id', 'vector']
     """
     if name in keep:
-        raise InvalidInput(f"the column of reports needs a name of its own, got {name!r}")
+        raise InvalidInput(f"name must differ from the columns to keep, got name={name!r}")
     data = _arrow(data)
     schema = data.schema
     private = [vectors] if isinstance(vectors, str) else list(vectors)
-    if bare := [column for column in private if column in keep]:
-        raise InvalidInput(f"column {bare[0]!r} is private and must not go along; leave it out")
+    if exposed := [column for column in private if column in keep]:
+        raise InvalidInput(f"column {exposed[0]!r} is private; remove it from keep")
     for column in (*private, *keep):
         if column not in schema.names:
-            there = ", ".join(schema.names)
-            raise InvalidInput(f"there is no column {column!r}; there are {there}")
-    made = pa.schema([*(schema.field(column) for column in keep), pa.field(name, pa.binary())])
+            names = ", ".join(schema.names)
+            raise InvalidInput(f"there is no column {column!r}; the columns are {names}")
+    target = pa.schema([*(schema.field(column) for column in keep), pa.field(name, pa.binary())])
 
     def released(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            columns = [_owned(batch.column(column)) for column in keep]
+            columns = [_copied(batch.column(column)) for column in keep]
             reports = pa.array(_reports(batch, release, vectors), pa.binary())
-            yield pa.RecordBatch.from_arrays([*columns, reports], schema=made)
+            yield pa.RecordBatch.from_arrays([*columns, reports], schema=target)
 
-    return _mapped(data, made, released)
+    return _mapped(data, target, released)
 
 
 def decode(data: Any, release: Release, *, reports: str = REPORT) -> Any:
@@ -125,12 +125,12 @@ def decode(data: Any, release: Release, *, reports: str = REPORT) -> Any:
 
     Returns
     -------
-    Table, RecordBatch or RecordBatchReader, as ``data``; a Table for other libraries' tables.
+    Table, RecordBatch or RecordBatchReader, like ``data``; a Table for data of other libraries.
 
     Raises
     ------
     InvalidInput, InvalidReport
-        If the column is not there, or holds something else than reports of this release.
+        If the column is missing or does not hold reports of this release.
 
     Examples
     --------
@@ -146,46 +146,42 @@ def decode(data: Any, release: Release, *, reports: str = REPORT) -> Any:
     schema = data.schema
     column_of(schema.empty_table(), reports)
     at = schema.get_field_index(reports)
-    made = schema.set(at, pa.field(VECTOR, pa.list_(pa.float64(), release.decoder.output_dim)))
+    target = schema.set(at, pa.field(VECTOR, pa.list_(pa.float64(), release.decoder.output_dim)))
 
     def decoded(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in decode_batches(release, batches, reports=reports):
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=made)
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=target)
 
-    return _mapped(data, made, decoded)
+    return _mapped(data, target, decoded)
 
 
 def _arrow(data: Any) -> Any:
-    """Return Arrow's own kinds as they are, and other libraries' data as a table, read once."""
+    """Return Arrow data unchanged, and data of other libraries as a table, read once."""
     if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         return data
     if hasattr(data, "__arrow_c_stream__"):
         return pa.table(data)
     raise InvalidInput(
-        f"data must be an Arrow table, batch or reader, or a table of a library that speaks Arrow, "
+        f"data must be an Arrow table, batch or reader, or have __arrow_c_stream__, "
         f"got {type(data).__name__}"
     )
 
 
 def _mapped(data: Any, schema: Any, change: Any) -> Any:
-    """Return data of the same kind after changing its batches, each read once."""
+    """Apply a change to all batches, each read once; return data of the same kind."""
     if isinstance(data, pa.RecordBatchReader):
-        return pa.RecordBatchReader.from_batches(schema, change(_some(data)))
+        return pa.RecordBatchReader.from_batches(schema, change(nonempty(data)))
     if isinstance(data, pa.RecordBatch):
         empty = pa.RecordBatch.from_pylist([], schema=schema)
-        return next(change(_some([data])), empty)
-    return pa.Table.from_batches(list(change(_some(data.to_batches()))), schema=schema)
+        return next(change(nonempty([data])), empty)
+    return pa.Table.from_batches(list(change(nonempty(data.to_batches()))), schema=schema)
 
 
-def _some(batches: Any) -> Iterator[Any]:
-    return (batch for batch in batches if batch.num_rows)
+def _copied(column: Any) -> Any:
+    """Return a copy of a column that shares no memory with it.
 
-
-def _owned(column: Any) -> Any:
-    """Return a column made anew of its values.
-
-    A column may lie in memory with other rows, or with vectors it was cut out of one array with,
-    and has something under its missing values: pickle and Arrow's own format write some of that.
+    A column may share memory with other rows, or with the vectors if both are slices of one array,
+    and holds values under its missing entries. Pickle and Arrow's format write some of that.
     """
     if any(is_flat(column.type) for is_flat in _FLAT):
         return column.take(pa.array(np.arange(len(column))))
@@ -203,5 +199,5 @@ def _reports(batch: Any, release: Release, vectors: str | Sequence[str]) -> list
     else:
         rows = batch.select(list(vectors))
     reports = release.privatize(rows)
-    assert isinstance(reports, list), "a batch gives a list"
+    assert isinstance(reports, list), "a batch returns a list"
     return reports

@@ -1,6 +1,6 @@
-"""MLflow: what a release promises and what it was found to keep, as entries of a run.
+"""MLflow: the guarantee and the measured utility of a release, as entries of a run.
 
-Only what is public is logged: parameters, scores and the release file. No function here takes a
+Only public facts are logged: parameters, scores and the release file. No function here accepts a
 vector or a report.
 """
 
@@ -23,34 +23,34 @@ from offaxis.release import Release
 
 __all__ = ["Entries", "entries", "log_release"]
 
-Findings = Release | Evaluation | Recommendation | AuditResult
+Loggable = Release | Evaluation | Recommendation | AuditResult
 
 _LONGEST_PARAMETER: Final = 500
 _LONGEST_TAG: Final = 5000
-_ODD: Final = re.compile(r"[^\w.\-]+", re.ASCII)
+_INVALID_IN_KEY: Final = re.compile(r"[^\w.\-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Flat entries of a run: keys that every tracking store takes, finite numbers, short texts.
+    """Flat entries of a run: keys valid in every tracking store, finite numbers, short texts.
 
     Attributes
     ----------
     params : dict of str
         Settings, as exact text.
     metrics : dict of float
-        Scores; what is not a finite number is left out.
+        Scores; values that are not finite are left out.
     tags : dict of str
         Sentences.
 
     Examples
     --------
     >>> from offaxis.integrations.mlflow import Entries
-    >>> one = Entries(metrics={"accuracy": 0.9, "rmse": float("nan")}, params={"epsilon": "4"})
-    >>> one.metrics, one.params
+    >>> run = Entries(metrics={"accuracy": 0.9, "rmse": float("nan")}, params={"epsilon": "4"})
+    >>> run.metrics, run.params
     ({'accuracy': 0.9}, {'epsilon': '4'})
-    >>> one.joined(Entries(tags={"a name, with signs": "text"})).tags
-    {'a_name_with_signs': 'text'}
+    >>> run.joined(Entries(tags={"data set, public": "digits"})).tags
+    {'data_set_public': 'digits'}
     """
 
     params: dict[str, str] = field(default_factory=dict)
@@ -58,33 +58,33 @@ class Entries:
     tags: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make keys valid, texts short enough, and leave out numbers that are not finite."""
+        """Make keys valid, shorten texts, and leave out numbers that are not finite."""
         numbers = {k: float(v) for k, v in self.metrics.items() if math.isfinite(v)}
         object.__setattr__(self, "params", _texts(self.params, _LONGEST_PARAMETER))
         object.__setattr__(self, "metrics", {_key(name): v for name, v in numbers.items()})
         object.__setattr__(self, "tags", _texts(self.tags, _LONGEST_TAG))
 
     def joined(self, *others: Entries) -> Entries:
-        """Return all entries together; the last of a name counts."""
-        every = (self, *others)
+        """Return all entries together; later entries replace earlier ones of the same name."""
+        parts = (self, *others)
         return Entries(
-            _merged(one.params for one in every),
-            _merged(one.metrics for one in every),
-            _merged(one.tags for one in every),
+            _merged(part.params for part in parts),
+            _merged(part.metrics for part in parts),
+            _merged(part.tags for part in parts),
         )
 
 
-def entries(found: Findings) -> Entries:
+def entries(result: Loggable) -> Entries:
     """Return the entries of a release, an evaluation, a recommendation or an audit.
 
     Parameters
     ----------
-    found : Release, Evaluation, Recommendation or AuditResult
+    result : Release, Evaluation, Recommendation or AuditResult
 
     Returns
     -------
     Entries
-        Under ``release.``, ``evaluation.``, ``recommendation.`` or ``audit.``.
+        With the prefix ``release.``, ``evaluation.``, ``recommendation.`` or ``audit.``.
 
     Examples
     --------
@@ -98,32 +98,32 @@ def entries(found: Findings) -> Entries:
     >>> sorted(entries(evaluate(release, np.eye(3)[:2], public, seeds=2)).metrics)
     ['evaluation.agreement.clean', 'evaluation.agreement.mean', 'evaluation.agreement.std', ...]
     """
-    if isinstance(found, Release):
-        return _of_release(found)
-    if isinstance(found, Evaluation):
-        return _of_evaluation(found)
-    if isinstance(found, Recommendation):
-        return _of_recommendation(found)
-    if isinstance(found, AuditResult):
-        return _of_audit(found)
+    if isinstance(result, Release):
+        return _of_release(result)
+    if isinstance(result, Evaluation):
+        return _of_evaluation(result)
+    if isinstance(result, Recommendation):
+        return _of_recommendation(result)
+    if isinstance(result, AuditResult):
+        return _of_audit(result)
     raise InvalidInput(
-        f"there are entries of a release, an evaluation, a recommendation or an audit, "
-        f"got {type(found).__name__}"
+        f"only a release, an evaluation, a recommendation or an audit has entries, "
+        f"got {type(result).__name__}"
     )
 
 
 def log_release(
-    release: Release, *found: Evaluation | Recommendation | AuditResult, folder: str = "release"
+    release: Release, *results: Evaluation | Recommendation | AuditResult, folder: str = "release"
 ) -> None:
-    """Log a release to the active MLflow run: its entries, what was found of it, and its file.
+    """Log a release, its results and its file to the active MLflow run.
 
     Parameters
     ----------
     release : Release
-    *found : Evaluation, Recommendation or AuditResult
-        Logged beside it.
+    *results : Evaluation, Recommendation or AuditResult
+        Logged together with it.
     folder : str
-        Of the run's artifacts, where the release file goes, named by the start of its hash.
+        Folder among the run's artifacts for the release file, named by the start of its hash.
 
     Raises
     ------
@@ -137,26 +137,26 @@ def log_release(
     >>> from offaxis import fit
     >>> from offaxis.integrations.mlflow import log_release
     >>> release = fit(np.eye(3)[:2], np.random.default_rng(0).normal(size=(99, 3)), epsilon=4)
-    >>> log_release(release)                       # inside: with mlflow.start_run():
+    >>> log_release(release)                       # call it inside: with mlflow.start_run():
     Traceback (most recent call last):
     offaxis.errors.InvalidInput: no MLflow run is active: ...
     """
-    tracking = _mlflow()
-    if tracking.active_run() is None:
-        raise InvalidInput("no MLflow run is active: log inside of `with mlflow.start_run():`")
-    whole = entries(release).joined(*(entries(one) for one in found))
-    tracking.log_params(whole.params)
-    tracking.log_metrics(whole.metrics)
-    tracking.set_tags(whole.tags)
-    with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / f"{release.hash[:16]}.release"
+    mlflow = _import_mlflow()
+    if mlflow.active_run() is None:
+        raise InvalidInput("no MLflow run is active: log inside `with mlflow.start_run():`")
+    logged = entries(release).joined(*(entries(result) for result in results))
+    mlflow.log_params(logged.params)
+    mlflow.log_metrics(logged.metrics)
+    mlflow.set_tags(logged.tags)
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / f"{release.hash[:16]}.release"
         release.save(path)
-        tracking.log_artifact(str(path), folder)
+        mlflow.log_artifact(str(path), folder)
 
 
 def _of_release(release: Release) -> Entries:
-    promised, origin = guarantee_facts(release), release.provenance
-    params: dict[str, Any] = {name: promised[name] for name in ("epsilon", "delta", "unit")}
+    guarantee, origin = guarantee_facts(release), release.provenance
+    params: dict[str, Any] = {name: guarantee[name] for name in ("epsilon", "delta", "unit")}
     params |= {
         "hash": release.hash,
         "randomizer": release.randomizer.kind,
@@ -168,7 +168,7 @@ def _of_release(release: Release) -> Entries:
         "model": origin.model.name if origin.model else "none",
     }
     params |= {f"settings.{name}": value for name, value in origin.settings.items()}
-    # As numbers, too, for the axis of a chart.
+    # Also as numbers, for the axis of a chart.
     budget = release.guarantee
     metrics = {"epsilon": float(budget.epsilon), "delta": float(budget.delta)}
     tags = {"guarantee": str(release.guarantee)}
@@ -177,62 +177,59 @@ def _of_release(release: Release) -> Entries:
     return _under("release", Entries(params, metrics, tags))
 
 
-def _of_evaluation(found: Evaluation) -> Entries:
+def _of_evaluation(evaluation: Evaluation) -> Entries:
     metrics: dict[str, float] = {}
-    for name, clean in found.clean.items():
+    for name, clean in evaluation.clean.items():
         metrics |= {
-            f"{name}.mean": found.mean(name),
-            f"{name}.std": found.std(name),
+            f"{name}.mean": evaluation.mean(name),
+            f"{name}.std": evaluation.std(name),
             f"{name}.clean": clean,
         }
-    repetitions = {len(runs) for runs in found.runs.values()}
+    repetitions = {len(runs) for runs in evaluation.runs.values()}
     params = {"repetitions": str(max(repetitions, default=0))}
     return _under("evaluation", Entries(params, metrics))
 
 
-def _of_recommendation(found: Recommendation) -> Entries:
+def _of_recommendation(recommendation: Recommendation) -> Entries:
     params = {
-        "goal": found.goal,
-        "epsilon": str(found.epsilon),
-        "candidate": found.candidate.title,
-        "finalists": str(len(found.candidates)),
+        "goal": recommendation.goal,
+        "epsilon": str(recommendation.epsilon),
+        "candidate": recommendation.candidate.title,
+        "finalists": str(len(recommendation.candidates)),
     }
     metrics = {
-        "expected": found.expected.score,
-        "standard_error": found.expected.error,
-        "ceiling": found.ceiling,
-        "cautions": float(len(found.cautions)),
+        "expected": recommendation.expected.score,
+        "standard_error": recommendation.expected.error,
+        "ceiling": recommendation.ceiling,
+        "cautions": float(len(recommendation.cautions)),
     }
-    for name, utility in found.expected_by_task.items():
+    for name, utility in recommendation.expected_by_task.items():
         metrics[f"task.{name}.expected"] = utility.score
-        metrics[f"task.{name}.ceiling"] = found.ceiling_by_task[name]
-    tags = {"summary": found.summary, "cautions": " ".join(found.cautions)}
+        metrics[f"task.{name}.ceiling"] = recommendation.ceiling_by_task[name]
+    tags = {"summary": recommendation.summary, "cautions": " ".join(recommendation.cautions)}
     return _under("recommendation", Entries(params, metrics, tags))
 
 
-def _of_audit(found: AuditResult) -> Entries:
-    strongest = found.strongest
+def _of_audit(audit: AuditResult) -> Entries:
+    strongest = audit.strongest
     metrics = {
-        "reports": float(found.reports),
-        "violations": float(len(found.by_verdict("violation"))),
-        "side_channels": float(len(found.by_verdict("side channel"))),
+        "reports": float(audit.reports),
+        "violations": float(len(audit.by_verdict("violation"))),
+        "side_channels": float(len(audit.by_verdict("side channel"))),
         "epsilon_at_least": math.nan if strongest is None else strongest.epsilon or 0.0,
-        "resolution": found.resolution,
-        "false_alarm": found.false_alarm,
-        "seconds": found.seconds,
+        "resolution": audit.resolution,
+        "false_alarm": audit.false_alarm,
+        "seconds": audit.seconds,
     }
-    params = {"release": found.release, "auditor_seed": found.seed}
-    return _under("audit", Entries(params, metrics, {"summary": found.summary}))
+    params = {"release": audit.release, "auditor_seed": audit.seed}
+    return _under("audit", Entries(params, metrics, {"summary": audit.summary}))
 
 
-def _under(prefix: str, found: Entries) -> Entries:
-    parts = ({f"{prefix}.{name}": value for name, value in part.items()} for part in _parts(found))
-    params, metrics, tags = parts
-    return Entries(params, metrics, tags)
+def _under(prefix: str, part: Entries) -> Entries:
+    def prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {f"{prefix}.{name}": value for name, value in values.items()}
 
-
-def _parts(found: Entries) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    return found.params, found.metrics, found.tags
+    return Entries(prefixed(part.params), prefixed(part.metrics), prefixed(part.tags))
 
 
 def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -240,18 +237,16 @@ def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _key(name: str) -> str:
-    return _ODD.sub("_", name).strip("_.")[:250]
+    return _INVALID_IN_KEY.sub("_", name).strip("_.")[:250]
 
 
-def _texts(given: Mapping[str, Any], longest: int) -> dict[str, str]:
-    return {_key(name): str(value)[:longest] for name, value in given.items()}
+def _texts(values: Mapping[str, Any], longest: int) -> dict[str, str]:
+    return {_key(name): str(value)[:longest] for name, value in values.items()}
 
 
-def _mlflow() -> Any:
+def _import_mlflow() -> Any:
     try:
         import mlflow
     except ImportError:
-        raise MissingExtra(
-            f"offaxis.integrations.mlflow logs to MLflow: {installing('mlflow')}"
-        ) from None
+        raise MissingExtra(f"log_release needs MLflow: {installing('mlflow')}") from None
     return mlflow

@@ -1,7 +1,8 @@
 """Hugging Face models as public encoders: from a text or an image to a vector, then to a report.
 
-Nothing of transformers is imported: a processor (a tokenizer, an image processor) and a model are
-taken for what they do. Objects with ``encode``, as sentence-transformers has, need no wrapping.
+The library transformers is not imported: any processor (a tokenizer or an image processor) and any
+model with the same interface work. Objects with ``encode``, such as those of sentence-transformers,
+need no wrapper.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from numpy.typing import NDArray
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
 
-__all__ = ["FeatureExtractor", "PrivateFeatures"]
-
 try:
     import torch
-
-    from offaxis.geometry.torch_model import evaluating
 except ImportError as error:
     raise MissingExtra(
         f"offaxis.integrations.transformers needs torch: {installing('transformers')}"
     ) from error
 
+from offaxis.geometry.torch_model import evaluating
+
+__all__ = ["FeatureExtractor", "PrivateFeatures"]
 
 Pooling = Literal["mean", "cls", "pooler"]
 
@@ -37,22 +37,22 @@ _TEXT_OPTIONS: Final[Mapping[str, Any]] = {"padding": True, "truncation": True}
 class FeatureExtractor:
     """A public encoder: texts or images in, vectors (n, m) out, in float32.
 
-    The model runs in eval mode and without gradients, on its own device, and is given back as it
-    was. The pair is public: it stands before the release and carries no privacy.
+    The model runs in eval mode and without gradients, on its device; its mode is restored
+    afterwards. Processor and model are public: they come before the release and give no privacy.
 
     Parameters
     ----------
     processor : callable
         A tokenizer or image processor: called with a list of inputs and ``return_tensors="pt"``.
     model : torch.nn.Module
-        Called with what the processor returns.
+        Called with the output of the processor.
     pooling : {"mean", "cls", "pooler"}
-        The mean of the last hidden states where the attention mask says there is something; the
-        first of them; or the model's own ``pooler_output``.
+        The mean of the last hidden states without padding, according to the attention mask; the
+        first of them; or the model's ``pooler_output``.
     batch_size : int
-        Inputs a call of the model.
+        Number of inputs per call of the model.
     options : mapping
-        For the processor. A tokenizer pads and truncates unless told otherwise.
+        Options of the processor. A tokenizer pads and truncates by default.
 
     Examples
     --------
@@ -85,20 +85,20 @@ class FeatureExtractor:
 
     def __call__(self, inputs: Sequence[Any]) -> NDArray[np.float32]:
         """Return the vectors (n, m) of a list of inputs."""
-        given = list(inputs) if not isinstance(inputs, str) else [inputs]
-        if not given:
+        batch = list(inputs) if not isinstance(inputs, str) else [inputs]
+        if not batch:
             raise InvalidInput("there are no inputs to encode")
-        starts = range(0, len(given), self.batch_size)
+        starts = range(0, len(batch), self.batch_size)
         with evaluating(self.model):
-            parts = [self._vectors(given[i : i + self.batch_size]) for i in starts]
+            parts = [self._vectors(batch[i : i + self.batch_size]) for i in starts]
         return np.concatenate(parts)
 
     def _vectors(self, inputs: list[Any]) -> NDArray[np.float32]:
         is_text = hasattr(self.processor, "convert_tokens_to_ids")
         options = {**(_TEXT_OPTIONS if is_text else {}), **self.options}
         prepared = self.processor(inputs, return_tensors="pt", **options)
-        where = next((p.device for p in self.model.parameters()), torch.device("cpu"))
-        tensors = {name: value.to(where) for name, value in prepared.items()}
+        device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
+        tensors = {name: value.to(device) for name, value in prepared.items()}
         pooled = _pooled(self.model(**tensors), tensors.get("attention_mask"), self.pooling)
         vectors: NDArray[np.float32] = pooled.flatten(1).float().cpu().numpy()
         return vectors
@@ -106,38 +106,38 @@ class FeatureExtractor:
 
 @dataclass(frozen=True, eq=False)
 class PrivateFeatures:
-    """A public encoder and a release: what leaves the device of a text or an image is a report.
+    """A public encoder and a release: only the report of a text or an image leaves the device.
 
-    **Every call of** :meth:`privatize` **spends the budget again.** What is protected is the
-    vector, and with it the input: whatever is changed in a text, were it the whole of it, gives
-    another vector at most, and no two vectors are told apart by more than the guarantee says. That
-    a report was sent is not hidden, nor how long encoding took.
+    **Every call of** :meth:`privatize` **spends the budget again.** The vector is protected, and
+    with it the input: any change of a text, even of all of it, can only give another vector, and
+    the guarantee bounds how well any two vectors can be distinguished. That a report was sent is
+    not hidden, nor how long encoding took.
 
-    Every input is encoded alone: in a batch, how long others are changes the last digits, and
-    a report must tell of one person only. Entries of a vector that are not finite count as zero,
-    so that every input is answered.
+    Every input is encoded alone: in a batch, the length of other inputs changes the last digits,
+    and a report must depend on one person only. Entries of a vector that are not finite count as
+    zero, so that every input gets a report.
 
     Parameters
     ----------
     extractor : callable, or object with ``encode``
-        From a list of inputs to vectors (n, m): a :class:`FeatureExtractor`, a
-        SentenceTransformer, or any function. It must not draw anything at random.
+        Maps a list of inputs to vectors (n, m): a :class:`FeatureExtractor`, a
+        SentenceTransformer, or any function. It must be deterministic.
     release : Release
-        Fitted on vectors of the same extractor.
+        Fitted to vectors of the same extractor.
 
     Examples
     --------
     >>> from offaxis import fit
     >>> from offaxis.integrations.transformers import PrivateFeatures
-    >>> def lengths(texts):                               # yours: a model, see FeatureExtractor
+    >>> def lengths(texts):                               # in practice: a FeatureExtractor
     ...     return np.array([[len(text), text.count(" ")] for text in texts], dtype=float)
     >>> public = lengths(["a few words " * n for n in range(1, 50)])
     >>> private = PrivateFeatures(lengths, fit(np.eye(2), public, epsilon=4))
-    >>> report = private.privatize("nobody else reads this")
-    >>> private.release.decode(report).shape, len(private.privatize(["one", "two"]))
-    ((2,), 2)
-    >>> private.vectors(["as it is, for public texts"])
-    array([[26.,  5.]])
+    >>> report = private.privatize("a private text")
+    >>> private.release.decode(report).shape
+    (2,)
+    >>> len(private.privatize(["one", "two"]))
+    2
     """
 
     extractor: Any
@@ -152,7 +152,7 @@ class PrivateFeatures:
             )
 
     def vectors(self, inputs: Sequence[Any]) -> NDArray[Any]:
-        """Return the vectors of **public** inputs, to fit and to evaluate on; nothing is noisy."""
+        """Return the vectors of **public** inputs, without noise, for fitting and evaluation."""
         encode = getattr(self.extractor, "encode", self.extractor)
         return np.asarray(encode(list(inputs)))
 
@@ -162,18 +162,19 @@ class PrivateFeatures:
         Raises
         ------
         InvalidInput
-            If the extractor gives vectors of another dimension, or there are no inputs.
+            If the extractor returns vectors of another dimension, or there are no inputs.
         """
         single = not isinstance(inputs, list)
-        each = [self.vectors([one]).reshape(1, -1) for one in ([inputs] if single else inputs)]
-        if not each:
+        batch = [inputs] if single else inputs
+        rows = [self.vectors([item]).reshape(1, -1) for item in batch]
+        if not rows:
             raise InvalidInput("there are no inputs to release")
-        total = np.nan_to_num(np.concatenate(each), nan=0.0, posinf=0.0, neginf=0.0)
-        return self.release.privatize(total[0] if single else total)
+        vectors = np.nan_to_num(np.concatenate(rows), nan=0.0, posinf=0.0, neginf=0.0)
+        return self.release.privatize(vectors[0] if single else vectors)
 
 
 def _pooled(output: Any, mask: Any, pooling: Pooling) -> Any:
-    """Return (n, m) from what a model gave."""
+    """Return vectors (n, m) from the output of a model."""
     if pooling == "pooler":
         pooled = getattr(output, "pooler_output", None)
         if pooled is None:
@@ -182,19 +183,19 @@ def _pooled(output: Any, mask: Any, pooling: Pooling) -> Any:
     hidden = getattr(output, "last_hidden_state", None)
     if hidden is None or hidden.ndim not in (3, 4):
         raise InvalidInput(
-            "the model gave no last_hidden_state (n, tokens, m); load it without a head on top, "
-            "as AutoModel does"
+            "the model returned no last_hidden_state (n, tokens, m); load it without a head, for "
+            "example with AutoModel"
         )
     if hidden.ndim == 4:  # convolutional: (n, m, height, width)
         hidden, mask = hidden.flatten(2).transpose(1, 2), None
     if pooling == "cls":
         return hidden[:, 0]
-    fits = mask is not None and mask.shape == hidden.shape[:2]
-    if mask is None or (len(hidden) == 1 and not fits):  # one alone has no padding
+    matches = mask is not None and mask.shape == hidden.shape[:2]
+    if mask is None or (len(hidden) == 1 and not matches):  # a single input has no padding
         return hidden.mean(dim=1)
-    if not fits:
+    if not matches:
         raise InvalidInput(
-            f"the attention mask {tuple(mask.shape)} does not tell which of {hidden.shape[1]} "
+            f"the attention mask {tuple(mask.shape)} does not show which of {hidden.shape[1]} "
             f"hidden states are padding; use batch_size=1 or pooling='cls'"
         )
     weights = mask[..., None].to(hidden.dtype)

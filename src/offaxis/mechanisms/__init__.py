@@ -1,4 +1,4 @@
-"""Mechanisms by name: public maps around a randomizer, fitted on public vectors."""
+"""Mechanisms by name: public maps around a randomizer, fitted to public vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offaxis.mechanisms.literature import INSTANCE_OPTIMAL, PLAN, TASK_AWARE, co
 __all__ = ["NAMES", "Mechanism", "Parts", "PublicInputs", "find_mechanism", "posterior", "shrink"]
 
 
-def _train(inputs: PublicInputs) -> Parts:
+def _prepare_network(inputs: PublicInputs) -> Parts:
     try:
         from offaxis.mechanisms.networks import prepare
     except ImportError as error:
@@ -24,8 +24,8 @@ def _train(inputs: PublicInputs) -> Parts:
 
 
 _MECHANISMS: dict[str, Mechanism] = {
-    each.name: each
-    for each in (
+    mechanism.name: mechanism
+    for mechanism in (
         *(direct(name) for name in randomizers.NAMES),
         RESPONSE,
         SUBSET,
@@ -38,7 +38,7 @@ _MECHANISMS: dict[str, Mechanism] = {
         TASK_AWARE,
         Mechanism(
             "task-aware-network",
-            _train,
+            _prepare_network,
             1,
             needs_task=True,
             uses_percentile=False,
@@ -48,11 +48,11 @@ _MECHANISMS: dict[str, Mechanism] = {
 }
 
 NAMES = tuple(_MECHANISMS)
-"""The names that ``offaxis.fit(mechanism=...)`` takes."""
+"""The names that ``offaxis.fit(mechanism=...)`` accepts."""
 
 
 def find_mechanism(name: str) -> Mechanism:
-    """Return a mechanism by its name.
+    """Return the mechanism with this name.
 
     Examples
     --------

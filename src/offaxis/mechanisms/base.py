@@ -1,7 +1,7 @@
 """What a mechanism is: public maps around a randomizer, and how they are fitted.
 
-The guarantee is the randomizer's. The maps, fitted on public vectors, decide only what its reports
-are worth. A mechanism is given :class:`PublicInputs` and returns :class:`Parts`;
+Contract: the guarantee is the randomizer's. The maps are fitted on public vectors and determine
+only the utility of the reports. A mechanism takes :class:`PublicInputs` and returns :class:`Parts`;
 :func:`offaxis.fit` freezes these into a release.
 """
 
@@ -37,30 +37,30 @@ from offaxis.randomizers.base import check_delta
 from offaxis.vectors import Order, Vectors
 
 PERCENTILE: Final = 90.0
-"""Share of the public vectors whose norm the radius covers, in percent, where none is given."""
+"""Default percentile: the share of the public vectors whose norm the radius covers."""
 
 _SAMPLE_NUMBERS: Final = 1 << 24
-"""At most this many numbers of the public vectors are in memory, where moments do not suffice."""
+"""The most numbers of public vectors held in memory where moments do not suffice."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicInputs:
-    """The public side of a release, and its budget. Nothing here is private.
+    """The public inputs of a mechanism, and its budget. Nothing here is private.
 
     Attributes
     ----------
     frame : Frame
-        The coordinates in which the mechanism works: reshaped to the task, or the vector's own.
+        The coordinates in which the mechanism works, reshaped to the task or not.
     public, identity
         The public vectors and their identity.
     mean, covariance
         Their moments.
     gram : (m, m) array, optional
-        Ω̂ of the task, where one was measured.
+        Ω̂ of the task, if one was measured.
     outputs : int
-        Number of the task's outputs; 0 without a task.
+        Number of outputs of the task; 0 without a task.
     model, task : optional
-        The task's identity; and the task itself, where it was given.
+        The identity of the task; and the task itself, if it was given.
     epsilon, delta, percentile, size
         As in :func:`offaxis.fit`.
 
@@ -73,8 +73,6 @@ class PublicInputs:
     >>> from offaxis.mechanisms import PublicInputs, find_mechanism
     >>> public = PublicVectors(np.random.default_rng(0).standard_normal((500, 3)))
     >>> inputs = PublicInputs(Frame(np.zeros(3)), public, *survey(public), epsilon=Fraction(2))
-    >>> inputs.sample.shape, round(inputs.radius(inputs.frame.encoder, 1), 1)
-    ((500, 3), 3.8)
     >>> find_mechanism("laplace").prepare(inputs).randomizer.kind
     'laplace'
     """
@@ -95,17 +93,17 @@ class PublicInputs:
 
     @property
     def seed(self) -> int:
-        """A public seed: the same public vectors give the same release."""
+        """A public seed, so that the same public vectors give the same release."""
         return int(self.identity.sha256[:16], 16)
 
     @cached_property
     def sample(self) -> Vectors:
-        """The public vectors, (n, m): all of them, or an even sample of very many."""
+        """The public vectors, (n, m): all of them, or an evenly spaced sample of very many."""
         most = max(1, _SAMPLE_NUMBERS // self.identity.dim)
         return taken_evenly(walk(self.public, self.identity), self.identity.count, most)
 
     def radius(self, encoder: Encoder, order: Order) -> float:
-        """Return the percentile of the public vectors' encoded norms."""
+        """Return the percentile of the norms of the encoded public vectors."""
         return public_radius(
             encoder, self.public, self.identity, order=order, percentile=self.percentile
         )
@@ -115,7 +113,7 @@ class PublicInputs:
 class Parts:
     """The parts of a release.
 
-    ``settings`` go into its provenance beside those of the reshaping.
+    ``settings`` are added to those of the reshaping in its provenance.
 
     Examples
     --------
@@ -124,7 +122,7 @@ class Parts:
     >>> from offaxis.mechanisms import Parts
     >>> from offaxis.randomizers import Laplace
     >>> parts = Parts(ShiftEncoder(np.zeros(3)), Laplace(3, 1.0, 2), ShiftDecoder(np.zeros(3)))
-    >>> parts.mean_decoder is None  # the decoder is unbiased, so it serves means as well
+    >>> parts.mean_decoder is None  # the decoder is unbiased, so it estimates means as well
     True
     """
 
@@ -145,24 +143,19 @@ class Mechanism:
     prepare : callable
         From :class:`PublicInputs` to :class:`Parts`.
     order : {1, 2, "inf"} or None
-        The norm of its ball, which the reshaping serves; None where it has no ball.
+        The norm of its ball, for which the reshaping is fitted; None if it has no ball.
     needs_delta, needs_task, uses_percentile : bool
     reshaping : {"coordinates", "metric", "none"}
-        What a reshaping does for it: choose its coordinates; choose the metric of a codebook, the
-        task's or the vectors' own; or nothing, so that none may be given.
+        What a reshaping chooses: the coordinates; the metric of a codebook, with or without the
+        task; or nothing, so that none may be given.
     size : str
-        What ``size`` counts; empty if it takes none.
+        What ``size`` counts; empty if the mechanism takes none.
 
     Examples
     --------
     >>> from offaxis.mechanisms import find_mechanism
-    >>> mechanism = find_mechanism("laplace")
-    >>> mechanism.order, mechanism.needs_delta
-    (1, False)
-    >>> mechanism.check_delta(1e-5)
-    Traceback (most recent call last):
-        ...
-    offaxis.errors.InvalidInput: 'laplace' is pure: it takes no delta, got delta=1e-05
+    >>> find_mechanism("gaussian").needs_delta
+    True
     """
 
     name: str
@@ -175,16 +168,16 @@ class Mechanism:
     size: str = ""
 
     def check_delta(self, delta: Any) -> None:
-        """Refuse a missing δ, and one that would have no effect."""
+        """Raise for a missing δ, and for one that would have no effect."""
         check_delta(delta, self.name, needed=self.needs_delta)
 
     def check_size(self, size: Any) -> None:
-        """Refuse a size that would have no effect."""
+        """Raise for a size that would have no effect."""
         if size is not None and not self.size:
             raise InvalidInput(f"{self.name!r} takes no size, got size={size!r}")
 
     def read_percentile(self, percentile: Any) -> float:
-        """Return the percentile, the default where none is given; refuse one without effect."""
+        """Return the percentile or its default; raise for one without effect."""
         if percentile is None:
             return PERCENTILE
         if not self.uses_percentile:
@@ -195,7 +188,7 @@ class Mechanism:
         return check_percentile(percentile)
 
     def read_reshaping(self, reshaping: Any) -> Reshaping:
-        """Return the reshaping, the default where none is given; refuse one without effect."""
+        """Return the reshaping or its default; raise for one without effect."""
         if reshaping is None:
             return Plain() if self.reshaping == "none" else Jacobian()
         chosen = as_reshaping(reshaping)
@@ -206,7 +199,7 @@ class Mechanism:
         if self.reshaping == "metric" and chosen.uses_task and chosen != Jacobian():
             raise InvalidInput(
                 f"{self.name!r} works in the task's metric, where reshaping={reshaping!r} changes "
-                f"nothing: use 'jacobian', or 'none' for the vectors' own metric"
+                f"nothing: use 'jacobian', or 'none' for the Euclidean metric"
             )
         return chosen
 
@@ -223,13 +216,13 @@ def gather(
     size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[PublicInputs, Settings]:
-    """Measure what a mechanism needs of the public side; return it and what to record of it.
+    """Return the public inputs of a mechanism, and the settings to record.
 
     Arguments are those of :func:`offaxis.fit`.
     """
     mechanism.check_delta(delta)
     mechanism.check_size(size)
-    covered = mechanism.read_percentile(percentile)
+    percentile = mechanism.read_percentile(percentile)
     shape = mechanism.read_reshaping(reshaping)
     budget, vectors = exact_epsilon(epsilon), PublicVectors(public)
     geometry: Geometry | None = None
@@ -240,51 +233,51 @@ def gather(
         else:
             task = as_task_model(model)
             geometry = measure(task, vectors, progress)
-    known = geometry.survey if geometry else survey(vectors)
-    frame, recorded = _frame(shape, mechanism, vectors, known, geometry)
+    surveyed = geometry.survey if geometry else survey(vectors)
+    frame, settings = _frame(shape, mechanism, vectors, surveyed, geometry)
     if mechanism.reshaping != "none":
-        recorded = {"reshaping": shape.name, **recorded}
+        settings = {"reshaping": shape.name, **settings}
     inputs = PublicInputs(
         frame,
         vectors,
-        *known,
+        *surveyed,
         epsilon=budget,
         delta=delta,
-        percentile=covered,
+        percentile=percentile,
         size=size,
         gram=geometry.gram if geometry else None,
         outputs=geometry.outputs if geometry else 0,
         model=geometry.model if geometry else None,
         task=task,
     )
-    return inputs, recorded
+    return inputs, settings
 
 
 def _frame(
     shape: Reshaping,
     mechanism: Mechanism,
     vectors: PublicVectors,
-    known: Survey,
+    surveyed: Survey,
     geometry: Geometry | None,
 ) -> tuple[Frame, Settings]:
-    """Return the coordinates in which a mechanism works, and what a release records of them."""
-    recorded: Settings = {}
+    """Return the coordinates in which a mechanism works, and the settings to record."""
+    settings: Settings = {}
     if geometry and geometry.probes is not None:
-        recorded["probes"] = float(geometry.probes)
+        settings["probes"] = float(geometry.probes)
     if isinstance(shape, Centre | Plain):
         centred = isinstance(shape, Centre)
-        return Frame(known.mean if centred else np.zeros(known.identity.dim)), recorded
+        return Frame(surveyed.mean if centred else np.zeros(surveyed.identity.dim)), settings
     assert geometry is not None
     if mechanism.order is None:
-        return task_metric(geometry.gram, geometry.covariance, geometry.mean), recorded
-    frame, settings = shape.frame(mechanism.order, geometry, vectors)
-    return frame, recorded | settings
+        return task_metric(geometry.gram, geometry.covariance, geometry.mean), settings
+    frame, reshaping_settings = shape.frame(mechanism.order, geometry, vectors)
+    return frame, settings | reshaping_settings
 
 
 def task_metric(gram: Vectors, covariance: Vectors, centre: Vectors) -> Frame:
     """Return coordinates in which distance is the change of the task's answer: Ω̂^{1/2}(z − c)."""
-    found = spectrum(gram, covariance)
-    looked_at = found.values > 0
-    root = np.sqrt(found.values[looked_at])
-    basis = found.basis[:, looked_at]
+    eigen = spectrum(gram, covariance)
+    seen = eigen.values > 0
+    root = np.sqrt(eigen.values[seen])
+    basis = eigen.basis[:, seen]
     return Frame(centre, (basis * root).T, basis / root)

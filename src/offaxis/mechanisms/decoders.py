@@ -1,9 +1,9 @@
-"""Fitting decoders to public vectors; the devices see no difference.
+"""Fitting decoders to public vectors; nothing changes on the devices.
 
-A decoder is post-processing, so any of these may be put into a release without touching its
-guarantee: :func:`shrink`, :func:`posterior`, and a network trained on simulated reports
-(networks.py). To add one: a class in ``decoding/``, its kind in ``formats/release_file.py``, and a
-function here that fits it.
+A decoder is post-processing, so a release may use any of these without a change of its guarantee:
+:func:`shrink`, :func:`posterior`, and a network trained on simulated reports
+(:func:`offaxis.mechanisms.networks.noise_aware`). To add one: a class in ``decoding/``, its kind in
+``formats/release_file.py``, and a function here that fits it.
 """
 
 from __future__ import annotations
@@ -24,34 +24,35 @@ from offaxis.simulation import draw_observations
 from offaxis.simulation.releases import Channel
 from offaxis.vectors import Vectors, as_integer
 
-_USUAL_POINTS: Final = 1024
-
-# ----------------------------------------------------------------------------
-# The linear decoder of least mean squared error under the public moments.
-#
-# Contract: of all affine maps of the observation v, ẑ = μ + Cov(z, v) Cov(v)^{-1} (v − E v) has the
-# least E‖L(ẑ − z)‖² for *every* matrix L at once, z drawn from the public vectors. The constant μ
-# is one of these maps, so no linear task is answered worse than by the public mean; as ε falls, ẑ
-# tends to μ. It shrinks, so a mean over people is biased.
-#
-# Only the mean and the covariance of v given z are needed:
-#
-#     additive noise      E v = clip(w), covariance σ² I: exact
-#     directions          E v = ρ u (or w, for means), E vvᵀ = α uuᵀ + β (I − uuᵀ) by symmetry;
-#                         α + (r − 1) β = E‖v‖² is exact, α is one number from a seeded simulation
-#     other vectors       E v = clip(w) exact, covariance from a seeded simulation on public vectors
+_DEFAULT_POINTS: Final = 1024
 
 _SAMPLE_NUMBERS: Final = 1 << 24
+
 _SIMULATED_NUMBERS: Final = 1 << 20
+
 _SEED: Final = 20_260_000
 """Public, so that the same public vectors give the same decoder."""
 
 _FLAT: Final = 1e-12
-"""Directions in which the observation varies less than this share are left alone."""
+"""Directions in which the observation varies less than this share are ignored."""
 
 
 def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
-    """Fit the decoder to public vectors.
+    """Fit the linear decoder of least mean squared error under the public moments.
+
+    Contract: of all affine maps of the observation v,
+    ẑ = μ + Cov(z, v) Cov(v)^{-1} (v − E v) has the least E‖L(ẑ − z)‖² for *every* matrix L at once,
+    z drawn from the public vectors. The constant μ is one of these maps, so no linear task has a
+    larger error than with the public mean; as ε falls, ẑ tends to μ. It shrinks, so a mean over
+    people is biased.
+
+    Only the mean and the covariance of v given z are needed:
+
+    - additive noise: E v = clip(w), covariance σ² I, both exact;
+    - directions: E v = ρ u (or w, for means), E vvᵀ = α uuᵀ + β (I − uuᵀ) by symmetry, where
+      α + (r − 1) β = E‖v‖² is exact and α is one number from a seeded simulation;
+    - other vectors: E v = clip(w) is exact, the covariance comes from a seeded simulation on public
+      vectors.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
     Raises
     ------
     InvalidInput
-        If the randomizer takes symbols: a posterior decoder serves those.
+        If the randomizer takes symbols: use a posterior decoder for those.
 
     Examples
     --------
@@ -72,32 +73,80 @@ def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
     >>> better = release.with_decoder(shrink(release, public))
     >>> both = [offaxis.simulate(r, public, np.random.default_rng(0)) for r in (release, better)]
     >>> errors = [((decoded - public) ** 2).mean() for decoded in both]
-    >>> bool(errors[1] < errors[0]), better.supports_mean
-    (True, True)
+    >>> bool(errors[1] < errors[0])
+    True
     """
     randomizer, domain = channel.randomizer, channel.randomizer.domain
     if isinstance(domain, FiniteSet):
         raise InvalidInput(
-            f"shrinkage decodes vectors, but a {randomizer.kind} report tells a symbol; "
+            f"shrinkage decodes vectors, but a {randomizer.kind} report holds a symbol; "
             f"use a posterior decoder"
         )
     Z = evenly(public, max(2, _SAMPLE_NUMBERS // channel.encoder.input_dim))
     W = channel.encoder.encode(Z)
-    # In units of the radius: no square leaves the range of float64.
+    # In units of the radius, so that no square overflows.
     scale = domain.radius
     expected = _expected(randomizer, W) / scale
     mean, centre = expected.mean(axis=0), Z.mean(axis=0)
-    moved = expected - mean
-    spread = moved.T @ moved / len(Z) + _noise(randomizer, W, scale)
-    values, basis = np.linalg.eigh(spread)
+    centred = expected - mean
+    covariance = centred.T @ centred / len(Z) + _noise(randomizer, W, scale)
+    values, basis = np.linalg.eigh(covariance)
     kept = values > _FLAT * values[-1]
-    crossed = (Z - centre).T @ moved / len(Z)
-    matrix = (crossed @ basis[:, kept] / values[kept]) @ basis[:, kept].T
+    cross_covariance = (Z - centre).T @ centred / len(Z)
+    matrix = (cross_covariance @ basis[:, kept] / values[kept]) @ basis[:, kept].T
     return ShrinkageDecoder(matrix / scale, centre - matrix @ mean)
 
 
+def posterior(
+    channel: Channel, public: Any, *, size: int = _DEFAULT_POINTS
+) -> PosteriorDecoder | PosteriorCodewordDecoder:
+    """Fit a posterior decoder to public vectors, bound to the channel's randomizer.
+
+    Parameters
+    ----------
+    channel : Release, or anything with an encoder and a randomizer
+    public : array (n, m), or callable returning an iterator of batches
+    size : int
+        J, at most 4096: the number of evenly spaced public vectors to use, all of equal weight.
+        It has no effect if the encoder returns symbols: every symbol has a codeword, the mean of
+        the public vectors with this symbol.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.mechanisms import posterior
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> better = release.with_decoder(posterior(release, public, size=100))
+    >>> better.guarantee == release.guarantee
+    True
+    """
+    size = as_integer(size, "size", 1, MOST_POINTS)
+    encoder = channel.encoder
+    if isinstance(channel.randomizer.domain, FiniteSet):
+        sample = evenly(public, max(1, _SAMPLE_NUMBERS // encoder.input_dim))
+        codewords, prior = _codewords(encoder.encode(sample), sample, encoder.output_dim)
+        return PosteriorCodewordDecoder(codewords, prior).bind(channel.randomizer)
+    points = evenly(public, size)
+    prior = np.full(len(points), 1 / len(points))
+    return PosteriorDecoder(points, encoder.encode(points), prior).bind(channel.randomizer)
+
+
+def _codewords(symbols: Any, Z: Vectors, count: int) -> tuple[Vectors, Vectors]:
+    """Return the mean and the share of the vectors with each symbol.
+
+    A symbol without vectors gets the share of half a vector, and the mean of all vectors.
+    """
+    cells = CellSums(count, Z.shape[1])
+    cells.add((symbols, Z))
+    used = cells.counts > 0
+    means = cells.sums / np.maximum(cells.counts, 1.0)[:, None]
+    weights = np.where(used, cells.counts, 0.5)
+    return np.where(used[:, None], means, Z.mean(axis=0)), weights / weights.sum()
+
+
 def _expected(randomizer: Randomizer, W: Vectors) -> Vectors:
-    """Return E[v | w]; a zero direction is reported as any, so it has mean zero."""
+    """Return E[v | w]; a zero vector is reported as a uniform direction, so its mean is zero."""
     domain = randomizer.domain
     if isinstance(domain, Sphere):
         return domain.directions(W) * domain.radius
@@ -123,7 +172,7 @@ def _noise(randomizer: Randomizer, W: Vectors, scale: float) -> Vectors:
 
 
 def _noise_of_directions(
-    randomizer: Randomizer, forgets_length: bool, W: Vectors, scale: float
+    randomizer: Randomizer, direction_only: bool, W: Vectors, scale: float
 ) -> Vectors:
     dim = W.shape[1]
     energy = randomizer.expected_squared_error() / scale**2 + 1
@@ -133,58 +182,10 @@ def _noise_of_directions(
     alpha = min(float(np.mean(along**2)), energy)
     beta = (energy - alpha) / (dim - 1) if dim > 1 else 0.0
     U = Sphere(dim, 1.0).directions(W)
-    known = U.any(axis=1)
-    # A zero vector is reported as a uniform direction: its covariance is round.
-    products = (U.T @ U + np.eye(dim) * ((~known).sum() / dim)) / len(U)
-    second = alpha * products + beta * (np.eye(dim) - products)
-    told = U if forgets_length else Ball(dim, 1.0, 2).project(W / scale)
-    noise: Vectors = second - told.T @ told / len(U)
+    nonzero = U.any(axis=1)
+    # A zero vector is reported as a uniform direction: its covariance is isotropic.
+    products = (U.T @ U + np.eye(dim) * ((~nonzero).sum() / dim)) / len(U)
+    second_moment = alpha * products + beta * (np.eye(dim) - products)
+    expected = U if direction_only else Ball(dim, 1.0, 2).project(W / scale)
+    noise: Vectors = second_moment - expected.T @ expected / len(U)
     return noise
-
-
-def posterior(
-    channel: Channel, public: Any, *, size: int = _USUAL_POINTS
-) -> PosteriorDecoder | PosteriorCodewordDecoder:
-    """Fit a posterior decoder to public vectors, bound to the channel's randomizer.
-
-    Parameters
-    ----------
-    channel : Release, or anything with an encoder and a randomizer
-    public : array (n, m), or callable returning an iterator of batches
-    size : int
-        J, at most 4096: so many public vectors at even distances, all of equal weight. Where the
-        encoder gives symbols it counts nothing: every symbol has its codeword, the mean of the
-        public vectors that it stands for.
-
-    Examples
-    --------
-    >>> import offaxis
-    >>> from offaxis.mechanisms import posterior
-    >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
-    >>> better = release.with_decoder(posterior(release, public, size=100))
-    >>> better.decode(better.privatize(public[0])).shape, better.guarantee == release.guarantee
-    ((3,), True)
-    """
-    size = as_integer(size, "size", 1, MOST_POINTS)
-    encoder = channel.encoder
-    if isinstance(channel.randomizer.domain, FiniteSet):
-        sample = evenly(public, max(1, _SAMPLE_NUMBERS // encoder.input_dim))
-        codewords, prior = _codewords(encoder.encode(sample), sample, encoder.output_dim)
-        return PosteriorCodewordDecoder(codewords, prior).bind(channel.randomizer)
-    points = evenly(public, size)
-    prior = np.full(len(points), 1 / len(points))
-    return PosteriorDecoder(points, encoder.encode(points), prior).bind(channel.randomizer)
-
-
-def _codewords(symbols: Any, Z: Vectors, count: int) -> tuple[Vectors, Vectors]:
-    """Return the mean and the share of the vectors with each symbol.
-
-    A symbol without a vector gets half a vector's share, and the mean of all.
-    """
-    cells = CellSums(count, Z.shape[1])
-    cells.add((symbols, Z))
-    used = cells.counts > 0
-    means = cells.sums / np.maximum(cells.counts, 1.0)[:, None]
-    weights = np.where(used, cells.counts, 0.5)
-    return np.where(used[:, None], means, Z.mean(axis=0)), weights / weights.sum()

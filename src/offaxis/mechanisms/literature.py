@@ -1,4 +1,8 @@
-"""A randomizer alone between the coordinates and back."""
+"""Mechanisms around an additive or direct randomizer: the plain one, and those of the literature.
+
+In each, published public maps surround an exact randomizer of this package, and vectors are clipped
+to its ball, so the guarantee is the randomizer's even where a published form had none.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +29,19 @@ from offaxis.vectors import Vectors, row_norms
 
 def randomizer_behind(encoder: Encoder, name: str, inputs: PublicInputs) -> Randomizer:
     """Return the randomizer whose radius is the percentile of the encoded public norms."""
-    sized = {} if inputs.size is None else {"projected": inputs.size}
+    size = {} if inputs.size is None else {"projected": inputs.size}
     return randomizers.make(
         name,
         dim=encoder.output_dim,
         radius=inputs.radius(encoder, randomizers.norm(name)),
         epsilon=inputs.epsilon,
         delta=inputs.delta,
-        **sized,
+        **size,
     )
 
 
 def direct(name: str) -> Mechanism:
-    """Return the recipe of a randomizer by its name."""
+    """Return the mechanism that applies a named randomizer in the coordinates of the frame."""
 
     def prepare(inputs: PublicInputs) -> Parts:
         encoder = inputs.frame.encoder
@@ -57,17 +61,7 @@ def direct(name: str) -> Mechanism:
     )
 
 
-# ----------------------------------------------------------------------------
-# Coordinate-wise noise, bounded: every coordinate gets its own share of the budget.
-#
-# After Muthukrishnan and Kalyani (2025), with Δ_i = 2 h_i, h_i the public percentile of |w_i|:
-# Laplace noise of scale β_i = Δ_i^{1/3} Σ_j Δ_j^{2/3} / ε, or Gaussian noise of deviation
-# σ_i = σ(1) √(Δ_i Σ_j Δ_j), minimises the summed error of a vector in the box ``|w_i| <= h_i``.
-#
-# Dividing w_i by Δ_i^{1/3} (by √Δ_i) makes the noise the same in every coordinate, and the box a
-# part of the ℓ1 ball of radius Σ_i h_i / Δ_i^{1/3} (of the ℓ2 ball of radius √(Σ Δ_i) / 2). So the
-# plain randomizer of that ball gives exactly this noise, and the guarantee is its own: here vectors
-# *are* clipped, which the published form leaves out.
+# ---- Coordinate-wise noise
 
 
 def half_widths(inputs: PublicInputs) -> Vectors:
@@ -79,12 +73,22 @@ def half_widths(inputs: PublicInputs) -> Vectors:
 
 
 def coordinatewise(noise: Literal["laplace", "gaussian"]) -> Mechanism:
-    """Return the recipe with the given noise."""
+    """Return the mechanism with coordinate-wise noise: each coordinate gets a share of the budget.
+
+    After Muthukrishnan and Kalyani (2025), with Δ_i = 2 h_i, h_i the public percentile of |w_i|:
+    Laplace noise of scale β_i = Δ_i^{1/3} Σ_j Δ_j^{2/3} / ε, or Gaussian noise of deviation
+    σ_i = σ(1) √(Δ_i Σ_j Δ_j), minimises the summed error of a vector in the box ``|w_i| <= h_i``.
+
+    Dividing w_i by Δ_i^{1/3} (by √Δ_i) makes the noise the same in every coordinate, and the box a
+    part of the ℓ1 ball of radius Σ_i h_i / Δ_i^{1/3} (of the ℓ2 ball of radius √(Σ Δ_i) / 2). So
+    the plain randomizer of that ball gives exactly this noise, and its guarantee: here vectors
+    *are* clipped, which the published form leaves out.
+    """
     order: Literal[1, 2] = 1 if noise == "laplace" else 2
 
     def prepare(inputs: PublicInputs) -> Parts:
         widths = half_widths(inputs)
-        used = np.flatnonzero(widths > 0)  # the others are constant: they need no noise
+        used = np.flatnonzero(widths > 0)  # the others are constant and need no noise
         if not used.size:
             raise InvalidInput(
                 f"the {inputs.percentile:g}th percentile of every coordinate is zero; "
@@ -109,13 +113,7 @@ def coordinatewise(noise: Literal["laplace", "gaussian"]) -> Mechanism:
     return Mechanism(f"coordinatewise-{noise}", prepare, order, needs_delta=noise == "gaussian")
 
 
-# ----------------------------------------------------------------------------
-# Instance-optimal: rotate so that every vector is flat, clip around the median, Gaussian noise.
-#
-# After Huang, Liang and Yi (2021). A Hadamard matrix with random signs spreads every vector over
-# all coordinates; they are counted from the public median, and the ball reaches to the public
-# quantile 1 − σ √(r/n), where σ is the noise on the unit ball, r the dimension and n the number of
-# public vectors: what is clipped is then no more than what the noise hides.
+# ---- Instance-optimal
 
 _LARGEST: int = min(LARGEST_DIM, 1 << 13)
 """The rotation is a dense matrix: more coordinates would take gigabytes."""
@@ -127,28 +125,35 @@ def rotation(dim: int, seed: int) -> Vectors:
     if size > _LARGEST:
         raise InvalidInput(f"instance-optimal takes at most {_LARGEST} coordinates, got {dim}")
     signs = 2.0 * np.random.default_rng(seed).integers(0, 2, dim) - 1
-    turned: Vectors = hadamard(size, dtype=np.float64)[:, :dim] * (signs / math.sqrt(size))
-    return turned
+    matrix: Vectors = hadamard(size, dtype=np.float64)[:, :dim] * (signs / math.sqrt(size))
+    return matrix
 
 
 def kept_share(inputs: PublicInputs, dim: int) -> float:
-    """Return the share of public vectors that the ball holds."""
+    """Return the share of public vectors in the ball."""
     noise = noise_scale(2.0, float(inputs.epsilon), float(exact_delta(inputs.delta)))
     return float(np.clip(1 - noise * math.sqrt(dim / inputs.identity.count), 0.0, 1.0))
 
 
 def _prepare_instance_optimal(inputs: PublicInputs) -> Parts:
+    """Return a rotation that flattens every vector, clipping around the median, Gaussian noise.
+
+    After Huang, Liang and Yi (2021). A Hadamard matrix with random signs spreads every vector over
+    all coordinates, which are centred at the public median. The radius is the public quantile
+    1 − σ √(r/n), where σ is the noise on the unit ball, r the dimension and n the number of public
+    vectors: clipping then loses no more than the noise hides.
+    """
     turn = rotation(inputs.frame.dim, inputs.seed)
-    turned = inputs.frame.encoder.encode(inputs.sample) @ turn.T
-    median = np.median(turned, axis=0)
-    # Padding adds coordinates that no vector reaches; that part of the median is left out.
+    rotated = inputs.frame.encoder.encode(inputs.sample) @ turn.T
+    median = np.median(rotated, axis=0)
+    # Padding adds coordinates that no vector reaches; that part of the median is dropped.
     frame = inputs.frame.then(turn, turn.T, turn.T @ median)
     encoder = frame.encoder
     share = kept_share(inputs, frame.dim)
     radius = float(np.quantile(row_norms(encoder.encode(inputs.sample), 2), share))
     if radius <= 0:
         raise InvalidInput(
-            "the public vectors lie too close to their median for an instance-optimal release; "
+            "the public vectors are too close to their median for an instance-optimal release; "
             "use more public vectors, or a larger epsilon"
         )
     randomizer = make(
@@ -162,13 +167,7 @@ INSTANCE_OPTIMAL = Mechanism(
 )
 
 
-# ----------------------------------------------------------------------------
-# PLAN: Gaussian noise after every coordinate is divided by a power of its public deviation.
-#
-# After Aumüller, Lebeda, Nelson and Pagh (2024), for the mean squared error (p = 2): w = (z − μ)/s
-# with s_i = var_i^{1/4}. The radius is a public percentile, and the noise that of the exact
-# Gaussian calibration, where the published comparison used one that promises too much at large
-# budgets (without_guarantee.py).
+# ---- PLAN
 
 
 def scaled_frame(inputs: PublicInputs) -> Frame:
@@ -183,6 +182,12 @@ def scaled_frame(inputs: PublicInputs) -> Frame:
 
 
 def _prepare_plan(inputs: PublicInputs) -> Parts:
+    """Return Gaussian noise on coordinates divided by a power of their public deviation.
+
+    After Aumüller, Lebeda, Nelson and Pagh (2024), for the mean squared error (p = 2):
+    w = (z − μ)/s with s_i = var_i^{1/4}. The radius is a public percentile. The noise has the exact
+    Gaussian calibration; the published comparison used one that promises too much at large budgets.
+    """
     frame = scaled_frame(inputs)
     encoder = frame.encoder
     randomizer = make(
@@ -199,20 +204,7 @@ def _prepare_plan(inputs: PublicInputs) -> Parts:
 PLAN = Mechanism("plan", _prepare_plan, 2, needs_delta=True)
 
 
-# ----------------------------------------------------------------------------
-# Task-aware, linear: whiten, turn to the task's directions, share the budget, decode by MMSE.
-#
-# After Cheng, Tang and Chinchali (2022), with everything learnt from *public* vectors. With C = K
-# Kᵀ the public covariance, h = K^{−1}(z − μ) is white. In the eigenbasis Q of (W K)ᵀ(W K), W the
-# task (or Ω̂ in place of WᵀW where the task bends), with eigenvalues λ_1 >= λ_2 >= …, the encoder
-# sends σ_i (Qᵀh)_i for the first k coordinates,
-#
-#     σ_i² = √λ_i / Σ_{j<=k} √λ_j · (1 + k a) − a,   a = 8 r²/ε²,
-#
-# k as large as all of them stay positive, so that Σσ_i² = 1. For ‖h‖₂ <= r, the public percentile,
-# ‖σ Qᵀh‖₁ <= ‖σ‖₂ ‖h‖₂ <= r: Laplace noise on the ℓ1 ball of radius r, of variance a. The decoder
-# is the linear one of least mean squared error under the public moments, so it shrinks towards μ.
-# The reshaping changes nothing here: whitening undoes it.
+# ---- Task-aware
 
 
 def shares(eigenvalues: Vectors, a: float) -> Vectors:
@@ -227,7 +219,7 @@ def shares(eigenvalues: Vectors, a: float) -> Vectors:
     """
     roots = np.sqrt(np.maximum(eigenvalues, 0.0))
     count = np.arange(1, roots.size + 1)
-    # The last coordinate is the smallest: k is feasible as long as it stays positive.
+    # The last coordinate has the smallest share: k is feasible as long as that stays positive.
     smallest = roots / np.cumsum(roots) * (1 + count * a) - a
     k = int(count[smallest > 0][-1])
     share: Vectors = roots[:k] / roots[:k].sum() * (1 + k * a) - a
@@ -235,18 +227,32 @@ def shares(eigenvalues: Vectors, a: float) -> Vectors:
 
 
 def _prepare_task_aware(inputs: PublicInputs) -> Parts:
+    """Return the linear task-aware mechanism: whiten, rotate, share the budget, decode by MMSE.
+
+    After Cheng, Tang and Chinchali (2022), with everything learnt from *public* vectors. With
+    C = K Kᵀ the public covariance, h = K^{−1}(z − μ) is white. In the eigenbasis Q of (W K)ᵀ(W K),
+    W the task (or Ω̂ in place of WᵀW for a nonlinear task), with eigenvalues λ_1 >= λ_2 >= …, the
+    encoder sends σ_i (Qᵀh)_i for the first k coordinates,
+
+        σ_i² = √λ_i / Σ_{j<=k} √λ_j · (1 + k a) − a,   a = 8 r²/ε²,
+
+    with k as large as all of them stay positive, so that Σσ_i² = 1. For ‖h‖₂ <= r, the public
+    percentile, ‖σ Qᵀh‖₁ <= ‖σ‖₂ ‖h‖₂ <= r: Laplace noise on the ℓ1 ball of radius r, of variance a.
+    The decoder is the linear one of least mean squared error under the public moments, so it
+    shrinks towards μ. A reshaping has no effect here, because whitening undoes it.
+    """
     if inputs.gram is None:
         raise InvalidInput("task-aware needs the model: pass it as the first argument")
     axes = spectrum(inputs.frame.covariance_of(inputs.covariance))
     kept = axes.values > axes.values[0] * 1e-12
-    # K = V √c along the directions in which the public vectors vary at all.
+    # K = V √c along the directions in which the public vectors vary.
     spread = axes.basis[:, kept] * np.sqrt(axes.values[kept])
     whitening = (axes.basis[:, kept] / np.sqrt(axes.values[kept])).T
     white = inputs.frame.then(whitening, spread, inputs.frame.mean_of(inputs.mean))
     radius = inputs.radius(white.encoder, 2)
-    looks = spectrum(white.gram_of(inputs.gram))
-    sigma = np.sqrt(shares(looks.values, 8 * radius**2 / float(inputs.epsilon) ** 2))
-    directions = looks.basis[:, : sigma.size]
+    task = spectrum(white.gram_of(inputs.gram))
+    sigma = np.sqrt(shares(task.values, 8 * radius**2 / float(inputs.epsilon) ** 2))
+    directions = task.basis[:, : sigma.size]
     randomizer = make("laplace", dim=sigma.size, radius=radius, epsilon=inputs.epsilon)
     variance = randomizer.expected_squared_error() / sigma.size
     assert white.forward is not None

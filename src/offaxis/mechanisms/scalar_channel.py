@@ -1,16 +1,16 @@
 """The least mean squared error that a scalar answer can have under ε-LDP, for a public prior.
 
 A channel here is k-ary response over an interval partition of the answers, decoded to the posterior
-mean. With E = e^ε − 1, cell masses m_j and centred cell sums s_j = Σ π(x)(x − x̄), symbol y comes
-with probability (E m_y + 1)/(E + k) and decodes to x̄ + E s_y/(E m_y + 1), because Σ_j s_j = 0. So
-the mean squared error is
+mean. With E = e^ε − 1, cell masses m_j and centred cell sums s_j = Σ π(x)(x − x̄), symbol y has
+probability (E m_y + 1)/(E + k) and decodes to x̄ + E s_y/(E m_y + 1), because Σ_j s_j = 0. So the
+mean squared error is
 
     Var − Σ_j (E s_j)²/(E m_j + 1)/(e^ε + k − 1).
 
 A dynamic program over n bins finds the interval partition with the largest sum for every k, in
-O(n²k). That no other ε-LDP channel does better is **tested, not proved**: :func:`certify` solves
-the linear program over all channels on a few values, and the two always agreed (docs/proofs.md
-§15). The limit holds for answers that follow the prior, and for channels that tell its bins apart.
+O(n²k). That no other ε-LDP channel is better is **tested, not proved**: :func:`certify` solves the
+linear program over all channels on a few values, and the two always agreed (docs/proofs.md §15).
+The limit holds for answers that follow the prior, and for channels that depend on its bins only.
 """
 
 from __future__ import annotations
@@ -30,121 +30,50 @@ from offaxis.vectors import Vectors, as_array, check_finite
 LARGEST_EPSILON: Final = 100.0
 
 _MOST_CELLS: Final = 256
+
 _PATIENCE: Final = 16
+
 _FEWEST_BINS: Final = 128
+
 _MOST_BINS: Final = 2048
+
 _MOST_CERTIFIED: Final = 12
+
 _NO_GAP: Final = 1e-12
-"""Answers that differ by less, relative to their range, are one answer: rounding parts them."""
+"""Answers that differ by less, relative to their range, are the same up to rounding."""
 
 
-@dataclass(frozen=True, eq=False)
-class AnswerPrior:
-    """A law of answers in bins.
+def refined_channel(answers: Any, epsilon: Any, most: int = _MOST_CELLS) -> ScalarChannel:
+    """Return the best channel for answers of this distribution, with as many bins as matter.
 
-    Attributes
-    ----------
-    values, masses : (n,) arrays
-        Mean and share of every bin, in ascending order; the masses are positive and sum to one.
-    edges : (n − 1,) array
-        Between the bins; an answer on an edge belongs to the bin below it.
-    within : float
-        Variance inside the bins, which no channel on the bins takes away.
+    Bins are doubled from 128 until the error changes by less than 1 %, up to 2,048.
     """
-
-    values: Vectors = field(repr=False)
-    masses: Vectors = field(repr=False)
-    edges: Vectors = field(repr=False)
-    within: float = 0.0
-
-    @classmethod
-    def of_atoms(cls, values: Any, masses: Any) -> AnswerPrior:
-        """Return the law of finitely many answers, one bin each; equal answers share one."""
-        x, weights = as_array(values, "values"), as_array(masses, "masses")
-        check_finite(x, "values")
-        check_finite(weights, "masses")
-        if x.ndim != 1 or not x.size or weights.shape != x.shape:
-            raise InvalidInput(
-                f"values and masses must be vectors of one length, got {x.shape}, {weights.shape}"
-            )
-        if (weights < 0).any() or not weights.sum() > 0:
-            raise InvalidInput("masses must not be negative, nor all zero")
-        distinct, place = np.unique(x[weights > 0], return_inverse=True)
-        shares = np.bincount(place, weights[weights > 0])
-        return cls(distinct, shares / shares.sum(), (distinct[1:] + distinct[:-1]) / 2)
-
-    @classmethod
-    def of_answers(cls, answers: Any, bins: int) -> AnswerPrior:
-        """Return the law of the given answers in at most so many quantile bins.
-
-        Half of the quantiles are evenly spaced, half geometrically towards both ends: at large
-        budgets a cell with a share of e^{−ε} is worth having, and the rare answers lie far out.
-        """
-        x = np.sort(as_array(answers, "answers"), axis=None)
-        check_finite(x, "answers")
-        if x.size < 2 or bins < 2:
-            raise InvalidInput(f"a prior needs two answers and two bins, got {x.size} and {bins}")
-        even = np.linspace(0, 1, max(bins // 2, 1) + 1)[1:-1]
-        tail = np.geomspace(1 / x.size, 0.5, max(bins // 4, 1), endpoint=False)
-        cuts = np.rint(np.concatenate([even, tail, 1 - tail, [0.5]]) * x.size).astype(np.int64)
-        # A cut moves up to where the answer changes, so that equal answers share a bin.
-        changes = np.flatnonzero(np.diff(x) > _NO_GAP * (x[-1] - x[0])) + 1
-        cuts = np.unique(np.append(changes, x.size)[np.searchsorted(changes, cuts)])
-        cuts = cuts[(cuts > 0) & (cuts < x.size)]
-        starts = np.append(0, cuts)
-        counts = np.diff(np.append(starts, x.size))
-        origin = x.mean()  # sums of deviations keep the digits that a common offset would take
-        means = np.add.reduceat(x - origin, starts) / counts
-        inside = float(np.mean((x - origin - np.repeat(means, counts)) ** 2))
-        return cls(origin + means, counts / x.size, (x[cuts - 1] + x[cuts]) / 2, inside)
-
-    @property
-    def mean(self) -> float:
-        """x̄."""
-        return float(self.masses @ self.values)
-
-    @property
-    def variance(self) -> float:
-        """The variance of the answers: the error of always answering x̄, squared."""
-        return float(self.masses @ (self.values - self.mean) ** 2) + self.within
+    bins = _FEWEST_BINS
+    channel = optimal_channel(AnswerPrior.of_answers(answers, bins), epsilon, most)
+    while bins < _MOST_BINS:
+        bins *= 2
+        before = channel.rmse
+        channel = optimal_channel(AnswerPrior.of_answers(answers, bins), epsilon, most)
+        if abs(channel.rmse - before) <= 0.01 * before:
+            break
+    return channel
 
 
-@dataclass(frozen=True, eq=False)
-class ScalarChannel:
-    """k-ary response over intervals of the answer, with posterior-mean decoding.
+def least_rmse(values: Any, masses: Any, epsilon: Any) -> float:
+    """Return the least root mean squared error of an answer with these values and masses.
 
-    Attributes
-    ----------
-    edges : (k − 1,) array
-        Between the intervals, ascending; an answer on an edge belongs to the interval below it.
-    masses : (k,) array
-        Share of the prior in each interval.
-    decoded : (k,) array
-        What each reported symbol decodes to.
-    rmse : float
-        Root mean squared error under the prior.
-    bins : int
-        Number of bins the edges were chosen from.
+    It is the limit for every ε-LDP report of the answer, with the optimality stated in the module:
+    tested, not proved.
     """
-
-    edges: Vectors = field(repr=False)
-    masses: Vectors = field(repr=False)
-    decoded: Vectors = field(repr=False)
-    rmse: float
-    bins: int
-
-    @property
-    def size(self) -> int:
-        """k."""
-        return int(self.decoded.size)
+    return optimal_channel(AnswerPrior.of_atoms(values, masses), epsilon).rmse
 
 
 def optimal_channel(prior: AnswerPrior, epsilon: Any, most: int = _MOST_CELLS) -> ScalarChannel:
     """Return the interval channel of least mean squared error, with up to ``most`` cells.
 
-    The best partition for each k is exact. The search over k ends when 16 more cells in a row
-    brought nothing. Reporting is always worth something where answers differ at all: k ≥ 2 then.
-    1,000 bins take 0.1 to 0.3 s.
+    The best partition for each k is exact. The search over k ends when 16 more cells bring no
+    improvement. If answers differ at all, a report always reduces the error, so k ≥ 2. 1,000 bins
+    take 0.1 to 0.3 s.
     """
     growth = math.expm1(_budget(epsilon))
     best_gain, cuts = _best_partition(prior, growth, most)
@@ -159,10 +88,10 @@ def optimal_channel(prior: AnswerPrior, epsilon: Any, most: int = _MOST_CELLS) -
 def _best_partition(
     prior: AnswerPrior, growth: float, most: int
 ) -> tuple[float, NDArray[np.int64]]:
-    """Return how much of the variance the best partition takes away, and where its cells begin.
+    """Return the variance that the best partition removes, and the starts of its cells.
 
-    gain[i, j] is what a cell of the bins j … i − 1 adds, s²/(m + 1/E). The best partition of the
-    first i bins into k cells ends with one of them, behind the best one into k − 1.
+    gain[i, j] is the contribution of a cell of the bins j … i − 1, s²/(m + 1/E). The best
+    partition of the first i bins into k cells is such a cell after the best one into k − 1.
     """
     mass = np.append(0.0, np.cumsum(prior.masses))
     sums = np.append(0.0, np.cumsum(prior.masses * (prior.values - prior.mean)))
@@ -179,9 +108,9 @@ def _best_partition(
         np.add(gain, reached, out=trial)
         last.append(trial.argmax(axis=1))
         reached = trial[np.arange(n + 1), last[-1]]
-        worth = float(reached[-1]) * growth / (growth + k)
-        if worth > best or best_k == 1:
-            best, best_k = worth, k
+        removed = float(reached[-1]) * growth / (growth + k)
+        if removed > best or best_k == 1:
+            best, best_k = removed, k
         elif k - best_k >= _PATIENCE:
             break
     cuts, end = np.empty(best_k - 1, dtype=np.int64), n
@@ -190,45 +119,20 @@ def _best_partition(
     return best, cuts
 
 
-def least_rmse(values: Any, masses: Any, epsilon: Any) -> float:
-    """Return the least root mean squared error of an answer with these values and masses.
-
-    It is the limit for every ε-LDP report of the answer, as far as the module's words on
-    optimality go.
-    """
-    return optimal_channel(AnswerPrior.of_atoms(values, masses), epsilon).rmse
-
-
-def refined_channel(answers: Any, epsilon: Any, most: int = _MOST_CELLS) -> ScalarChannel:
-    """Return the best channel for answers like these, with as many bins as make a difference.
-
-    Bins are doubled from 128 until the error changes by less than 1 %, up to 2,048.
-    """
-    bins = _FEWEST_BINS
-    found = optimal_channel(AnswerPrior.of_answers(answers, bins), epsilon, most)
-    while bins < _MOST_BINS:
-        bins *= 2
-        before = found.rmse
-        found = optimal_channel(AnswerPrior.of_answers(answers, bins), epsilon, most)
-        if abs(found.rmse - before) <= 0.01 * before:
-            break
-    return found
-
-
 def certify(values: Any, masses: Any, epsilon: Any) -> float:
     """Return the least root mean squared error over **all** ε-LDP channels, for up to 12 values.
 
-    Every column of a channel is a sum of multiples θ_p p of the vectors p ∈ {1, e^ε}^n, and taking
-    it apart never hurts (Kairouz, Oh, Viswanath 2014; docs/proofs.md §15). So the least error is
-    the linear program min Σ_p θ_p c(p) under Σ_p θ_p p(x) = 1, θ ≥ 0, where
-    c(p) = Σπp x² − (Σπp x)²/Σπp. Its 2^n columns are all there: nothing is assumed of the form.
+    Every column of a channel is a sum of multiples θ_p p of the vectors p ∈ {1, e^ε}^n, and
+    splitting it never increases the error (Kairouz, Oh, Viswanath 2014; docs/proofs.md §15). So the
+    least error is the linear program min Σ_p θ_p c(p) subject to Σ_p θ_p p(x) = 1, θ ≥ 0, where
+    c(p) = Σπp x² − (Σπp x)²/Σπp. All 2^n columns are included: no form of channel is assumed.
     """
     prior = AnswerPrior.of_atoms(values, masses)
     n = prior.values.size
     if n > _MOST_CERTIFIED:
         raise InvalidInput(f"certify takes up to {_MOST_CERTIFIED} distinct values, got {n}")
     raised = (np.arange(1 << n)[:, None] >> np.arange(n)) & 1
-    # In units of e^ε and of the deviation, so that the solver's tolerances mean the same for all.
+    # In units of e^ε and of the deviation, so that the solver's tolerances are relative.
     columns = np.where(raised, 1.0, math.exp(-_budget(epsilon)))
     deviation = math.sqrt(prior.variance)
     if not deviation:
@@ -247,3 +151,104 @@ def _budget(epsilon: Any) -> float:
     if value > LARGEST_EPSILON:
         raise InvalidInput(f"epsilon must be at most {LARGEST_EPSILON:g}, got epsilon={epsilon!r}")
     return value
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarChannel:
+    """k-ary response over intervals of the answer, with posterior-mean decoding.
+
+    Attributes
+    ----------
+    edges : (k − 1,) array
+        Between the intervals, ascending; an answer on an edge belongs to the interval below it.
+    masses : (k,) array
+        Share of the prior in each interval.
+    decoded : (k,) array
+        Decoded answer of each symbol.
+    rmse : float
+        Root mean squared error under the prior.
+    bins : int
+        Number of bins from which the edges were chosen.
+    """
+
+    edges: Vectors = field(repr=False)
+    masses: Vectors = field(repr=False)
+    decoded: Vectors = field(repr=False)
+    rmse: float
+    bins: int
+
+    @property
+    def size(self) -> int:
+        """Number k of intervals."""
+        return int(self.decoded.size)
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerPrior:
+    """A distribution of answers in bins.
+
+    Attributes
+    ----------
+    values, masses : (n,) arrays
+        Mean and share of every bin, in ascending order; the masses are positive and sum to one.
+    edges : (n − 1,) array
+        Between the bins; an answer on an edge belongs to the bin below it.
+    within : float
+        Variance inside the bins, which no channel on the bins removes.
+    """
+
+    values: Vectors = field(repr=False)
+    masses: Vectors = field(repr=False)
+    edges: Vectors = field(repr=False)
+    within: float = 0.0
+
+    @classmethod
+    def of_atoms(cls, values: Any, masses: Any) -> AnswerPrior:
+        """Return the distribution of finitely many answers, one bin per distinct answer."""
+        x, weights = as_array(values, "values"), as_array(masses, "masses")
+        check_finite(x, "values")
+        check_finite(weights, "masses")
+        if x.ndim != 1 or not x.size or weights.shape != x.shape:
+            raise InvalidInput(
+                f"values and masses must be vectors of one length, got {x.shape}, {weights.shape}"
+            )
+        if (weights < 0).any() or not weights.sum() > 0:
+            raise InvalidInput("masses must not be negative, nor all zero")
+        distinct, place = np.unique(x[weights > 0], return_inverse=True)
+        shares = np.bincount(place, weights[weights > 0])
+        return cls(distinct, shares / shares.sum(), (distinct[1:] + distinct[:-1]) / 2)
+
+    @classmethod
+    def of_answers(cls, answers: Any, bins: int) -> AnswerPrior:
+        """Return the distribution of the given answers in at most ``bins`` quantile bins.
+
+        Half of the quantiles are evenly spaced, half geometrically towards both ends: at large
+        budgets cells with a share of e^{−ε} pay off, and rare answers are at the ends.
+        """
+        x = np.sort(as_array(answers, "answers"), axis=None)
+        check_finite(x, "answers")
+        if x.size < 2 or bins < 2:
+            raise InvalidInput(f"a prior needs two answers and two bins, got {x.size} and {bins}")
+        even = np.linspace(0, 1, max(bins // 2, 1) + 1)[1:-1]
+        tail = np.geomspace(1 / x.size, 0.5, max(bins // 4, 1), endpoint=False)
+        cuts = np.rint(np.concatenate([even, tail, 1 - tail, [0.5]]) * x.size).astype(np.int64)
+        # A cut moves up to where the answer changes, so that equal answers share a bin.
+        changes = np.flatnonzero(np.diff(x) > _NO_GAP * (x[-1] - x[0])) + 1
+        cuts = np.unique(np.append(changes, x.size)[np.searchsorted(changes, cuts)])
+        cuts = cuts[(cuts > 0) & (cuts < x.size)]
+        starts = np.append(0, cuts)
+        counts = np.diff(np.append(starts, x.size))
+        origin = x.mean()  # sums of deviations keep the digits that a common offset would cancel
+        means = np.add.reduceat(x - origin, starts) / counts
+        inside = float(np.mean((x - origin - np.repeat(means, counts)) ** 2))
+        return cls(origin + means, counts / x.size, (x[cuts - 1] + x[cuts]) / 2, inside)
+
+    @property
+    def mean(self) -> float:
+        """The mean answer x̄."""
+        return float(self.masses @ self.values)
+
+    @property
+    def variance(self) -> float:
+        """The variance of the answers: the mean squared error of always answering x̄."""
+        return float(self.masses @ (self.values - self.mean) ** 2) + self.within

@@ -1,4 +1,4 @@
-"""What is promised, as exact numbers, and what has been spent of it."""
+"""Privacy guarantees as exact numbers, their composition, and a ledger of what was spent."""
 
 from offaxis.privacy.composition import Limit
 from offaxis.privacy.guarantee import Guarantee, exact_delta, exact_epsilon

@@ -1,12 +1,14 @@
-"""What several reports about one person cost together.
+"""Composition: what several reports about one person cost together.
 
-Two answers, both valid in any order and also when later vectors depend on earlier reports.
-*Basic*: ε and δ add up, as exact fractions; valid even when later budgets are chosen by earlier
-reports. *By privacy loss distributions* (Sommer, Meiser,
-Mohammadi 2019; Koskela, Jälkö, Honkela 2020; computed by dp_accounting, which rounds
-pessimistically): at the price of a small δ many small budgets cost less than their sum. A report
-with (ε, δ) is dominated by randomized response that tells all with probability δ. The budgets and
-their number must not be chosen by looking at earlier reports.
+Two bounds. Both hold in any order, and also when later vectors depend on earlier reports.
+
+*Basic*: ε and δ add up, as exact fractions. This holds even when later budgets are chosen by
+looking at earlier reports.
+
+*Privacy loss distributions* (Sommer, Meiser, Mohammadi 2019; Koskela, Jälkö, Honkela 2020; computed
+by dp_accounting, which rounds pessimistically): at the price of a small δ, many small budgets cost
+less than their sum. An (ε, δ) report is dominated by randomized response that reveals its input
+with probability δ. The budgets and their number must not be chosen by looking at earlier reports.
 """
 
 from __future__ import annotations
@@ -15,30 +17,30 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from offaxis.errors import InvalidInput, MissingExtra, installing
-from offaxis.privacy.guarantee import Guarantee, decimal, exact, exact_delta, exact_epsilon
+from offaxis.privacy.guarantee import Guarantee, Number, decimal, exact, exact_delta, exact_epsilon
 
 __all__ = ["Cost", "Limit", "basic", "by_loss_distribution", "shuffled_epsilon"]
 
 GRID: Final = 1e-3
-"""Width of the grid on which privacy losses are laid; coarser is pessimistic, never optimistic."""
+"""Grid width for privacy losses. A coarser grid is pessimistic, never optimistic."""
 
 MOST_COMPOSED: Final = 100_000
-"""More reports are not composed by their loss distributions: it would take too long."""
+"""The most reports that are composed by loss distributions; more would take too long."""
 
 _TIMES: Final = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one report of some release costs, and how often it was paid.
+    """The cost of one report of a release, and the number of reports paid for.
 
     Attributes
     ----------
     epsilon, delta : Fraction
-        The promise of one report.
+        The guarantee of one report.
     reports : int
 
     Examples
@@ -52,28 +54,32 @@ class Cost:
     delta: Fraction = Fraction(0)
     reports: int = 1
 
+    if TYPE_CHECKING:  # As for Guarantee: any number, converted in __post_init__.
+
+        def __init__(self, epsilon: Number, delta: Number = 0, reports: int = 1) -> None: ...
+
     def __post_init__(self) -> None:
-        """Read the promise exactly."""
-        promised = Guarantee(self.epsilon, self.delta)
-        object.__setattr__(self, "epsilon", promised.epsilon)
-        object.__setattr__(self, "delta", promised.delta)
+        """Convert the guarantee to exact fractions."""
+        guarantee = Guarantee(self.epsilon, self.delta)
+        object.__setattr__(self, "epsilon", guarantee.epsilon)
+        object.__setattr__(self, "delta", guarantee.delta)
         if not isinstance(self.reports, int) or self.reports < 0:
             raise InvalidInput(f"reports must be a whole number of at least 0, got {self.reports}")
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A budget for all reports together, ever or within any ``seconds``.
+    """A budget for all reports together, for the lifetime of a ledger or per period of time.
 
     Attributes
     ----------
     epsilon : Fraction
     delta : Fraction
-        0 for a pure total; a small δ lets many small budgets be counted by their loss
+        0 for a pure total. A small δ lets many small budgets be counted by their loss
         distributions, which assumes that no budget is chosen by looking at earlier reports.
     seconds : float or None
-        None: for ever. Otherwise a schedule: in any stretch of so many seconds. Such a limit alone
-        bounds no lifetime total.
+        None for a lifetime limit. Otherwise the limit holds in any period of this many seconds.
+        Such a limit alone does not bound the lifetime total.
 
     Examples
     --------
@@ -86,8 +92,14 @@ class Limit:
     delta: Fraction = Fraction(0)
     seconds: float | None = None
 
+    if TYPE_CHECKING:  # As for Guarantee: any number, converted in __post_init__.
+
+        def __init__(
+            self, epsilon: Number, delta: Number = 0, seconds: float | None = None
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        """Read the numbers exactly."""
+        """Convert the numbers to exact fractions."""
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         delta = exact(self.delta, "delta")
         object.__setattr__(self, "delta", exact_delta(delta) if delta else delta)
@@ -101,7 +113,7 @@ class Limit:
 
     @property
     def stretch(self) -> str:
-        """Which time the limit is about: ``in all``, or for example ``in any 30 days``."""
+        """The period of the limit: ``in all``, or for example ``in any 30 days``."""
         if self.seconds is None:
             return "in all"
         name, unit = next((n, u) for n, u in _TIMES if self.seconds % u == 0 or u == 1)
@@ -128,7 +140,12 @@ def basic(costs: Iterable[Cost]) -> tuple[Fraction, Fraction]:
 def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
     """Return an ε at which all reports together are (ε, δ), by composing their loss distributions.
 
-    Never more than a rounding above the basic Σε where Σδ allows it, and for many reports less.
+    At most a rounding error above the basic Σε where Σδ <= δ, and less for many reports.
+
+    Raises
+    ------
+    MissingExtra
+        If dp-accounting is not installed.
 
     Examples
     --------
@@ -147,69 +164,58 @@ def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
     for cost in costs:
         if not cost.reports:
             continue
-        # A pair that no (ε, δ) mechanism exceeds: randomized response with a revealing share of δ.
-        promise = common.DifferentialPrivacyParameters(_above(cost.epsilon), _above(cost.delta))
-        one = privacy_loss_distribution.from_privacy_parameters(
-            promise, value_discretization_interval=GRID
+        # The dominating pair of every (ε, δ) mechanism: randomized response that reveals its
+        # input with probability δ.
+        guarantee = common.DifferentialPrivacyParameters(_above(cost.epsilon), _above(cost.delta))
+        per_report = privacy_loss_distribution.from_privacy_parameters(
+            guarantee, value_discretization_interval=GRID
         )
-        total = total.compose(one.self_compose(cost.reports))
+        total = total.compose(per_report.self_compose(cost.reports))
     return float(total.get_epsilon_for_delta(target))
 
 
-def _above(value: Fraction) -> float:
-    """Return a float that is not below the fraction."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
-def _below(value: Fraction) -> float:
-    """Return a float that is not above the positive fraction."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)
-
-
 def composed_epsilon(costs: Iterable[Cost], delta: Fraction) -> Fraction | None:
-    """Return ε of all reports at δ by their loss distributions; None where there is no figure.
+    """Return ε of all reports at δ by their loss distributions, or None if it is unknown.
 
-    There is none for more than ``MOST_COMPOSED`` reports, and none where their own δ add up to
-    more than the given one.
+    It is unknown for more than ``MOST_COMPOSED`` reports, where the reports' δ add up to more than
+    ``delta``, and where ``delta`` is below the resolution of the composed distribution.
 
     Raises
     ------
     MissingExtra
         If dp-accounting is not installed.
     """
-    paid = list(costs)
-    if sum(cost.reports for cost in paid) > MOST_COMPOSED or basic(paid)[1] > delta:
+    costs = list(costs)
+    if sum(cost.reports for cost in costs) > MOST_COMPOSED or basic(costs)[1] > delta:
         return None
-    found = by_loss_distribution(paid, delta)
-    return Fraction(max(found, 0.0)) if math.isfinite(found) else None
+    epsilon = by_loss_distribution(costs, delta)
+    return Fraction(max(epsilon, 0.0)) if math.isfinite(epsilon) else None
 
 
 def within(costs: Iterable[Cost], epsilon: Fraction, delta: Fraction) -> bool:
-    """Return whether all reports together stay within (ε, δ), by either way of counting.
+    """Return whether all reports together stay within (ε, δ), by either bound.
 
-    The exact sums are tried first. Only when they do not fit, and a δ is allowed, are loss
-    distributions composed.
+    The exact sums are tried first. Loss distributions are composed only if the sums do not fit and
+    δ > 0.
     """
-    paid = list(costs)
-    total_epsilon, total_delta = basic(paid)
+    costs = list(costs)
+    total_epsilon, total_delta = basic(costs)
     if total_epsilon <= epsilon and total_delta <= delta:
         return True
     if delta == 0 or total_delta > delta:
         return False
-    total = by_loss_distribution(paid, delta)
-    # Infinite where δ is below what the distributions can tell apart: then nothing is known.
-    return math.isfinite(total) and Fraction(total) <= epsilon
+    composed = by_loss_distribution(costs, delta)
+    # Infinite where δ is below the resolution of the composed distribution: then nothing is known.
+    return math.isfinite(composed) and Fraction(composed) <= epsilon
 
 
 def shuffled_epsilon(epsilon: Any, reports: int, delta: Any) -> float | None:
-    """Return a *central* ε of n reports that an honest shuffler mixed, or None where none is known.
+    """Return a *central* ε of n reports mixed by an honest shuffler, or None if none is known.
 
-    For pure reports of one release, one a person, of which only the shuffled multiset is seen:
+    For pure reports of one release, one per person, where only the shuffled multiset is seen:
     ε_c = log(1 + (e^ε − 1)/(e^ε + 1) · (8√(e^ε ln(4/δ))/√n + 8e^ε/n)), valid for
     ε <= ln(n / (16 ln(2/δ))) (Feldman, McMillan, Talwar 2021, Theorem 3.1). It says nothing about
-    anybody who sees a report together with its sender: the local ε remains what is promised.
+    an observer who sees a report together with its sender: the guarantee remains the local ε.
 
     Examples
     --------
@@ -224,6 +230,18 @@ def shuffled_epsilon(epsilon: Any, reports: int, delta: Any) -> float | None:
         raise InvalidInput(f"reports must be at least 1, got {reports}")
     if local > math.log(reports / (16 * math.log(2 / allowed))):
         return None
-    size = math.exp(local)
-    spread = 8 * math.sqrt(size * math.log(4 / allowed) / reports) + 8 * size / reports
-    return min(local, math.log1p((size - 1) / (size + 1) * spread))
+    factor = math.exp(local)
+    spread = 8 * math.sqrt(factor * math.log(4 / allowed) / reports) + 8 * factor / reports
+    return min(local, math.log1p((factor - 1) / (factor + 1) * spread))
+
+
+def _above(value: Fraction) -> float:
+    """Return a float that is not below the fraction."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _below(value: Fraction) -> float:
+    """Return a float that is not above the positive fraction."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)

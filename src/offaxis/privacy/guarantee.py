@@ -1,4 +1,4 @@
-"""A privacy guarantee as data: exact numbers, the unit they protect and what they rest on."""
+"""A privacy guarantee as data: exact numbers, the unit they protect, and their assumptions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -15,16 +15,19 @@ from offaxis.errors import InvalidInput
 
 Unit = Literal["item", "user"]
 
+Number = int | float | str | Decimal | Fraction | np.integer[Any] | np.floating[Any]
+"""What :func:`exact` reads."""
+
 _NUMBER: Final = re.compile(r"[+-]?(\d+/0*[1-9]\d*|(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)", re.ASCII)
 
 _LARGEST_PART: Final = 10**95
-"""So that every promise fits its place in a release file."""
+"""Bounds numerator and denominator, so that every guarantee fits its field in a release file."""
 
 RELATION: Final = "replacement of the whole vector"
 
 
 def exact(value: Any, name: str) -> Fraction:
-    """Read a number exactly; a float stands for its shortest decimal, so 0.1 is 1/10.
+    """Read a number exactly. A float stands for its shortest decimal, so 0.1 is 1/10.
 
     Raises
     ------
@@ -36,12 +39,12 @@ def exact(value: Any, name: str) -> Fraction:
     ):
         raise InvalidInput(f"{name} must be a number such as 0.1 or '1/3', got {name}={value!r}")
     if isinstance(value, int | Fraction):
-        # NumPy's integers inside a fraction would wrap; Python's do not.
+        # NumPy integers inside a fraction would overflow; Python integers do not.
         number = Fraction(int(value.numerator), int(value.denominator))
     else:
-        # str() of a Python or NumPy float is its shortest decimal that reads back the same.
+        # str() of a Python or NumPy float is the shortest decimal that reads back the same.
         text = str(value).strip()
-        # Checked first: an exponent of a billion would be expanded digit by digit.
+        # Check before Fraction(), which would expand an exponent of a billion digit by digit.
         if len(text) > 200 or not _NUMBER.fullmatch(text):
             raise InvalidInput(
                 f"{name} must be a finite number such as 0.1 or '1/3', got "
@@ -70,12 +73,12 @@ def exact_epsilon(value: Any) -> Fraction:
     if epsilon <= 0:
         raise InvalidInput(f"epsilon must be positive, got epsilon={value!r}")
     if epsilon > 10_000 or epsilon < Fraction(1, 10**9):
-        raise InvalidInput(f"epsilon must lie between 1e-9 and 10000, got epsilon={value!r}")
+        raise InvalidInput(f"epsilon must be between 1e-9 and 10000, got epsilon={value!r}")
     return epsilon
 
 
 def exact_delta(value: Any) -> Fraction:
-    """Read δ exactly and check that it lies strictly between 0 and 1.
+    """Read δ exactly and check that it is strictly between 0 and 1.
 
     Examples
     --------
@@ -85,7 +88,7 @@ def exact_delta(value: Any) -> Fraction:
     """
     delta = exact(value, "delta")
     if not 0 < delta < 1:
-        raise InvalidInput(f"delta must lie strictly between 0 and 1, got delta={value!r}")
+        raise InvalidInput(f"delta must be strictly between 0 and 1, got delta={value!r}")
     if delta < Fraction(1, 10**90):
         raise InvalidInput(f"delta must be at least 1e-90, got delta={value!r}")
     return delta
@@ -93,7 +96,7 @@ def exact_delta(value: Any) -> Fraction:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What one report promises.
+    """The (ε, δ) local differential privacy guarantee of one report.
 
     For *every* two vectors z and z' and every set S of reports,
     ``Pr[report(z) in S] <= exp(epsilon) * Pr[report(z') in S] + delta``.
@@ -103,18 +106,18 @@ class Guarantee:
     epsilon, delta : Fraction
         Exact numbers. ``delta == 0`` means the guarantee is pure.
     unit : {"item", "user"}
-        What one report stands for: one vector of a person who may send several (each costs
-        epsilon again), or the only report a person ever sends.
+        What the guarantee protects. ``"item"``: one vector of a person who may send several; each
+        report costs epsilon again. ``"user"``: a person, who sends one report in total.
     assumptions : tuple of str
-        What must be true for the promise to hold, in plain words.
+        What must be true for the guarantee to hold, in plain words.
 
     Examples
     --------
     >>> from offaxis.privacy import Guarantee
-    >>> promise = Guarantee(epsilon=0.1)
-    >>> promise.epsilon, promise.pure, str(promise)  # exactly one tenth
-    (Fraction(1, 10), True, 'ε = 0.1, pure')
-    >>> round(Guarantee(5).odds_factor, 1)  # the most by which one report moves anybody's odds
+    >>> guarantee = Guarantee(epsilon=0.1)
+    >>> guarantee.epsilon, str(guarantee)  # exactly one tenth
+    (Fraction(1, 10), 'ε = 0.1, pure')
+    >>> round(Guarantee(5).odds_factor, 1)  # the largest change of an observer's odds
     148.4
     >>> str(Guarantee("1/3", 1e-6, unit="user"))
     'ε = 1/3, δ = 1e-06'
@@ -125,8 +128,18 @@ class Guarantee:
     unit: Unit = "item"
     assumptions: tuple[str, ...] = ()
 
+    if TYPE_CHECKING:  # The generated one takes any number, and __post_init__ converts it.
+
+        def __init__(
+            self,
+            epsilon: Number,
+            delta: Number = 0,
+            unit: Unit = "item",
+            assumptions: tuple[str, ...] = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        """Refuse anything that is not an exact, positive promise."""
+        """Convert the numbers to exact fractions and check them."""
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         delta = Fraction(0) if self.delta == 0 else exact_delta(self.delta)
         object.__setattr__(self, "delta", delta)
@@ -140,7 +153,10 @@ class Guarantee:
 
     @property
     def odds_factor(self) -> float:
-        """How much one report can at most multiply anybody's odds between two vectors (pure)."""
+        """The factor by which one report can at most multiply the odds between two vectors: e^ε.
+
+        It bounds a pure guarantee only.
+        """
         return math.exp(self.epsilon) if self.epsilon < 700 else math.inf
 
     def __str__(self) -> str:
@@ -150,16 +166,14 @@ class Guarantee:
 
 
 def decimal(value: Fraction) -> str:
-    """Write a fraction as the short decimal it is, or as p/q when it has none."""
-    approximate = float(value)
-    short = repr(approximate)
+    """Write a fraction as its short decimal, or as p/q if it has none."""
+    short = repr(float(value))
     if Fraction(short) == value:
         return str(int(value)) if value.denominator == 1 else short
     return f"{value.numerator}/{value.denominator}"
 
 
-# ----------------------------------------------------------------------------
-# What a release's promise rests on, in plain words.
+# ---- Assumptions of a release's guarantee, written into release files
 
 ON_DEVICE: Final = (
     "encoding and randomizing happen on the device that holds the vector, and nothing but the "

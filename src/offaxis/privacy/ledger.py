@@ -1,14 +1,14 @@
-"""What a person's device has spent, kept in a file that survives crashes.
+"""The privacy ledger of a device: what it has spent, in a file that survives crashes.
 
-Contract: a report that left the device is in the ledger. The cost is written and flushed to the
-disk *before* the report is made, or in one transaction with the report that is kept. So a crash in
-between may cost budget and releases nothing; the other way round cannot happen. What would pass a
-limit is refused, and nothing is written then. Several processes may share one file: spending is one
-transaction.
+Contract: every report that has left the device is in the ledger. The cost is written and flushed to
+the disk *before* the report is made, or in one transaction with a report that is kept. A crash in
+between may therefore cost budget without releasing anything, but a report is never released without
+being paid for. A payment that would exceed a limit is refused, and nothing is written. Several
+processes may share one file: a payment is one transaction.
 
-The file is an SQLite database with one row a payment, one a kept report and one a stored limit. It
-holds no vector, but kept reports and the key they are found by stay on the device. Whoever can
-delete or replace the file can start over: it counts for a device that wants to keep count.
+The file is an SQLite database with one row per payment, per kept report and per stored limit. It
+holds no vectors. Kept reports and the key under which they are found stay on the device. Anyone who
+can delete or replace the file can start over: the ledger serves a device that wants to keep count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Ledger", "Limit"]
 
 VERSION: Final = 2
 _READABLE: Final = (1, VERSION)
-"""Version 1 had no stored limits; a reader of it must not open a file whose limits it ignores."""
+"""Version 1 had no stored limits. Its readers must not open a file whose limits they ignore."""
 _WAIT: Final = 30.0
 """Seconds to wait for another process that is spending."""
 
@@ -51,7 +51,10 @@ CREATE TABLE IF NOT EXISTS stored_limit (
 
 @dataclass(frozen=True)
 class Spent:
-    """What was paid for reports of one release: their cost, and when first and last, in seconds."""
+    """Payments for reports of one release: their cost, and the times of the first and the last.
+
+    Times are in seconds since the epoch.
+    """
 
     release: str
     cost: Cost
@@ -61,15 +64,16 @@ class Spent:
 
 @dataclass(frozen=True)
 class Balance:
-    """What was spent under one limit, and what it leaves.
+    """What was spent under one limit, and what remains.
 
     Attributes
     ----------
     limit : Limit
     epsilon, delta : Fraction
-        The sums over the limit's stretch of time, exactly.
+        Σε and Σδ of the payments in the limit's period, exactly.
     composed : Fraction or None
-        ε at the limit's δ by loss distributions, where the limit has a δ and there is a figure.
+        ε at the limit's δ by loss distributions. None if the limit has no δ, dp-accounting is not
+        installed, or :func:`~offaxis.privacy.composition.composed_epsilon` is unknown.
     """
 
     limit: Limit
@@ -79,48 +83,39 @@ class Balance:
 
     @property
     def left(self) -> Fraction:
-        """ε up to the limit, by whichever count is smaller and holds at the limit's δ."""
-        counts = [] if self.composed is None else [self.composed]
+        """The ε that remains: the limit less the smaller total that holds at the limit's δ."""
+        totals = [] if self.composed is None else [self.composed]
         if self.delta <= self.limit.delta:
-            counts.append(self.epsilon)
-        return max(Fraction(0), self.limit.epsilon - min(counts)) if counts else Fraction(0)
-
-
-def _since(limit: Limit, now: float) -> float | None:
-    return None if limit.seconds is None else now - limit.seconds
+            totals.append(self.epsilon)
+        return max(Fraction(0), self.limit.epsilon - min(totals)) if totals else Fraction(0)
 
 
 class Ledger:
-    """A device's ledger.
+    """A device's record of the privacy budget it has spent, with limits that it enforces.
 
     Parameters
     ----------
     path : str or Path
-        The file. It is made if it is not there and limits are given.
+        The file. It is created if it does not exist and limits are given.
     limits : Limit, any number
-        The deployment's, not stored; a later version may set stricter ones. Each must hold, and so
-        must each that :meth:`create` stored. Without either, nothing can be spent.
+        Limits set by the deployment. They are not stored, so a later version may set stricter
+        ones. Each must hold, as must every limit stored by :meth:`create`. With neither, nothing
+        can be spent.
 
     Examples
     --------
     >>> from offaxis.privacy import Guarantee, Ledger, Limit
     >>> ledger = Ledger.create("mine.ledger", Limit(3))
     >>> ledger.spend(Guarantee(1.5), release="energy")  # before the report is made
-    >>> with ledger.alone():  # paid with what else is written here, or not at all
-    ...     ledger.charge(Guarantee(1), release="steps")
-    >>> ledger.spent(), [one.release for one in ledger.by_release()]
-    ((Fraction(5, 2), Fraction(0, 1)), ['energy', 'steps'])
+    >>> ledger.spend(Guarantee(1), release="steps")
+    >>> ledger.spent()
+    (Fraction(5, 2), Fraction(0, 1))
+    >>> ledger.balances()[0].left
+    Fraction(1, 2)
     >>> ledger.spend(Guarantee(1), release="energy")
     Traceback (most recent call last):
         ...
-    offaxis.errors.BudgetExceeded: 1 more of ε = 1, pure would pass the limit of ε = 3 in all; ...
-    >>> len(ledger.costs()), len(ledger.within(Limit(1, seconds=60)))
-    (2, 2)
-    >>> ledger.keep_report("energy", b"monday", b"bytes") == ledger.kept_report("energy", b"monday")
-    True
-    >>> from offaxis.sampling.entropy import fresh_key
-    >>> len(ledger.secret(fresh_key()))  # by which kept reports are found
-    32
+    offaxis.errors.BudgetExceeded: 1 more of ε = 1, pure would exceed the limit of ε = 3 in all; ...
     >>> ledger.close()
     """
 
@@ -134,12 +129,12 @@ class Ledger:
 
     @classmethod
     def create(cls, path: str | Path, *limits: Limit) -> Self:
-        """Make a new ledger that stores its limits, so that everybody who opens it keeps them.
+        """Create a new ledger that stores its limits, so that they hold for every process.
 
         Raises
         ------
         InvalidInput
-            If the file is a ledger already: its limits stay, and its payments are not forgotten.
+            If the file is a ledger already. Its limits and its payments stay.
         """
         if not limits:
             raise InvalidInput("a ledger needs at least one limit, for example Limit(8)")
@@ -155,7 +150,7 @@ class Ledger:
             raise InvalidInput(f"cannot open the ledger {path}: {error}") from None
         try:
             self._check_kind(path)
-            # FULL: a payment is on the disk before spend() returns.
+            # FULL: a payment is on disk before spend() returns.
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             with self.alone():
@@ -171,8 +166,9 @@ class Ledger:
         return int(self._database.execute("PRAGMA user_version").fetchone()[0])
 
     def _check_kind(self, path: str | Path) -> None:
-        """Refuse somebody else's database before anything is changed in it."""
-        # Tables first: a ledger that another process is making gets them and its version at once.
+        """Refuse another application's database before changing anything in it."""
+        # Read the tables first: when another process creates a ledger, its tables and its version
+        # appear in one transaction.
         tables = self._database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
         version = self._version()
         if tables and not version:
@@ -181,12 +177,12 @@ class Ledger:
             raise InvalidInput(f"{path} is a ledger of version {version}, not {VERSION}")
 
     def _prepare(self, path: str | Path, limits: tuple[Limit, ...], *, store: bool) -> None:
-        """Make the tables of a new ledger or check those of an old one; read the stored limits."""
+        """Create the tables of a new ledger or upgrade an old one; read the stored limits."""
         version = self._version()
         if version and store:
             raise InvalidInput(f"{path} is a ledger already; its limits are not replaced")
         if not version and not limits:
-            raise InvalidInput(f"{path} is empty and no ledger; make one with Ledger.create")
+            raise InvalidInput(f"{path} is empty, not a ledger; make one with Ledger.create")
         if version != VERSION:
             for statement in _SCHEMA.split(";"):
                 self._database.execute(statement)
@@ -216,12 +212,13 @@ class Ledger:
 
     @contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
-        """Hold the only right to write; everything inside is written, or nothing.
+        """Hold the write lock for one transaction: everything inside is written, or nothing.
 
         Raises
         ------
         InvalidInput
-            If the file cannot be written: the disk is full, or others hold it for too long.
+            If the file cannot be written: the disk is full, or another process holds the lock for
+            too long.
         """
         try:
             self._database.execute("BEGIN IMMEDIATE")
@@ -237,7 +234,7 @@ class Ledger:
             raise InvalidInput(f"{self._path} cannot be written as a ledger: {error}") from None
 
     def costs(self, since: float | None = None) -> list[Cost]:
-        """Return what was paid, all of it or since a time in seconds."""
+        """Return the payments, all of them or those after a time in seconds since the epoch."""
         rows = self._database.execute(
             "SELECT epsilon, delta, SUM(reports) FROM payment WHERE paid_at > ? "
             "GROUP BY epsilon, delta",
@@ -246,11 +243,11 @@ class Ledger:
         return [Cost(Fraction(e), Fraction(d), int(n)) for e, d, n in rows]
 
     def within(self, limit: Limit) -> list[Cost]:
-        """Return what was paid in the stretch of time that a limit is about, up to now."""
+        """Return the payments in a limit's period, up to now."""
         return self.costs(_since(limit, time.time()))
 
     def balances(self) -> list[Balance]:
-        """Return what was spent under each limit, and what it leaves."""
+        """Return what was spent under each limit, and what remains."""
         balances = []
         for limit in self.limits:
             costs, composed = self.within(limit), None
@@ -261,7 +258,7 @@ class Ledger:
         return balances
 
     def by_release(self) -> list[Spent]:
-        """Return what was paid for each release, in the order of the first payment."""
+        """Return the payments for each release, in the order of the first payment."""
         rows = self._database.execute(
             "SELECT release, epsilon, delta, SUM(reports), MIN(paid_at), MAX(paid_at) FROM payment "
             "GROUP BY release, epsilon, delta ORDER BY MIN(id)"
@@ -281,15 +278,16 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            If a limit would be passed. Nothing is paid, and nothing may be reported.
+            If a limit would be exceeded. Nothing is paid, and nothing may be reported.
         """
         with self.alone():
             self.charge(guarantee, release, reports)
 
     def charge(self, guarantee: Guarantee, release: str, reports: int = 1) -> None:
-        """Pay as :meth:`spend` does, inside :meth:`alone`: with what else is written or not at all.
+        """Pay like :meth:`spend`, as part of a transaction opened with :meth:`alone`.
 
-        Nothing may leave the device before that transaction has ended.
+        The payment is written together with everything else in that transaction, or not at all.
+        Nothing may leave the device before the transaction has ended.
         """
         if reports < 1:
             raise InvalidInput(f"reports must be at least 1, got {reports}")
@@ -302,7 +300,7 @@ class Ledger:
             paid = self.costs(_since(limit, now))
             if not within([*paid, cost], limit.epsilon, limit.delta):
                 raise BudgetExceeded(
-                    f"{reports} more of {guarantee} would pass the limit of {limit}; nothing "
+                    f"{reports} more of {guarantee} would exceed the limit of {limit}; nothing "
                     f"was paid and nothing may be reported"
                 )
         self._database.execute(
@@ -312,14 +310,14 @@ class Ledger:
         )
 
     def kept_report(self, release: str, key: bytes) -> bytes | None:
-        """Return the report kept under a key, if there is one."""
+        """Return the report kept under a key, or None."""
         row = self._database.execute(
             "SELECT report FROM kept WHERE release = ? AND key = ?", (release, key)
         ).fetchone()
         return bytes(row[0]) if row else None
 
     def keep_report(self, release: str, key: bytes, report: bytes) -> bytes:
-        """Keep a report under a key; if another process was first, return that one's."""
+        """Keep a report under a key and return it; if one is already kept there, return that."""
         with self.alone():
             kept = self.kept_report(release, key)
             if kept is not None:
@@ -328,10 +326,15 @@ class Ledger:
         return report
 
     def secret(self, fresh: bytes) -> bytes:
-        """Return the device's secret for keys, which is ``fresh`` the first time."""
+        """Return the device's secret for deriving keys; the first call stores ``fresh``."""
         with self.alone():
             row: Any = self._database.execute("SELECT key FROM secret").fetchone()
             if row:
                 return bytes(row[0])
             self._database.execute("INSERT INTO secret VALUES (?)", (fresh,))
         return fresh
+
+
+def _since(limit: Limit, now: float) -> float | None:
+    """Return the start of a limit's period that ends now; None for a lifetime limit."""
+    return None if limit.seconds is None else now - limit.seconds

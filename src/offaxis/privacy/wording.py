@@ -1,4 +1,8 @@
-"""Numbers of a guarantee in plain form, rounded against the promise and never in its favour."""
+"""The guarantee of a release in plain words: what it promises and what it does not.
+
+Contract: every sentence here is a claim about the guarantee, and none may say more than the
+definition gives. Numbers are rounded against the promise, never in its favour.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ from offaxis.privacy.guarantee import Guarantee, decimal
 
 _EXACT: Final = Context(prec=60, Emin=-999_999_999, Emax=999_999_999)
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+# ---- Numbers
 
 
 def _decimal(value: Fraction) -> Decimal:
@@ -26,7 +33,7 @@ def _grouped(value: Decimal) -> str:
 
 
 def large(value: Decimal) -> str:
-    """Write 148.5, 22,100 or 1.07 × 10¹³."""
+    """Write a number like 148.5, 22,100 or 1.07 × 10¹³."""
     exponent = value.adjusted()
     if exponent < 7:
         return _grouped(value)
@@ -34,7 +41,7 @@ def large(value: Decimal) -> str:
 
 
 def odds_factor(epsilon: Fraction) -> str:
-    """Return e^ε, rounded up to three digits (of what exceeds 1, when that is small)."""
+    """Return e^ε, rounded up to three digits; below 2, to three digits of e^ε − 1."""
     factor = _EXACT.exp(_decimal(epsilon))
     if factor < 2:
         return _grouped(1 + _significant(factor - 1, 3, ROUND_CEILING))
@@ -42,14 +49,14 @@ def odds_factor(epsilon: Fraction) -> str:
 
 
 def _percent(share: Decimal, *, up: bool) -> str:
-    """Write a share as a percentage; shares near 1 keep the digits of what is missing to it."""
+    """Write a share as a percentage; near 1, the rounded digits are those of 1 − share."""
     rounding, opposite = (ROUND_CEILING, ROUND_FLOOR) if up else (ROUND_FLOOR, ROUND_CEILING)
     percent = 100 * share
     if percent > 50:
         percent = 100 - _significant(100 - percent, 3 if percent < 90 else 2, opposite)
     else:
         percent = _significant(percent, 3, rounding)
-    # Beyond four decimals a reader takes it for certainty, so that is what is written.
+    # Beyond four decimals a reader takes it for certainty, so write certainty.
     if up and percent > Decimal("99.9999"):
         return "100 %"
     if not up and percent < Decimal("0.0001"):
@@ -58,7 +65,7 @@ def _percent(share: Decimal, *, up: bool) -> str:
 
 
 def belief_after(prior: Fraction, epsilon: Fraction) -> tuple[str, str]:
-    """Return the least and the most that a belief can become by one report of a pure guarantee."""
+    """Return the least and the most a belief can become after one report of a pure guarantee."""
     p, factor = _decimal(prior), _EXACT.exp(_decimal(epsilon))
     least = _EXACT.divide(p, p + factor * (1 - p))
     most = 1 - _EXACT.divide(1 - p, p * factor + 1 - p)
@@ -68,15 +75,15 @@ def belief_after(prior: Fraction, epsilon: Fraction) -> tuple[str, str]:
 def guess_rate(epsilon: Fraction, delta: Fraction) -> str:
     """Return how often the best guess between two equally likely vectors can be right.
 
-    Any test between two inputs of an (ε, δ) randomizer errs, averaged over both, in at least
-    (1 − δ)/(1 + e^ε) of cases.
+    Any test between two inputs of an (ε, δ) randomizer errs, averaged over both, with probability
+    at least (1 − δ)/(1 + e^ε).
     """
     factor = _EXACT.exp(_decimal(epsilon))
     return _percent(1 - _EXACT.divide(1 - _decimal(delta), 1 + factor), up=True)
 
 
 def answer_rate(answers: int, epsilon: Fraction) -> str:
-    """Return how often one of so many equally likely answers can be guessed from a report.
+    """Return how often the right one of k equally likely answers can be guessed from a report.
 
     1 − (k − 1)/(e^ε + k − 1), for a pure guarantee (docs/proofs.md §15).
     """
@@ -101,21 +108,18 @@ def one_in(delta: Fraction) -> str:
     return large(_significant(_decimal(1 / delta), 3, ROUND_FLOOR))
 
 
-# ----------------------------------------------------------------------------
-# The promise of a release in words that need no mathematics, and what it does not promise.
-#
-# Every sentence here is a claim about the guarantee; none may say more than the definition gives.
+# ---- Sentences
 
 PRIORS: Final = (Fraction(1, 1000), Fraction(1, 10), Fraction(1, 2))
 """Beliefs before the report, for the table of a pure guarantee."""
 
 ANSWERS: Final = (2, 10, 100)
-"""Numbers of equally likely answers, for the table of what a report allows."""
+"""Numbers of equally likely answers, for the table of how well a report lets them be guessed."""
 
 STRENGTHS: Final = ("strong", "moderate", "weak", "very weak")
 _EPSILON_LIMITS: Final = (1, 2, 5)
 _DELTA_LIMITS: Final = (Fraction(1, 10**4), Fraction(1, 10**3), Fraction(1, 10**2))
-"""Up to where a promise is strong, moderate, weak. There are no official limits; these are ours."""
+"""Where a promise stops being strong, moderate, weak. No official limits exist; these are ours."""
 
 _MEANINGS: Final = (
     "one report by itself tells little about its vector.",
@@ -166,7 +170,7 @@ def promise(guarantee: Guarantee) -> list[str]:
 
 
 def beliefs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Return rows (before, at least, at most) for a pure guarantee; there are none otherwise."""
+    """Return rows (before, at least, at most) for a pure guarantee; no rows otherwise."""
     if not guarantee.pure:
         return []
     return [
@@ -175,7 +179,7 @@ def beliefs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 
 def allowed(guarantee: Guarantee) -> list[tuple[str, str, str]]:
-    """Return rows (answers, by guessing, from a report at most) for a pure guarantee."""
+    """Return rows (answers, by guessing, from a report at most) for a pure guarantee only."""
     if not guarantee.pure:
         return []
     return [
@@ -200,7 +204,7 @@ def protected(guarantee: Guarantee) -> list[str]:
 
 
 def why_clipped(l1: float, l2: float) -> str:
-    """Say what the stretch of an encoder means for its vectors."""
+    """Say what the Lipschitz constants of an encoder mean for its vectors."""
     if l1 == l2 == 1:
         return (
             "Encoding pulls no two vectors apart, but it sets no bound on them either. Every "
@@ -214,7 +218,7 @@ def why_clipped(l1: float, l2: float) -> str:
 
 
 def means_along(directions: int) -> str:
-    """Say what a mean tells of where only some directions are sent."""
+    """Say what a mean estimates when only some directions are sent."""
     return f"along the {directions} directions that are sent; elsewhere a mean is the public one"
 
 
@@ -241,12 +245,11 @@ def not_promised(guarantee: Guarantee) -> list[str]:
     ]
 
 
-# ----------------------------------------------------------------------------
-# Budgets as text, rounded against the person: what was spent up, what is left down.
+# ---- Budgets, rounded against the person: what was spent up, what is left down
 
 
 def rounded(value: Fraction, *, up: bool) -> str:
-    """Write a number exactly if it is short, else to six digits, rounded up or down."""
+    """Write a number exactly if that is short, else to six digits, rounded up or down."""
     exact = decimal(value)
     if len(exact) <= (5 if "/" in exact else 8):
         return exact
@@ -256,6 +259,6 @@ def rounded(value: Fraction, *, up: bool) -> str:
 
 
 def written_budget(epsilon: Fraction, delta: Fraction, *, up: bool = True) -> str:
-    """Write ε, and δ where there is one."""
+    """Write ε, and δ if it is not 0."""
     tail = f", δ = {rounded(delta, up=up)}" if delta else ""
     return f"ε = {rounded(epsilon, up=up)}{tail}"

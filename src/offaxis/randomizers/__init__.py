@@ -1,4 +1,4 @@
-"""Local randomizers, one file each, and the names they are asked for by."""
+"""Local randomizers, and the registry that builds them by name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KINDS: dict[str, type[Any]] = {
         SubsetSelection,
     )
 }
-"""Every randomizer a release file may name."""
+"""Every randomizer that a release file may contain, by kind."""
 
 _NAMED: dict[str, tuple[type[Any], dict[str, str]]] = {
     "laplace": (Laplace, {}),
@@ -68,7 +68,7 @@ _NAMED: dict[str, tuple[type[Any], dict[str, str]]] = {
     "hybrid": (Hybrid, {}),
 }
 NAMES = tuple(_NAMED)
-"""The randomizers of vectors."""
+"""The names of the randomizers of vectors."""
 
 
 def _named(name: str) -> tuple[type[Any], dict[str, str]]:
@@ -91,9 +91,10 @@ def takes(name: str, parameter: str) -> bool:
 def make(
     name: str, *, dim: int, radius: float, epsilon: Any, delta: Any = None, **more: int
 ) -> Randomizer:
-    """Build a randomizer by name; δ is required by the Gaussian and refused by the pure ones.
+    """Build a randomizer by name.
 
-    ``more`` are parameters of that randomizer alone.
+    The Gaussian requires ``delta``; the pure randomizers reject it. ``more`` are parameters that
+    only this randomizer has.
 
     Examples
     --------
@@ -106,14 +107,14 @@ def make(
     True
     """
     cls, fixed = _named(name)
-    given = {"dim": dim, "radius": radius, "epsilon": epsilon, **fixed, **more}
+    settings = {"dim": dim, "radius": radius, "epsilon": epsilon, **fixed, **more}
     check_delta(delta, name, needed=takes(name, "delta"))
-    randomizer: Randomizer = cls(**given) if delta is None else cls(**given, delta=delta)
+    randomizer: Randomizer = cls(**settings) if delta is None else cls(**settings, delta=delta)
     return randomizer
 
 
 def parameters(randomizer: Randomizer) -> dict[str, int | float | str]:
-    """Return the plain parameters from which :func:`rebuild` makes an equal randomizer."""
+    """Return the parameters, as plain values, from which :func:`rebuild` makes an equal one."""
     assert dataclasses.is_dataclass(randomizer)
     values = {f.name: getattr(randomizer, f.name) for f in dataclasses.fields(randomizer)}
     return {k: str(v) if isinstance(v, Fraction) else v for k, v in values.items()}
@@ -126,9 +127,9 @@ def rebuild(kind: str, values: dict[str, int | float | str]) -> Randomizer:
     fields = {f.name: f.type for f in dataclasses.fields(KINDS[kind])}
     if set(values) != set(fields):
         raise InvalidInput(f"a {kind} randomizer has parameters {sorted(fields)}")
-    wanted = {"int": int, "float": float}
+    expected = {"int": int, "float": float}
     for name, value in values.items():
-        if type(value) is not wanted.get(str(fields[name]), str):
+        if type(value) is not expected.get(str(fields[name]), str):
             raise InvalidInput(f"parameter {name} of a {kind} has a wrong type: {value!r}")
         if value == CHOOSE:
             raise InvalidInput(f"parameter {name} of a {kind} is left open: {value!r}")

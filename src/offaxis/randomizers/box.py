@@ -1,4 +1,8 @@
-"""Pure reports of vectors in a box: what Duchi's, the piecewise and the hybrid one share."""
+"""Pure randomizers of vectors in a box: Duchi, piecewise and hybrid.
+
+Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
+All randomness is drawn before the input is mapped to integers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from offaxis.randomizers.base import (
     Box,
     VectorParameters,
     check_budget,
-    checked,
+    checked_copy,
     onto_box,
 )
 from offaxis.sampling.choices import choose_columns, response_of
@@ -28,7 +32,7 @@ from offaxis.sampling.probability import Probability, exp_minus
 from offaxis.vectors import A, Array, Order, Vectors, as_integer, namespace, scattered
 
 LARGEST_EPSILON: Final = 100
-"""Beyond it a coin shows its other side less often than once in 2**144 throws."""
+"""Beyond it a coin shows its unlikely side less than once in 2**144 flips."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class BoxForm(VectorParameters):
 
     @property
     def domain(self) -> Box:
-        """The box."""
+        """The box of half width ``radius``."""
         return Box(self.dim, self.radius)
 
     @property
@@ -68,28 +72,27 @@ class BoxForm(VectorParameters):
         return corner, -corner
 
 
-# ----------------------------------------------------------------------------
-# Some coordinates of a box, reported one by one: what piecewise and hybrid reports share.
-#
-# Of m coordinates k are chosen uniformly, without looking at the input, and each is reported with
-# ε/k (Wang et al. 2019). A payload is k entries of six bytes.
+# ---- Sampled coordinates
 
 ENTRY: Final = np.dtype([("coordinate", "<u4"), ("point", "<u2")])
-"""A reported coordinate on the wire."""
+"""One reported coordinate in a payload."""
 
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class SampledForm(BoxForm):
-    """A box randomizer that reports ``sampled`` of its coordinates.
+    """A box randomizer that reports ``sampled`` of its coordinates, one by one.
+
+    Of m coordinates k are chosen uniformly, independently of the input, and each is reported with
+    ε/k (Wang et al. 2019). A payload is k entries of six bytes.
 
     Parameters
     ----------
     dim, radius, epsilon
         As in :class:`BoxForm`.
     sampled : int, optional
-        k; max(1, min(m, ⌊ε/2.5⌋)) when not given.
+        k; by default max(1, min(m, ⌊ε/2.5⌋)).
     """
 
     sampled: int = CHOOSE
@@ -104,12 +107,12 @@ class SampledForm(BoxForm):
 
     @property
     def share(self) -> Fraction:
-        """ε/k: what each reported coordinate costs."""
+        """ε/k: the budget of each reported coordinate."""
         return self.epsilon / self.sampled
 
     @property
     def payload_size(self) -> int:
-        """Six bytes a reported coordinate."""
+        """Six bytes per reported coordinate."""
         return ENTRY.itemsize * self.sampled
 
     def entries(self, payloads: list[bytes]) -> tuple[Integers, Integers]:
@@ -117,35 +120,32 @@ class SampledForm(BoxForm):
         size = self.payload_size
         if any(len(payload) != size for payload in payloads):
             raise InvalidReport(f"a {self.kind} payload has {size} bytes")
-        found = np.frombuffer(b"".join(payloads), dtype=ENTRY).reshape(-1, self.sampled)
-        return found["coordinate"].astype(np.int64), found["point"].astype(np.int64)
+        rows = np.frombuffer(b"".join(payloads), dtype=ENTRY).reshape(-1, self.sampled)
+        return rows["coordinate"].astype(np.int64), rows["point"].astype(np.int64)
 
     def check_coordinates(self, order: Integers) -> None:
-        """Refuse coordinates that do not exist or that stand twice in a payload."""
+        """Reject coordinates that do not exist or that occur twice in a payload."""
         ascending = np.sort(order, axis=1)
         if order.size and (ascending[:, -1].max() >= self.dim or not np.diff(ascending).all()):
             raise InvalidReport(f"a {self.kind} payload names coordinates that no client names")
 
 
-# ----------------------------------------------------------------------------
-# Duchi, Jordan and Wainwright's randomizer on the box: pure ε, one bit a coordinate.
-#
-# Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
-#
-# Each coordinate x = w/ρ in [−1, 1] is rounded to a sign v with mean x. A uniformly random vector t
-# of signs is drawn, and turned round if need be, so that ⟨t, v⟩ has the sign of a coin that shows +
-# with probability p = e^ε / (e^ε + 1); where ⟨t, v⟩ = 0 it stays. Given v, a payload t has the
-# probability 2^{1−m} p, 2^{1−m} (1 − p) or, for a tie, half of their sum: any two v are within e^ε,
-# hence any two inputs. Ties are split evenly here, not given to both sides as in the original: for
-# even m this needs a smaller scale for the same ε.
-#
-# The exact form: x on the integers of [−2**20, 2**20], so that v has a rational mean; fair bits for
-# t; an exact coin.
+# ---- Randomizers
 
 
 @dataclass(frozen=True)
 class Duchi(BoxForm):
-    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim (Duchi, Jordan, Wainwright 2018).
+    """Duchi's randomizer on the box ``{w : |w_i| <= radius}`` in R^dim: one bit per coordinate.
+
+    Each coordinate x = w/ρ in [−1, 1] is rounded to a sign v with mean x. A uniformly random vector
+    t of signs is drawn and negated if necessary, so that ⟨t, v⟩ has the sign of a coin that shows +
+    with probability p = e^ε / (e^ε + 1); where ⟨t, v⟩ = 0 it stays. Given v, a payload t has the
+    probability 2^{1−m} p, 2^{1−m} (1 − p) or, for a tie, half of their sum: any two v are within
+    e^ε, hence any two inputs (Duchi, Jordan, Wainwright 2018). Ties are split evenly here, not
+    counted on both sides as in the original: for even m this needs a smaller scale for the same ε.
+
+    The exact form uses x on the integers of [−2**20, 2**20], so that v has a rational mean; fair
+    bits for t; an exact coin.
 
     Examples
     --------
@@ -153,11 +153,9 @@ class Duchi(BoxForm):
     >>> from offaxis.sampling.entropy import Entropy
     >>> randomizer = Duchi(dim=12, radius=1.0, epsilon=1)
     >>> payload = randomizer.report(np.zeros((1, 12)), Entropy())
-    >>> len(payload[0])  # one bit a coordinate
+    >>> len(payload[0])  # one bit per coordinate
     2
-    >>> bool(np.allclose(np.abs(randomizer.read(payload)), randomizer.size))
-    True
-    >>> randomizer.signs(payload).shape
+    >>> randomizer.read(payload).shape
     (1, 12)
     """
 
@@ -182,13 +180,13 @@ class Duchi(BoxForm):
 
     @property
     def payload_size(self) -> int:
-        """One bit a coordinate."""
+        """One bit per coordinate."""
         return -(-self.dim // 8)
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
-        """Return one exact payload a row of W."""
-        W = checked(W, self.dim, entropy)
-        # Everything random is drawn before the input is laid on the integers.
+        """Return one exact payload per row of W."""
+        W = checked_copy(W, self.dim, entropy)
+        # All randomness is drawn before the input is mapped to integers.
         uniform = entropy.words(2 * W.size).view("<u4").astype(np.int64) >> 11
         bits = np.unpackbits(entropy.words(-(-W.size // 16)).view(np.uint8), count=W.size)
         near, _ = response_of(2, 1, self.epsilon).draw(len(W), entropy)
@@ -216,17 +214,17 @@ class Duchi(BoxForm):
         return self.signs(payloads).astype(np.float64) * (self.size * self.radius)
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
-        """Return log Pr[observation | w], up to a constant: the signs are all there is to it."""
-        return self._log_chance(np.sign(V), self.domain.project(W) / self.radius)
+        """Return log Pr[observation | w], up to a constant; only the signs matter."""
+        return self._log_probability(np.sign(V), self.domain.project(W) / self.radius)
 
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
         """Return log Pr[payload | w], up to a constant."""
-        return self._log_chance(self.signs(payloads), self.integers(W) / BOX_BOUND)
+        return self._log_probability(self.signs(payloads), self.integers(W) / BOX_BOUND)
 
-    def _log_chance(self, t: NDArray[Any], x: Vectors) -> Vectors:
+    def _log_probability(self, t: NDArray[Any], x: Vectors) -> Vectors:
         """Return log(p Pr[⟨t, v⟩ > 0] + (1 − p) Pr[< 0] + Pr[= 0] / 2) over the random signs v.
 
-        How many coordinates agree follows from adding them one by one.
+        The law of the number of coordinates that agree is built one coordinate at a time.
         """
         agree = (1 + t * x) / 2
         count = np.zeros((len(x), self.dim + 1))
@@ -238,51 +236,39 @@ class Duchi(BoxForm):
         sums = 2 * np.arange(self.dim + 1) - self.dim
         far = math.exp(-float(self.epsilon))
         weight = np.where(sums > 0, 1.0, np.where(sums < 0, far, (1 + far) / 2))
-        chance_of_payload: Vectors = np.log(count @ weight)
-        return chance_of_payload
+        log_probability: Vectors = np.log(count @ weight)
+        return log_probability
 
     def expected_squared_error(self) -> float:
         """Return m ρ² (B² − 1), at a corner of the box."""
         return self.dim * self.radius**2 * (self.size**2 - 1)
 
 
-# ----------------------------------------------------------------------------
-# The piecewise randomizer on the box: pure ε, values near the true one preferred.
-#
-# Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
-#
-# Some coordinates are reported, each with ε/k (sampled_form.py). One coordinate x in [−1, 1] is
-# reported as one of M equally spaced points: the c points of a window whose place is linear in x
-# weigh e^{ε/k}, the others 1. The window always has exactly c points, so the normaliser
-# c e^{ε/k} + M − c depends on nothing and the promise holds whatever rounding does to the window's
-# place (sampling/choices.py). The share c/M is that of the continuous law (Wang et al. 2019),
-# (C − 1)/2C with C = (e^{ε/2k} + 1)/(e^{ε/2k} − 1).
-
 POINTS: Final = 1 << 16
-"""M: how many values a reported coordinate can take."""
+"""M: the number of values that a reported coordinate can take."""
 
 
 @dataclass(frozen=True)
 class Piecewise(SampledForm):
-    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim; parameters as its base has.
+    """Piecewise randomizer on the box ``{w : |w_i| <= radius}`` in R^dim.
+
+    The parameters are those of :class:`SampledForm`. Each reported coordinate x in [−1, 1] becomes
+    one of M equally spaced points: the c points of a window whose position is linear in x have
+    weight e^{ε/k}, the others 1. The window always has exactly c points, so the normaliser
+    c e^{ε/k} + M − c is a constant, and the guarantee holds whatever rounding does to the position
+    of the window (sampling/choices.py). The share c/M is that of the continuous law (Wang et al.
+    2019), (C − 1)/2C with C = (e^{ε/2k} + 1)/(e^{ε/2k} − 1).
 
     Examples
     --------
     >>> from offaxis.randomizers import Piecewise
     >>> from offaxis.sampling.entropy import Entropy
     >>> randomizer = Piecewise(dim=12, radius=1.0, epsilon=5)
-    >>> randomizer.sampled, randomizer.share  # two coordinates a report, each with half the budget
+    >>> randomizer.sampled, randomizer.share  # two coordinates per report, each with ε/2
     (2, Fraction(5, 2))
     >>> observed = randomizer.read(randomizer.report(np.zeros((1, 12)), Entropy()))
     >>> int(np.count_nonzero(observed))
     2
-    >>> start = randomizer.starts(np.zeros((1, 12)), np.array([[0]]))  # of a window, for x = 0
-    >>> int(start[0, 0]), int(randomizer.points(start, True, np.array([[9]]))[0, 0])
-    (25470, 25479)
-    >>> f"{randomizer.gain:.1e}"  # from half steps to the unit of the input
-    '2.8e-05'
-    >>> round(randomizer.near / 65536, 3), round(randomizer.square_at_the_edge, 2)
-    (0.223, 1.75)
     """
 
     kind: ClassVar[str] = "piecewise"
@@ -290,26 +276,26 @@ class Piecewise(SampledForm):
 
     @cached_property
     def near(self) -> int:
-        """c: how many points a window has."""
+        """c: the number of points of a window."""
         half = float(self.share) / 2
         # (C − 1)/2C with C = coth(half / 2)
         return max(1, min(POINTS // 2, round(POINTS * (1 - math.tanh(half / 2)) / 2)))
 
     @cached_property
     def gain(self) -> float:
-        """What makes a point, counted in half steps from the middle, unbiased for x in [−1, 1].
+        """The factor that makes a point, in half steps from the centre, unbiased for x in [−1, 1].
 
-        The points add up to zero, so the mean of a report is that of its window times
-        (e^{ε/k} − 1) c / (c e^{ε/k} + M − c), and the window's middle is x (M − c).
+        The points sum to zero, so the mean of a report is that of its window times
+        (e^{ε/k} − 1) c / (c e^{ε/k} + M − c), and the centre of the window is x (M − c).
         """
         far = math.exp(-float(self.share))
         mean = (1 - far) * self.near / (self.near + (POINTS - self.near) * far)
         return 1 / (mean * (POINTS - self.near))
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
-        """Return one exact payload a row of W."""
-        W = checked(W, self.dim, entropy)
-        # Everything random is drawn before the input is laid on the integers.
+        """Return one exact payload per row of W."""
+        W = checked_copy(W, self.dim, entropy)
+        # All randomness is drawn before the input is mapped to integers.
         entries = np.empty((len(W), self.sampled), dtype=ENTRY)
         order = choose_columns(self.dim, self.sampled, len(W), entropy)
         response = response_of(POINTS, self.near, self.share)
@@ -328,14 +314,14 @@ class Piecewise(SampledForm):
         return start
 
     def points(self, start: A, is_near: Any, offset: A) -> A:
-        """Return the points a draw stands for: in the window, or on either side of it."""
+        """Return the point of each draw: in the window, or on either side of it."""
         xp = namespace(offset)
         outside = offset + xp.where(offset >= start, self.near, 0)
         points: A = xp.where(is_near, start + offset, outside)
         return points
 
     def observations(self, order: Array, points: Array, dtype: Any = np.float64) -> Array:
-        """Return vectors that are zero but for the reported coordinates, scaled to be unbiased."""
+        """Return the reported coordinates, scaled to be unbiased, in vectors of zeros."""
         scale = self.radius * self.gain * self.dim / self.sampled
         values = namespace(points).astype(2 * points - (POINTS - 1), dtype) * scale
         return scattered(order, values, self.dim)
@@ -351,27 +337,27 @@ class Piecewise(SampledForm):
         return observed
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
-        """Return ε/k for every reported coordinate whose point lies in w's window."""
+        """Return ε/k for every reported coordinate whose point is in the window of w."""
         scale = self.radius * self.gain * self.dim / self.sampled
         points = (np.rint(V / scale).astype(np.int64) + POINTS - 1) // 2
         order = np.argsort(V == 0, axis=1, kind="stable")[:, : self.sampled].astype(np.int64)
-        return self._log_chance(order, np.take_along_axis(points, order, axis=1), W)
+        return self._log_probability(order, np.take_along_axis(points, order, axis=1), W)
 
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
-        """Return ε/k for every reported coordinate whose point lies in w's window."""
-        return self._log_chance(*self._parse(payloads), W)
+        """Return ε/k for every reported coordinate whose point is in the window of w."""
+        return self._log_probability(*self._parse(payloads), W)
 
-    def _log_chance(
+    def _log_probability(
         self, order: NDArray[np.int64], points: NDArray[np.int64], W: Vectors
     ) -> Vectors:
         start = self.starts(W, order)
         inside = (points >= start) & (points < start + self.near)
-        chance: Vectors = inside.sum(axis=1) * float(self.share)
-        return chance
+        log_probability: Vectors = inside.sum(axis=1) * float(self.share)
+        return log_probability
 
     @property
     def square_at_the_edge(self) -> float:
-        """E x̂² of one reported coordinate at x = ±1, before the share of coordinates enters."""
+        """E x̂² of one reported coordinate at x = ±1, before scaling for the sampled coordinates."""
         middle = POINTS - self.near
         around = self.near * middle**2 + (self.near**3 - self.near) / 3
         far = math.exp(-float(self.share))
@@ -385,19 +371,8 @@ class Piecewise(SampledForm):
         return self.dim * self.radius**2 * (reported - 1)
 
 
-# ----------------------------------------------------------------------------
-# The hybrid randomizer on the box: pure ε, the better of two one-dimensional reports.
-#
-# Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
-#
-# As the piecewise randomizer, but each chosen coordinate is reported by a sign alone with
-# probability e^{−ε/2k}, or always where ε/k <= 0.61 (Wang et al. 2019). Which of the two is decided
-# by a coin that does not look at the input and is part of the payload, so each kind of report must
-# keep ε/k on its own, and does: the sign is that of a random v = ±1 with mean x, told truly with
-# probability e^{ε/k} / (e^{ε/k} + 1).
-
 SIGNS_ONLY: Final = Fraction(61, 100)
-"""The largest ε of a coordinate at which a sign alone is always better."""
+"""The largest ε per coordinate at which a sign alone is always better."""
 
 _SIGN: Final = 1 << 31
 """Marks a coordinate that is reported by its sign: point 0 is −, point 1 is +."""
@@ -405,7 +380,14 @@ _SIGN: Final = 1 << 31
 
 @dataclass(frozen=True)
 class Hybrid(SampledForm):
-    """Randomizer on the box ``{w : |w_i| <= radius}`` in R^dim; parameters as its base has.
+    """Hybrid randomizer on the box ``{w : |w_i| <= radius}`` in R^dim.
+
+    The parameters are those of :class:`SampledForm`. It works as :class:`Piecewise`, but each
+    chosen coordinate is reported by a sign alone with probability e^{−ε/2k}, or always where
+    ε/k <= 0.61 (Wang et al. 2019). The choice is made by a coin that is independent of the input
+    and part of the payload, so each kind of report must keep ε/k by itself, and does: the sign is
+    that of a random v = ±1 with mean x, reported truthfully with probability
+    e^{ε/k} / (e^{ε/k} + 1).
 
     Examples
     --------
@@ -421,40 +403,40 @@ class Hybrid(SampledForm):
 
     @cached_property
     def piece(self) -> Piecewise:
-        """The piecewise randomizer that makes the other reports."""
+        """The piecewise randomizer of the coordinates that are not reported by sign."""
         return Piecewise(self.dim, self.radius, self.epsilon, self.sampled)
 
     @cached_property
     def _by_sign(self) -> Probability:
-        """How often a coordinate is reported by its sign."""
+        """The probability that a coordinate is reported by its sign."""
         if self.share <= SIGNS_ONLY:
             return Probability.of(Fraction(1))
         return Probability(partial(exp_minus, self.share / 2))
 
     @property
     def sign_share(self) -> float:
-        """Share of the entries that are reported as signs."""
+        """The expected share of entries that are reported as signs."""
         return 1.0 if self.share <= SIGNS_ONLY else math.exp(-float(self.share) / 2)
 
     @property
     def sign_size(self) -> float:
-        """What makes a sign unbiased: coth(ε/2k)."""
+        """The factor that makes a sign unbiased: coth(ε/2k)."""
         return 1 / math.tanh(float(self.share) / 2)
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
-        """Return one exact payload a row of W."""
-        W = checked(W, self.dim, entropy)
-        # Everything random is drawn, for both ways, before the input is laid on the integers.
+        """Return one exact payload per row of W."""
+        W = checked_copy(W, self.dim, entropy)
+        # All randomness, for both kinds of report, is drawn before the input is mapped to integers.
         order = choose_columns(self.dim, self.sampled, len(W), entropy)
         shape, count = order.shape, order.size
         by_sign = self._by_sign.draw(count, entropy).reshape(shape)
         uniform = (entropy.words(2 * count).view("<u4").astype(np.int64) >> 11).reshape(shape)
-        truly, _ = response_of(2, 1, self.share).draw(count, entropy)
+        truthful, _ = response_of(2, 1, self.share).draw(count, entropy)
         is_near, offset = response_of(POINTS, self.piece.near, self.share).draw(count, entropy)
         with np.errstate(all="ignore"):
             steps = np.take_along_axis(self.integers(W), order, axis=1)
             start = self.piece.starts(W, order)
-        sign = (uniform < BOX_BOUND + steps) == truly.reshape(shape)
+        sign = (uniform < BOX_BOUND + steps) == truthful.reshape(shape)
         points = self.piece.points(start, is_near.reshape(shape), offset.reshape(shape))
         entries = np.empty(shape, dtype=ENTRY)
         entries["coordinate"] = order | np.where(by_sign, _SIGN, 0)
@@ -462,7 +444,7 @@ class Hybrid(SampledForm):
         return [row.tobytes() for row in entries]
 
     def _parse(self, payloads: list[bytes]) -> tuple[Integers, NDArray[np.bool_], Integers]:
-        """Read payloads strictly: coordinates, which of them by sign, points or signs."""
+        """Read payloads strictly: coordinates, which of them by sign, and points or signs."""
         marked, points = self.entries(payloads)
         by_sign, order = marked >= _SIGN, marked & (_SIGN - 1)
         self.check_coordinates(order)
@@ -491,12 +473,13 @@ class Hybrid(SampledForm):
         x = np.take_along_axis(self.integers(W), order, axis=1) / BOX_BOUND
         agree = (1 + (2 * points - 1) * np.where(by_sign, x, 0.0)) / 2
         with np.errstate(divide="ignore"):
-            told = np.log(agree + (1 - agree) * math.exp(-share)) + share
-        chance: Vectors = np.where(by_sign, told, np.where(inside, share, 0.0)).sum(axis=1)
-        return chance
+            of_sign = np.log(agree + (1 - agree) * math.exp(-share)) + share
+        of_point = np.where(inside, share, 0.0)
+        log_probability: Vectors = np.where(by_sign, of_sign, of_point).sum(axis=1)
+        return log_probability
 
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
-        """Return log Pr[observation | w]: the payload can be read off the observation."""
+        """Return log Pr[observation | w]; the observation determines the payload."""
         size = self.sign_size * self.radius * self.dim / self.sampled
         order = np.argsort(V == 0, axis=1, kind="stable")[:, : self.sampled]
         value = np.take_along_axis(V, order, axis=1)

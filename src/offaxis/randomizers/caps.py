@@ -1,10 +1,14 @@
-"""Where the ideal cap of PrivUnit2 and PrivUnitG begins, and what scale makes them unbiased.
+"""Calibration of PrivUnit2 and PrivUnitG: the ideal cap, and its finite form with ranks.
 
 Both report a random vector v whose density is e^ε where the component t = ⟨v, u⟩ along the input
 is at least γ, and 1 elsewhere. Only the law of t differs: a coordinate of a uniform unit vector
 (PrivUnit2, Bhowmick et al. 2018) or a standard normal (PrivUnitG, Asi, Feldman, Talwar 2022). With
-P = Pr[t >= γ] and M = E[t; t >= γ] the mean of t is A(γ) = (e^ε − 1) M / ((e^ε − 1) P + 1), and
-the γ that makes it largest is the one with A(γ) = γ.
+P = Pr[t >= γ] and M = E[t; t >= γ] the mean of t is A(γ) = (e^ε − 1) M / ((e^ε − 1) P + 1). It is
+largest at the γ with A(γ) = γ.
+
+A report names one of finitely many public directions instead of a point of the sphere.
+:class:`Ranks` is the law of that finite form, and :func:`choose` the smallest one for a stated loss
+of correlation.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from scipy.special import betainc, betaincc, betaincinv, erfcx, ndtr
 
 from offaxis.randomizers.directions import blocks_per_pair
 from offaxis.vectors import Vectors
+
+# ---- The ideal cap
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _HALF_GAMMA_SERIES = (1, -1 / 8, 1 / 128, 5 / 1024, -21 / 32768, -399 / 262144, 869 / 4194304)
@@ -48,7 +54,7 @@ class Cap:
 
 
 def half_gamma_ratio(x: float) -> float:
-    """Return Γ(x + 1/2) / Γ(x), to rounding, for x >= 1/2."""
+    """Return Γ(x + 1/2) / Γ(x), up to rounding, for x >= 1/2."""
     steps = 1.0
     while x < 60:  # Γ(x + 1/2)/Γ(x) = x/(x + 1/2) times the same ratio at x + 1
         steps *= x / (x + 0.5)
@@ -75,7 +81,7 @@ def sphere_cap(epsilon: float, dim: int) -> Cap:
     """Calibrate PrivUnit2 on S^{dim−1}.
 
     Solved in the logarithm of cot(angle), which is accurate for caps from a hemisphere (ε → 0) to
-    a needle (dim = 2, ε = 50, where 1 − γ is below 1e-14).
+    a very narrow one (dim = 2, ε = 50, where 1 − γ is below 1e-14).
     """
     if dim == 1:  # two points: the near one with probability e^ε / (e^ε + 1)
         return Cap(1.0, 0.5, math.tanh(epsilon / 2))
@@ -98,7 +104,7 @@ def sphere_cap(epsilon: float, dim: int) -> Cap:
 
 @lru_cache(maxsize=1024)
 def gaussian_cap(epsilon: float) -> Cap:
-    """Calibrate PrivUnitG: γ Z(γ) = (e^ε − 1) φ(γ), Z = e^ε Q(γ) + Φ(γ). No dimension enters."""
+    """Calibrate PrivUnitG, in any dimension: γ Z(γ) = (e^ε − 1) φ(γ), Z = e^ε Q(γ) + Φ(γ)."""
     gain = -math.expm1(-epsilon)  # (e^ε − 1) e^{−ε}
 
     def mean(threshold: float) -> float:
@@ -119,8 +125,8 @@ def gaussian_cap(epsilon: float) -> Cap:
 def normalised_mean(epsilon: float, dim: int) -> float:
     """Return E⟨v/‖v‖, u⟩ for the PrivUnitG vector v in R^dim, by quadrature.
 
-    The angular law of a Gaussian with ⟨v, u⟩ >= γ integrates in closed form over the angle, and
-    what remains is one smooth integral over s ~ χ_dim:
+    The angular law of a Gaussian with ⟨v, u⟩ >= γ integrates in closed form over the angle. One
+    smooth integral over s ~ χ_dim remains:
     A · √(2π) c/(dim − 1) · E[s / √(s² + γ²)], c = Γ(dim/2) / (√π Γ((dim − 1)/2)).
     """
     cap = gaussian_cap(epsilon)
@@ -142,8 +148,9 @@ def normalising_factor(thresholds: Vectors, dim: int) -> Vectors:
 def chi_nodes(dim: int) -> tuple[Vectors, Vectors]:
     """Return nodes and weights of the law of χ_dim, by Gauss–Legendre panels.
 
-    Panels are at most one wide, while the whole law has standard deviation below one, and double in
-    width from zero on, so that a kink of s / √(s² + γ²) at any small γ is resolved.
+    Panels have width at most one, while the law has standard deviation below one. Near zero their
+    widths double from one panel to the next, so that a kink of s / √(s² + γ²) at any small γ is
+    resolved.
     """
     centre = math.sqrt(dim - 0.5)
     low, high = max(0.0, centre - 14.0), centre + 14.0
@@ -163,26 +170,14 @@ def angle_moment(quantile: Vectors, dim: int) -> Vectors:
     return moment
 
 
-# ----------------------------------------------------------------------------
-# The law of PrivUnit in rank form: how many directions, how many of them near, and what is lost.
-#
-# A nonce gives n pairs of opposite directions. With t the component of a direction along the input,
-# the c directions of largest t (one of a pair at most) weigh e^ε and the 2n − c others 1. Let a be
-# the probability that |t| is larger than it is. Among n independent pairs the c-th smallest a has
-# the law Beta(c, n − c + 1), and summation by parts gives for every function f with moment
-# F(γ) = E[f(t); t >= γ]
-#
-#     E Σ_{near} f(t) = 2n E F(γ(A)),  A ~ Beta(c, n − c),  γ(a) the point with Pr[|t| >= γ] = a
-#
-# (A = 1 when c = n). As n grows with c/n held at the mass of the ideal cap, A concentrates there
-# and the ideal law returns. ``choose`` takes the fewest directions for a stated loss.
+# ---- The rank form: finitely many directions
 
 LOSS: Final = 0.005
-"""Share of the ideal correlation with the input that the finite number of directions may cost."""
+"""Share of the ideal correlation with the input that finitely many directions may lose."""
 
 MOST_BLOCKS: Final = 1 << 22
-"""Blocks of eight coordinates a report may expand, which takes about a quarter of a second. At
-dimension 64 this is enough for budgets up to about 15."""
+"""Blocks of eight coordinates that a report may expand, in about a quarter of a second. At
+dimension 64 this suffices for ε up to about 15."""
 
 _RANK_NODES, _RANK_WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -198,7 +193,19 @@ def _quantiles() -> tuple[Vectors, Vectors]:
 
 @dataclass(frozen=True)
 class Ranks:
-    """n pairs of directions, c of them near, at budget ε."""
+    """The law of a report over n pairs of opposite directions, c of them near, at budget ε.
+
+    With t the component of a direction along the input, the c directions of largest t (at most one
+    per pair) have weight e^ε and the 2n − c others 1. For a direction with component t, let a be
+    the probability that a random |t| is larger. Among n independent pairs the c-th smallest a has
+    the law Beta(c, n − c + 1), and summation by parts gives for every function f with moment
+    F(γ) = E[f(t); t >= γ]
+
+        E Σ_{near} f(t) = 2n E F(γ(A)),  A ~ Beta(c, n − c),  γ(a) the point with Pr[|t| >= γ] = a
+
+    (A = 1 when c = n). As n grows with c/n held at the mass of the ideal cap, A concentrates there
+    and the law tends to the ideal one.
+    """
 
     pairs: int
     near: int
@@ -211,12 +218,12 @@ class Ranks:
 
     @property
     def far_probability(self) -> float:
-        """How often the reported direction is not a near one."""
+        """The probability that the reported direction is not a near one."""
         return (2 * self.pairs - self.near) * math.exp(-self.epsilon) / self._normaliser
 
     @property
     def background(self) -> float:
-        """The share of the law that does not look at the input at all: 2n / (c e^ε + 2n − c)."""
+        """The share of the law that is independent of the input: 2n / (c e^ε + 2n − c)."""
         return 2 * self.pairs * math.exp(-self.epsilon) / self._normaliser
 
     @cached_property
@@ -228,7 +235,7 @@ class Ranks:
         return betaincinv(self.near, self.pairs - self.near, nodes), weights
 
     def expectation(self, moment: Callable[[Vectors], Vectors]) -> float:
-        """Return E f(t) of the report beyond its background, F given as a function of a."""
+        """Return E f(t) of the report without its background, given F as a function of a."""
         tails, weights = self._edge_tails
         gain = -math.expm1(-self.epsilon) * 2 * self.pairs / self._normaliser
         return gain * float(weights @ moment(tails))
@@ -236,8 +243,9 @@ class Ranks:
     def log_density(self, tail: Vectors, towards: NDArray[np.bool_]) -> Vectors:
         """Return the log density, against the public law, of a direction with Pr[|t| >= …] = tail.
 
-        ``towards`` says whether the component along the input is positive. A server that keeps the
-        nonce knows which directions are near and sees e^ε or 1; without it this average remains.
+        ``towards`` is whether the component along the input is positive. A server that keeps the
+        nonce knows which directions are near and sees e^ε or 1; without the nonce it sees this
+        average.
         """
         if self.near == self.pairs:
             chance = np.ones_like(tail)
@@ -249,7 +257,7 @@ class Ranks:
 
 
 def most_pairs(dim: int) -> int:
-    """Return how many pairs of directions a report may have."""
+    """Return the largest number of pairs of directions of a report."""
     return max(1, MOST_BLOCKS // blocks_per_pair(dim))
 
 
@@ -258,9 +266,9 @@ def choose(
 ) -> Ranks:
     """Return the smallest ranks whose mean component reaches (1 − LOSS) of the ideal one.
 
-    The share of near directions is that of the ideal cap. When even one near direction would take
-    more than ``MOST_BLOCKS`` blocks, as many directions as fit are taken; the loss is then
-    larger, and what the randomizer declares about itself says so.
+    The share of near directions is that of the ideal cap. If even one near direction would take
+    more than ``MOST_BLOCKS`` blocks, the largest allowed number of directions is used; the loss is
+    then larger, and the error that the randomizer declares includes it.
     """
     most = most_pairs(dim)
 
@@ -269,8 +277,8 @@ def choose(
         return Ranks(pairs, min(near, pairs), epsilon)
 
     def enough(near: int) -> bool:
-        tried = ranks(near)
-        return tried.pairs == most or mean(tried) >= (1 - LOSS) * ideal
+        candidate = ranks(near)
+        return candidate.pairs == most or mean(candidate) >= (1 - LOSS) * ideal
 
     high = 1
     while not enough(high):

@@ -1,12 +1,12 @@
-"""Public directions: what a nonce stands for, bit by bit (docs/report-format.md).
+"""Public directions: how a nonce expands to vectors, bit by bit (docs/report-format.md).
 
-A nonce of 12 bytes expands to as many pairs of opposite vectors as wanted. Pair j takes B = ⌈m/8⌉
+A nonce of 12 bytes expands to any number of pairs of opposite vectors. Pair j takes B = ⌈m/8⌉
 blocks of the AES-128 counter key stream under a *public* key, from block j·B on, with the counter
 block ``nonce ‖ 32-bit big-endian block number``. Coordinate i of the pair's first vector is
 ``TABLE[k]``, k the i-th little-endian 16-bit word of those blocks; the second vector is its
 negative. Vector 2j is the first of pair j, vector 2j + 1 the second. ``TABLE`` holds odd integers
 that follow the normal law: 2⌊2048·Φ⁻¹((2k + 1)/2¹⁷)⌋ + 1. Under another public key the same nonce
-stands for vectors that have nothing to do with the first ones: the rows of a projection.
+expands to unrelated vectors: the rows of a projection.
 
 Nothing here is secret and no guarantee rests on it: a poor generator would only cost utility.
 """
@@ -33,10 +33,10 @@ TABLE_SHA256: Final = "9d3456d114aad5a18526ed2817a4a3a91b756da278a9ad0fd211b47c8
 _BLOCK: Final = 16
 _WORDS: Final = _BLOCK // 2
 _CHUNK_NUMBERS: Final = 1 << 16
-"""So many coordinates are expanded at a time: they stay in the cache."""
+"""Coordinates expanded at a time, so that they stay in the cache."""
 
 Nonces = NDArray[np.uint8]
-"""(n, 12): one nonce a row."""
+"""(n, 12): one nonce per row."""
 
 
 @cache
@@ -45,7 +45,7 @@ def table() -> Vectors:
     k = np.arange(1 << 16)
     values: Vectors = 2 * np.floor(2048 * ndtri((2 * k + 1) / (1 << 17))) + 1
     if hashlib.sha256(values.astype("<i2").tobytes()).hexdigest() != TABLE_SHA256:
-        raise AssertionError("the table of directions came out different on this machine")
+        raise AssertionError("the table of directions is different on this machine")
     return values
 
 
@@ -56,12 +56,12 @@ def spread() -> float:
 
 
 def blocks_per_pair(dim: int) -> int:
-    """Return B, the number of key-stream blocks a pair takes."""
+    """Return B, the number of key-stream blocks per pair."""
     return -(-dim // _WORDS)
 
 
 def expand(nonces: Nonces, pairs: NDArray[np.int64], dim: int, key: bytes = PUBLIC_KEY) -> Vectors:
-    """Return the first vector of each named pair: (n, p, dim) for pairs (n, p), row by row."""
+    """Return the first vector of each given pair: (n, p, dim) for pairs (n, p), row by row."""
     blocks = blocks_per_pair(dim)
     counters = np.empty((*pairs.shape, blocks, _BLOCK // 4), dtype=">u4")
     counters[..., :3] = nonces.view(">u4")[:, None, None, :]
@@ -75,15 +75,15 @@ def expand(nonces: Nonces, pairs: NDArray[np.int64], dim: int, key: bytes = PUBL
 def _expanded(
     nonces: Nonces, pairs: int, dim: int, key: bytes
 ) -> Iterator[tuple[slice, slice, Vectors]]:
-    """Yield some rows, some of their pairs, and the first vectors of these, until all were seen."""
+    """Yield slices of rows, slices of their pairs, and the first vectors of these, in chunks."""
     per_chunk = max(1, _CHUNK_NUMBERS // dim)
     rows_at_once = max(1, per_chunk // pairs)
     for row in range(0, len(nonces), rows_at_once):
         part = slice(row, row + rows_at_once)
         for first in range(0, pairs, per_chunk):
-            names = np.arange(first, min(first + per_chunk, pairs))
-            named = np.broadcast_to(names, (len(nonces[part]), names.size))
-            yield part, slice(first, first + names.size), expand(nonces[part], named, dim, key)
+            indices = np.arange(first, min(first + per_chunk, pairs))
+            per_row = np.broadcast_to(indices, (len(nonces[part]), indices.size))
+            yield part, slice(first, first + indices.size), expand(nonces[part], per_row, dim, key)
 
 
 def products(
@@ -96,47 +96,48 @@ def products(
 ) -> Vectors:
     """Return the correlation of every row's input with the first vectors of its pairs.
 
-    Exactly ⟨n, g⟩ in integers, as float64: with |n|² <= 2**40, |g_i| < 2**15 and dim <= 2**20 every
-    partial sum stays below 2**53, so that no order of summation changes it. With ``normalise``
-    it is divided by √⟨g, g⟩, both operations correctly rounded: the same on every machine.
+    The result is ⟨n, g⟩, exact in integers, as float64: with |n|² <= 2**40, |g_i| < 2**15 and
+    dim <= 2**20 every partial sum stays below 2**53, so that no order of summation changes it. With
+    ``normalise`` it is divided by √⟨g, g⟩; both operations are correctly rounded, so the result is
+    the same on every machine.
     """
     rows, dim = inputs.shape
     out = np.empty((rows, pairs))
     directions = inputs.astype(np.float64)[:, :, None]
-    for part, names, g in _expanded(nonces, pairs, dim, key):
+    for part, chunk, g in _expanded(nonces, pairs, dim, key):
         score = (g @ directions[part])[:, :, 0]
         if normalise:
             score /= np.sqrt(np.einsum("rpi,rpi->rp", g, g))
-        out[part, names] = score
+        out[part, chunk] = score
     return out
 
 
 def combination(nonces: Nonces, weights: Vectors, dim: int, key: bytes = PUBLIC_KEY) -> Vectors:
     """Return Σ_j weight_j g_j of every row, over the first vectors of its pairs: (n, dim).
 
-    The transpose of :func:`products`, and exact as well for whole weights below 2**15, up to 2**20
-    of them: no partial sum reaches 2**53.
+    This is the transpose of :func:`products`. It is exact too for up to 2**20 integer weights below
+    2**15: no partial sum reaches 2**53.
     """
     rows, pairs = weights.shape
     out = np.zeros((rows, dim))
-    for part, names, g in _expanded(nonces, pairs, dim, key):
-        out[part] += (weights[part, None, names] @ g)[:, 0]
+    for part, chunk, g in _expanded(nonces, pairs, dim, key):
+        out[part] += (weights[part, None, chunk] @ g)[:, 0]
     return out
 
 
 def nearest(score: Vectors, near: int) -> NDArray[np.int64]:
-    """Return, for every row, the ``near`` vectors of highest score, ascending; ties by index.
+    """Return the ``near`` vectors of highest score of every row, ascending; ties by index.
 
-    Of each pair one vector counts, the one whose score is not negative. Exactly ``near`` distinct
-    indices come back whatever the scores are, which is all that a guarantee needs.
+    One vector of each pair counts, the one whose score is not negative. Exactly ``near`` distinct
+    indices are returned for any scores, which is all that a guarantee requires.
     """
     size = np.abs(score)
     threshold = np.partition(size, size.shape[1] - near, axis=1)[:, -near, None]
     above, level = size > threshold, size == threshold
-    room = near - above.sum(axis=1, keepdims=True)
-    chosen = above | (level & (np.cumsum(level, axis=1) <= room))
+    ties_taken = near - above.sum(axis=1, keepdims=True)
+    chosen = above | (level & (np.cumsum(level, axis=1) <= ties_taken))
     if (chosen.sum(axis=1) != near).any():
-        raise AssertionError("a ranking did not choose exactly as many directions as it must")
+        raise AssertionError(f"a ranking did not choose exactly {near} directions")
     row, pair = np.nonzero(chosen)
     indices: NDArray[np.int64] = 2 * pair + (score[row, pair] < 0)
     return indices.reshape(len(score), near)

@@ -1,13 +1,14 @@
-"""The length of a vector told by a coin: how a randomizer of directions gives means of vectors.
+"""PrivUnit2 and PrivUnitG: pure ε on directions, with nearly the smallest error for large ε.
 
-Contract: with w in the ball of radius ρ and a sign that is + with probability ½ + ‖w‖/2ρ, the
-direction ±w/‖w‖ has the mean w/ρ. A zero vector is any direction with a fair coin: mean zero.
+Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``,
+without any assumption, whatever floating point does.
 
-The coin is exact and made of integers: w is laid on the lattice of the ball (lattice.py), its
-length there rounded down to an integer L <= B, and the sign is + when a uniform integer of [0, 2B),
-drawn before w was looked at, lies below B + L. B is a power of two, so that nothing is drawn twice.
-The flip happens before the direction is randomized, and needs no privacy of its own: what follows
-is pure for every direction it is given.
+The density of the ideal report given direction u is e^ε on ``{v : ⟨v, u⟩ >= γ}`` and 1 outside, up
+to a normaliser that does not depend on u. What is released is its rank form (:class:`RankForm`),
+with the same guarantee and, by default, 99.5 % of its correlation with the input; simulations draw
+from the law of the rank form. The length of the input is ignored: every vector is reported as ρ
+times its direction, which makes a mean over people biased (``unbiased`` is False) unless ``target``
+is "vector".
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from offaxis.randomizers.base import (
     Sphere,
     VectorParameters,
     check_budget,
-    checked,
+    checked_copy,
     onto_lattice,
     opposite_poles,
 )
@@ -51,78 +52,47 @@ from offaxis.sampling.choices import below, place, response_of
 from offaxis.sampling.entropy import RandomBits, RealEntropy
 from offaxis.vectors import Order, Vectors, as_integer, row_dots, row_norms
 
-LENGTH_BOUND: Final = 1 << 20
-"""B: the length of a vector on the boundary, in steps of the lattice."""
-
-
-def draw_coins(count: int, bits: RandomBits) -> NDArray[np.int64]:
-    """Draw uniform integers of [0, 2B), one a vector."""
-    return below(2 * LENGTH_BOUND, count, bits)
-
-
-def lengths(W: Vectors, ball: Ball) -> NDArray[np.int64]:
-    """Return L of every row: ⌊√Σn_i²⌋ of its clipped lattice point, 0 <= L <= B."""
-    steps = onto_lattice(W, ball, LENGTH_BOUND)
-    # The square is at most 2**40, so the correctly rounded root never reaches the next integer.
-    roots: NDArray[np.int64] = np.sqrt((steps * steps).sum(axis=1)).astype(np.int64)
-    return roots
-
-
-def signs(W: Vectors, ball: Ball, coins: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return +1 with probability (B + L)/2B and −1 otherwise, a row each."""
-    return np.where(coins < LENGTH_BOUND + lengths(W, ball), 1, -1)
-
-
-def keep_probability(W: Vectors, ball: Ball) -> Vectors:
-    """Return (B + L)/2B of every row, exactly: a fraction of 21 binary digits."""
-    kept: Vectors = (LENGTH_BOUND + lengths(W, ball)) / (2 * LENGTH_BOUND)
-    return kept
-
-
-# ----------------------------------------------------------------------------
-# PrivUnit in rank form: pure ε without any assumption, whatever the floats do.
-#
-# Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``.
-#
-# The client draws a nonce, which stands for N public directions (directions.py), ranks them by
-# their correlation with its own vector, calls exactly c of them near, and reports one of the N:
-# each near one with probability e^ε / (c e^ε + N − c), each other one with 1 / (c e^ε + N − c). The
-# normaliser does not depend on the input. Which directions are near may depend on it in any way at
-# all, even through rounding errors: a wrong ranking costs utility, never privacy. The payload is
-# nonce ‖ index.
-#
-# With the target "vector" the client ranks by ±w, the sign by a coin that tells the length
-# (sign_flip.py): single reports are worse, and a mean of reports tends to the mean of the vectors.
+# ---- Rank form
 
 LARGEST_EPSILON: Final = 100
-"""Beyond it e^ε and the size of the cap leave the range of float64."""
+"""Beyond it e^ε and the mass of the cap exceed the range of float64."""
 
 INDEX_BYTES: Final = 4
 INPUT_BOUND: Final = 1 << 20
-"""A direction is laid on the integers of the ball of this radius before it is ranked."""
+"""A direction is mapped to the integers of the ball of this radius before it is ranked."""
 
 _SCORES: Final = 1 << 18
-"""So many scores are held at a time."""
+"""Scores held in memory at a time."""
 
 _READ_ROWS: Final = 1 << 12
 
 
 @dataclass(frozen=True)
 class RankForm(VectorParameters):
-    """What PrivUnit2, PrivUnitG and ProjUnit share: pure ε, one nonce and one index a report.
+    """The rank form of PrivUnit2, PrivUnitG and ProjUnit: one nonce and one index per report.
+
+    The client draws a nonce, which determines N public directions, ranks them by their correlation
+    with its vector, calls exactly c of them near, and reports one of the N: each near one with
+    probability e^ε / (c e^ε + N − c), each other one with 1 / (c e^ε + N − c). The normaliser does
+    not depend on the input. Which directions are near may depend on it in any way at all, even
+    through rounding errors: a wrong ranking costs utility, never privacy. The payload is
+    nonce ‖ index.
+
+    With the target "vector" the client ranks by ±w, with a random sign that encodes the length:
+    single reports are worse, and a mean of reports tends to the mean of the vectors.
 
     Parameters
     ----------
     dim : int
     radius : float
-        ρ; the length given back to a decoded direction. It clips nothing, unless the vector is
-        the target: longer ones then count as ρ long.
+        ρ; the length of a decoded direction. It clips only if the vector is the target: a longer
+        vector then counts as one of length ρ.
     epsilon : number
-        Promised ε, read exactly.
+        The guaranteed ε, read exactly.
     directions, near : int, optional
-        N (even) and c; the fewest for a loss of half a percent when not given.
+        N (even) and c; by default the fewest with a loss of half a percent.
     target : {"direction", "vector"}
-        What a report is unbiased for: ρ·w/‖w‖, best for single reports; or w itself, for means.
+        What a report is unbiased for: ρ·w/‖w‖, best for single reports; or w, for means.
     """
 
     kind: ClassVar[str]
@@ -139,9 +109,9 @@ class RankForm(VectorParameters):
         check_budget(self.epsilon, LARGEST_EPSILON, self.kind)
         if self.target not in ("direction", "vector"):
             raise InvalidInput(f"target must be 'direction' or 'vector', got {self.target!r}")
-        self._settle_dimension()
+        self._fix_ranked_dim()
         if self.directions == CHOOSE and self.near == CHOOSE:
-            ranks = self._choose()
+            ranks = self._choose_ranks()
             object.__setattr__(self, "directions", 2 * ranks.pairs)
             object.__setattr__(self, "near", ranks.near)
         most = 2 * most_pairs(self.ranked_dim)
@@ -151,10 +121,10 @@ class RankForm(VectorParameters):
         near = as_integer(self.near, "near", 1, self.directions // 2)
         object.__setattr__(self, "near", near)
 
-    def _settle_dimension(self) -> None:
-        """Fix the dimension of the directions, before they are counted: that of the input."""
+    def _fix_ranked_dim(self) -> None:
+        """Fix the dimension of the directions before their number; by default that of the input."""
 
-    def _choose(self) -> Ranks:
+    def _choose_ranks(self) -> Ranks:
         epsilon = float(self.epsilon)
         return choose(self.ranked_dim, epsilon, self.cap.mass, self._mean, self.ideal_mean)
 
@@ -171,7 +141,7 @@ class RankForm(VectorParameters):
     @property
     @abstractmethod
     def ideal_mean(self) -> float:
-        """The component along the input that infinitely many directions would give."""
+        """The expected component along the input with infinitely many directions."""
 
     @abstractmethod
     def _mean(self, ranks: Ranks) -> float:
@@ -179,7 +149,7 @@ class RankForm(VectorParameters):
 
     @abstractmethod
     def _observed(self, g: Vectors, nonces: Nonces) -> Vectors:
-        """Turn public vectors, in their integers, into observations of mean ``self.mean``."""
+        """Turn public integer vectors into observations whose mean component is ``self.mean``."""
 
     @cached_property
     def ranks(self) -> Ranks:
@@ -220,9 +190,9 @@ class RankForm(VectorParameters):
         return NONCE_BYTES + INDEX_BYTES
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
-        """Return one exact payload a row of W."""
-        W = checked(W, self.dim, entropy)
-        # Everything random is drawn before the input is ranked.
+        """Return one exact payload per row of W."""
+        W = checked_copy(W, self.dim, entropy)
+        # All randomness is drawn before the input is ranked.
         nonces = entropy.words(len(W) * NONCE_BYTES // 2).view(np.uint8).reshape(-1, NONCE_BYTES)
         response = response_of(self.directions, self.near, self.epsilon)
         is_near, offset = response.draw(len(W), entropy)
@@ -243,21 +213,21 @@ class RankForm(VectorParameters):
 
     @property
     def _rows_at_once(self) -> int:
-        """How many inputs are ranked at a time, so that their scores fit the memory."""
+        """The number of inputs ranked at a time, so that their scores fit the memory."""
         return max(1, _SCORES // (self.directions // 2))
 
     def integers(self, W: Vectors) -> NDArray[np.int64]:
-        """Return the directions of W on the integers: Σn_i² <= 2**40, checked; zero stays zero."""
+        """Return the directions of W as integers with Σn_i² <= 2**40, checked; zero stays zero."""
         return onto_lattice(self._sphere.directions(W), Ball(self.dim, 1.0, 2), INPUT_BOUND)
 
     def _ranked(self, inputs: NDArray[np.int64], nonces: Nonces) -> NDArray[np.int64]:
-        """Return what is compared with the directions of each nonce: the input itself."""
+        """Return the vectors compared with the directions of each nonce; by default the input."""
         return inputs
 
     def nearest(self, W: Vectors, nonces: Nonces) -> NDArray[np.int64]:
         """Return the near directions of every row under its nonce, (n, near), ascending.
 
-        A zero row ties everywhere, so its near directions are the first ones: as good as random.
+        All scores of a zero row tie, so its near directions are the first ones, which are random.
         """
         inputs = self._ranked(self.integers(W), nonces)
         pairs = self.directions // 2
@@ -294,13 +264,14 @@ class RankForm(VectorParameters):
         return out
 
     def worst_pair(self) -> tuple[Vectors, Vectors]:
-        """Return opposite poles: their near sets are disjoint, and no coin hides their sign."""
+        """Return opposite poles: their near sets are disjoint, and their signs are certain."""
         return opposite_poles(self.dim, self.radius)
 
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> NDArray[np.float64]:
         """Return ε where the reported direction is near for w under the payload's nonce, else 0.
 
-        With the vector as target log(1 + (e^ε − 1) q), q the chance of a sign that makes it near.
+        With the vector as target it is log(1 + (e^ε − 1) q), q the probability of a sign that makes
+        the reported direction near.
         """
         nonces, index = self._parse(payloads)
         W = np.asarray(W, dtype=np.float64)
@@ -323,28 +294,20 @@ class RankForm(VectorParameters):
     def log_density(self, V: Vectors, W: Vectors) -> NDArray[np.float64]:
         """Return the log density of the observation given w, up to a constant.
 
-        That of a zero vector is flat: over all nonces its near directions are any.
+        The density given a zero vector is flat: over all nonces its near directions are uniform.
         """
         U = self._sphere.directions(W)
         density = self._log_density(V, U)
         if self.target == "vector":
             kept = keep_probability(W, self._ball)
-            with np.errstate(divide="ignore"):  # on the boundary one of the signs is impossible
+            with np.errstate(divide="ignore"):  # on the boundary one sign is impossible
                 density = np.logaddexp(
                     np.log(kept) + density, np.log1p(-kept) + self._log_density(V, -U)
                 )
         return np.where(U.any(axis=1), density, -np.log(self.ranks.background))
 
 
-# ----------------------------------------------------------------------------
-# PrivUnit2 and PrivUnitG: pure ε on directions, near the best possible error for large ε.
-#
-# The density of the ideal report given direction u is e^ε on ``{v : ⟨v, u⟩ >= γ}`` and 1 outside,
-# up to one normaliser that does not depend on u. What is released is its rank form (rank_form.py),
-# with the same guarantee and, by default, 99.5 % of its correlation with the input; ``simulate``
-# draws from the law of that form. The length of the input is forgotten: every vector is reported as
-# ρ times its direction, which makes a mean over people biased (``unbiased`` is False) unless
-# ``target`` is "vector" (sign_flip.py).
+# ---- Randomizers
 
 _DENSITY_NUMBERS: Final = 1 << 16
 _ALONG: Final = np.array(True)
@@ -354,16 +317,16 @@ _ALONG: Final = np.array(True)
 class PrivUnit2(RankForm):
     """PrivUnit2 on S^{dim−1} (Bhowmick, Duchi, Freudiger, Kapoor, Rogers 2018).
 
-    In one dimension it is the sign, told truly with probability e^ε / (e^ε + 1).
+    In one dimension it reports the sign, truthfully with probability e^ε / (e^ε + 1).
 
     Examples
     --------
     >>> from offaxis.randomizers import PrivUnit2
     >>> from offaxis.sampling.entropy import Entropy
     >>> randomizer = PrivUnit2(dim=64, radius=1.0, epsilon=5)
-    >>> randomizer.directions, randomizer.near, randomizer.payload_size  # 16 bytes
+    >>> randomizer.directions, randomizer.near, randomizer.payload_size
     (572, 19, 16)
-    >>> round(randomizer.mean / randomizer.ideal_mean, 3)  # of the correlation of the ideal law
+    >>> round(randomizer.mean / randomizer.ideal_mean, 3)  # share of the ideal correlation
     0.995
     >>> observed = randomizer.read(randomizer.report(np.eye(64)[:1], Entropy()))
     >>> round(float(np.linalg.norm(observed)) * randomizer.mean, 6)  # length ρ/A, so unbiased
@@ -385,7 +348,7 @@ class PrivUnit2(RankForm):
         return self.cap.mean
 
     def _mean(self, ranks: Ranks) -> float:
-        if self.dim == 1:  # both directions have |t| = 1, so every pair has one near vector to give
+        if self.dim == 1:  # both directions have |t| = 1, so every pair has one near vector
             return (
                 ranks.near / ranks.pairs * ranks.expectation(lambda tail: np.full_like(tail, 0.5))
             )
@@ -413,7 +376,7 @@ class PrivUnit2(RankForm):
         return tail
 
     def expected_squared_error(self) -> float:
-        """Return ρ² (1/A² − 1); a vector inside the ball, as target, has ρ² − ‖w‖² more."""
+        """Return ρ² (1/A² − 1); as target, a vector inside the ball adds ρ² − ‖w‖²."""
         return float(self.radius**2 * (1 / self.mean**2 - 1))
 
 
@@ -449,12 +412,12 @@ class PrivUnitG(RankForm):
 
     @cached_property
     def cap(self) -> Cap:
-        """The optimal cap for this ε; the dimension does not enter."""
+        """The optimal cap for this ε, in any dimension."""
         return gaussian_cap(float(self.epsilon))
 
     @property
     def ideal_mean(self) -> float:
-        """The component of the ideal report: of the Gaussian vector, or of its direction."""
+        """The expected component of the ideal report: a Gaussian vector or its direction."""
         if self.output == "gaussian":
             return self.cap.mean
         return normalised_mean(float(self.epsilon), self.dim)
@@ -478,14 +441,14 @@ class PrivUnitG(RankForm):
         component = row_dots(V, U)
         if self.output == "gaussian":
             return gaussian_log_density(self.ranks, component * (self.mean / self.radius))
-        # The direction is what is left of the vector when its length, r ~ χ_dim, is forgotten.
+        # The direction is the vector without its length r ~ χ_dim, which is integrated out.
         cosine = component / row_norms(V, 2)
         lengths, weights = chi_nodes(self.dim)
-        # The ratio lies between 1 and e^ε: what is rarer than its rounding is left out.
+        # The ratio is between 1 and e^ε: lengths rarer than its rounding are omitted.
         counts = weights > 1e-18 * math.exp(-float(self.epsilon))
         lengths, weights = lengths[counts], weights[counts]
         density = np.zeros(len(V))
-        forward = np.flatnonzero(cosine > 0)  # away from w it is flat
+        forward = np.flatnonzero(cosine > 0)  # pointing away from w the density is flat
         step = max(1, _DENSITY_NUMBERS // lengths.size)
         for start in range(0, forward.size, step):
             row = forward[start : start + step]
@@ -496,7 +459,7 @@ class PrivUnitG(RankForm):
     def expected_squared_error(self) -> float:
         """Return ρ² ((dim − 1 + E t²)/A² − 1) for the Gaussian form, ρ² (1/B² − 1) otherwise.
 
-        A vector inside the ball, as target, has ρ² − ‖w‖² more.
+        As target, a vector inside the ball adds ρ² − ‖w‖².
         """
         energy = 1.0
         if self.output == "gaussian":
@@ -510,7 +473,7 @@ def gaussian_mean(ranks: Ranks) -> float:
 
 
 def gaussian_square(ranks: Ranks) -> float:
-    """Return E t² of that component."""
+    """Return E t² of the component of :func:`gaussian_mean`."""
     return ranks.background + ranks.expectation(_square_moment)
 
 
@@ -530,3 +493,42 @@ def _square_moment(tail: Vectors) -> Vectors:
     threshold = -ndtri(tail / 2)
     moment: Vectors = threshold * _normal_density(threshold) + tail / 2
     return moment
+
+
+# ---- The sign that encodes the length, for means of vectors
+#
+# Contract: with w in the ball of radius ρ and a sign that is + with probability ½ + ‖w‖/2ρ, the
+# direction ±w/‖w‖ has the mean w/ρ. A zero vector gets any direction and a fair sign: mean zero.
+#
+# The coin is exact and made of integers: w is mapped to the lattice of the ball, its length there
+# is rounded down to an integer L <= B, and the sign is + when a uniform integer of [0, 2B), drawn
+# before w is used, is below B + L. B is a power of two, so that no draw is rejected. The flip
+# happens before the direction is randomized and needs no privacy by itself: the rank form is pure
+# for every direction.
+
+LENGTH_BOUND: Final = 1 << 20
+"""B: the length of a vector on the boundary, in lattice steps."""
+
+
+def draw_coins(count: int, bits: RandomBits) -> NDArray[np.int64]:
+    """Draw uniform integers of [0, 2B), one per vector."""
+    return below(2 * LENGTH_BOUND, count, bits)
+
+
+def lengths(W: Vectors, ball: Ball) -> NDArray[np.int64]:
+    """Return L of every row: ⌊√Σn_i²⌋ of its clipped lattice point, 0 <= L <= B."""
+    steps = onto_lattice(W, ball, LENGTH_BOUND)
+    # The square is at most 2**40, so the correctly rounded root never reaches the next integer.
+    roots: NDArray[np.int64] = np.sqrt((steps * steps).sum(axis=1)).astype(np.int64)
+    return roots
+
+
+def signs(W: Vectors, ball: Ball, coins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return one sign per row: +1 with probability (B + L)/2B, −1 otherwise."""
+    return np.where(coins < LENGTH_BOUND + lengths(W, ball), 1, -1)
+
+
+def keep_probability(W: Vectors, ball: Ball) -> Vectors:
+    """Return (B + L)/2B of every row, exactly: a fraction of 21 binary digits."""
+    kept: Vectors = (LENGTH_BOUND + lengths(W, ball)) / (2 * LENGTH_BOUND)
+    return kept

@@ -1,21 +1,21 @@
 """ProjUnit: PrivUnitG on a random projection, for vectors of many dimensions.
 
-Contract: that of the rank form (rank_form.py), pure ε without any assumption. Projecting only
+Contract: that of the rank form (:class:`RankForm`), pure ε without any assumption. Projecting only
 changes which directions are near, never how many.
 
-A nonce stands for a Gaussian k × m matrix G and, under another key, for N directions of R^k. The
-client ranks these by their correlation with Gw, exactly c are near, and it reports one as PrivUnitG
+A nonce expands to a Gaussian k × m matrix G and, under another key, to N directions of R^k. The
+client ranks these by their correlation with Gw; exactly c are near, and it reports one as PrivUnitG
 does. The server maps it back: v = ±(ρ/A) Gᵀg_j in standard units. With u = w/‖w‖ and a = Gu, the
-component of v along u is ⟨g, a⟩, and what lies across u is seen through columns of G that are
+component of v along u is ⟨g, a⟩. The part orthogonal to u depends on columns of G that are
 independent of a, so its mean is zero:
 
     A = E‖a‖ · E t = √2 Γ((k + 1)/2)/Γ(k/2) · E t,
 
-t the component of g along a, whose law is PrivUnitG's. This takes the table's integers for normal
-numbers; what that misses is far below what any number of reports shows.
+t the component of g along a, with the law of PrivUnitG. This treats the integers of the table as
+normal numbers; the difference is far below what any number of reports could show.
 
-A report expands k·m + N·k/2 numbers where PrivUnitG expands N·m/2. Reading one takes k·m more, so a
-server works harder. The method is that of Asi, Feldman, Nelson, Nguyen, Talwar 2023.
+A report expands k·m + N·k/2 numbers where PrivUnitG expands N·m/2. Reading one takes k·m more, so
+the server has more work. The method is that of Asi, Feldman, Nelson, Nguyen, Talwar 2023.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ from offaxis.randomizers.privunit import (
 from offaxis.vectors import Vectors, as_integer, row_dots
 
 LOSS: Final = 0.03
-"""Share of the least squared error that a smaller projection may cost."""
+"""Share of the least squared error that a smaller projection may add."""
 
 _DENSITY_ROWS: Final = 64
 
 
 @dataclass(frozen=True)
 class ProjUnit(RankForm):
-    """PrivUnitG in k dimensions, reached by a public random projection a report.
+    """PrivUnitG in k dimensions, after a public random projection that is fresh in every report.
 
     Parameters
     ----------
     projected : int, optional
-        k, at most ``dim``. When not given: the smallest power of two whose expected squared error
-        is within three percent of the best. Against PrivUnitG the projection itself costs about
-        ε/k of the error, so it suits dimensions of some hundreds and more; in lower ones k comes
-        near ``dim`` and PrivUnitG is better and cheaper.
+        k, at most ``dim``. By default the smallest power of two whose expected squared error is
+        within three percent of the best. Compared with PrivUnitG the projection adds about ε/k of
+        the error, so it suits dimensions of a few hundred and more; in lower dimensions k is close
+        to ``dim`` and PrivUnitG is better and cheaper.
 
     Examples
     --------
     >>> from offaxis.randomizers import PrivUnitG, ProjUnit
     >>> randomizer = ProjUnit(dim=512, radius=1.0, epsilon=3)
-    >>> randomizer.projected, randomizer.ranked_dim  # directions of a smaller space are ranked
-    (64, 64)
+    >>> randomizer.projected  # the directions are ranked in this dimension
+    64
     >>> whole = PrivUnitG(dim=512, radius=1.0, epsilon=3)
     >>> round(randomizer.expected_squared_error() / whole.expected_squared_error(), 2)
     1.03
@@ -82,7 +82,7 @@ class ProjUnit(RankForm):
 
     projected: int = CHOOSE
 
-    def _settle_dimension(self) -> None:
+    def _fix_ranked_dim(self) -> None:
         most = most_projected(self.dim)
         if self.projected == CHOOSE:
             object.__setattr__(self, "projected", _best_projected(self.dim, float(self.epsilon)))
@@ -95,7 +95,7 @@ class ProjUnit(RankForm):
 
     @property
     def cap(self) -> Cap:
-        """The optimal cap for this ε; no dimension enters."""
+        """The optimal cap for this ε, in any dimension."""
         return gaussian_cap(float(self.epsilon))
 
     @cached_property
@@ -105,14 +105,14 @@ class ProjUnit(RankForm):
 
     @property
     def ideal_mean(self) -> float:
-        """The component that infinitely many directions of R^k would give."""
+        """The expected component with infinitely many directions of R^k."""
         return self._length * self.cap.mean
 
     def _mean(self, ranks: Ranks) -> float:
         return self._length * gaussian_mean(ranks)
 
     def _ranked(self, inputs: NDArray[np.int64], nonces: Nonces) -> NDArray[np.int64]:
-        """Return Gn on the integers of R^k; G n itself is exact (directions.py)."""
+        """Return Gn as integers of R^k; Gn itself is exact (directions.products)."""
         image = products(nonces, self.projected, inputs, normalise=False, key=PROJECTION_KEY)
         k = self.projected
         return onto_lattice(Sphere(k, 1.0).directions(image), Ball(k, 1.0, 2), INPUT_BOUND)
@@ -121,7 +121,7 @@ class ProjUnit(RankForm):
         return combination(nonces, g, self.dim, PROJECTION_KEY) / spread() ** 2
 
     def _log_density(self, V: Vectors, U: Vectors) -> NDArray[np.float64]:
-        """Return the log density of the observation alone, by quadrature over what it hides.
+        """Return the log density of the observation alone, by quadrature over the hidden lengths.
 
         Against the law x = Gᵀg of a public g the density is E[L(⟨x, u⟩/‖a‖) | x], L that of a
         component of PrivUnitG. Given x, r = ‖g‖ has density r^{k−1−m} exp(−r²/2 − ‖x‖²/2r²), up to
@@ -130,7 +130,7 @@ class ProjUnit(RankForm):
         scale = self.mean / self.radius
         along, square = scale * row_dots(V, U), scale * scale * row_dots(V, V)
         density = np.zeros(len(V))
-        forward = np.flatnonzero(along > 0)  # away from w it is flat
+        forward = np.flatnonzero(along > 0)  # pointing away from w the density is flat
         hidden, weights = _hidden_square(self.projected - 1)
         for start in range(0, forward.size, _DENSITY_ROWS):
             row = forward[start : start + _DENSITY_ROWS]
@@ -145,13 +145,13 @@ class ProjUnit(RankForm):
     def expected_squared_error(self) -> float:
         """Return ρ² ((k E t² + (m − 1)(k − 1 + E t²))/A² − 1).
 
-        A vector inside the ball, as target, has ρ² − ‖w‖² more.
+        As target, a vector inside the ball adds ρ² − ‖w‖².
         """
         return float(self.radius**2 * _squared_error(self.dim, self.projected, self.ranks))
 
 
 def most_projected(dim: int) -> int:
-    """Return the largest k: of ``dim`` and what a report may expand."""
+    """Return the largest k: at most ``dim`` and what a report may expand."""
     return min(dim, MOST_BLOCKS // blocks_per_pair(dim))
 
 
@@ -169,7 +169,7 @@ def _squared_error(dim: int, projected: int, ranks: Ranks) -> float:
 
 
 def _best_projected(dim: int, epsilon: float) -> int:
-    """Return the smallest power of two (or the most) within ``LOSS`` of the least error."""
+    """Return the smallest power of two (or the largest k) within ``LOSS`` of the least error."""
     most = most_projected(dim)
     cap = gaussian_cap(epsilon)
     sizes = [*(1 << j for j in range(most.bit_length()) if 1 << j < most), most]
@@ -181,17 +181,17 @@ def _best_projected(dim: int, epsilon: float) -> int:
 
 
 def _hidden_square(degrees: int) -> tuple[Vectors, Vectors]:
-    """Return nodes and weights of χ²; of no degrees it is zero."""
+    """Return nodes and weights of χ²; with zero degrees of freedom it is zero."""
     if degrees == 0:
         return np.zeros(1), np.ones(1)
-    # Few degrees have a long tail at zero, in log r, which takes more nodes.
+    # With few degrees the law has a long tail at zero, in log r, which needs more nodes.
     count = 64 + 512 // degrees
     nodes, weights = _square_nodes(np.array([float(degrees)]), np.zeros(1), count)
     return nodes[0], weights[0]
 
 
 def _square_nodes(mode: Vectors, pull: Vectors, count: int) -> tuple[Vectors, Vectors]:
-    """Return nodes of r², a row each, and their weights: even steps of s = log r about its mode.
+    """Return nodes of r², one row per mode, and weights: even steps of s = log r about its mode.
 
     The log density of s is (M − B) s − (M e^{2s} + B e^{−2s})/2, up to a constant; M is the mode of
     r² and B the pull that keeps r from zero. To the right of the mode it has fallen by

@@ -1,12 +1,15 @@
-"""Pure reports of one symbol out of k: what randomized response and subset selection share.
+"""Pure reports of one symbol out of k: randomized response and subset selection.
 
-A payload names a set of d symbols. Sets that hold the own symbol weigh e^ε, all others 1, and there
-are as many of each whatever the own symbol is: the normaliser is a constant, and no two symbols
-differ by more than e^ε at any payload. Randomized response is the case d = 1.
+Contract: for every two symbols and every payload, ``Pr[payload | x] <= exp(ε) Pr[payload | x']``.
 
-With q = e^{−ε} and Z = d + (k − d) q the own symbol is named with probability a = d / Z, and any
+A payload names a set of d symbols. Sets that contain the input symbol have weight e^ε, all others
+1, and the number of each does not depend on the input symbol: the normaliser is a constant, and the
+probabilities of a payload under any two symbols differ by at most the factor e^ε. Randomized
+response is the case d = 1.
+
+With q = e^{−ε} and Z = d + (k − d) q the input symbol is named with probability a = d / Z, and any
 other one with b = d (d − 1 + (k − d) q) / ((k − 1) Z). The observation (1[j named] − b) / (a − b)
-has the one-hot vector of the own symbol as its mean, so means of observations are histograms.
+has the one-hot vector of the input symbol as its mean, so means of observations are histograms.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from offaxis.sampling.probability import Probability, preferred
 from offaxis.vectors import Array, Vectors, as_integer, device_of, namespace
 
 LARGEST_EPSILON: Final = 100
-"""Beyond it a coin shows its other side less often than once in 2**144 throws."""
+"""Beyond it a coin shows its unlikely side less than once in 2**144 flips."""
 
 Symbols = NDArray[np.int64]
 
@@ -45,7 +48,7 @@ class SymbolForm(ABC):
     size : int
         k, at least 2.
     epsilon : number
-        Promised ε, read exactly.
+        The guaranteed ε, read exactly.
     """
 
     size: int
@@ -63,7 +66,7 @@ class SymbolForm(ABC):
     @property
     @abstractmethod
     def named(self) -> int:
-        """d: how many symbols a payload names."""
+        """d: the number of symbols that a payload names."""
 
     @property
     @abstractmethod
@@ -72,7 +75,7 @@ class SymbolForm(ABC):
 
     @property
     def domain(self) -> FiniteSet:
-        """The symbols."""
+        """The symbols 0 … size − 1."""
         return FiniteSet(self.size)
 
     @property
@@ -82,7 +85,7 @@ class SymbolForm(ABC):
 
     @property
     def unbiased(self) -> bool:
-        """True: the mean of the observation is the one-hot vector of the own symbol."""
+        """True: the mean of the observation is the one-hot vector of the input symbol."""
         return True
 
     @property
@@ -92,23 +95,23 @@ class SymbolForm(ABC):
 
     @property
     def own_chance(self) -> float:
-        """a: how likely the own symbol is named; reports use its exact value, not this one."""
+        """a: the probability that the input symbol is named; reports use its exact value."""
         return self.named / (self.named + (self.size - self.named) * self._far_weight)
 
     @property
     def levels(self) -> tuple[float, float]:
         """The entries of an observation: −b / (a − b) if not named, (1 − b) / (a − b) if named.
 
-        Written so that nothing cancels: the first is never positive, the second always is.
+        The formulas avoid cancellation: the first is never positive, the second always is.
         """
         k, d, q = self.size, self.named, self._far_weight
         gap = -math.expm1(-float(self.epsilon))
         return -(d - 1 + (k - d) * q) / ((k - d) * gap), (d + (k - 1 - d) * q) / (d * gap)
 
     def expected_squared_error(self) -> float:
-        """Return E‖observation − e_x‖², the same for every own symbol x.
+        """Return E‖observation − e_x‖², the same for every input symbol x.
 
-        a (1 − a) / (a − b)² for the own entry and b (1 − b) / (a − b)² for each other, together
+        a (1 − a) / (a − b)² for the entry of x and b (1 − b) / (a − b)² for each other, together
         (k − 1) ((Z − 1)(Z − q) + (k − 1) q) / (d (k − d) (1 − q)²).
         """
         k, d, q = self.size, self.named, self._far_weight
@@ -117,17 +120,17 @@ class SymbolForm(ABC):
         return (k - 1) * spread / (d * (k - d) * gap * gap)
 
     def worst_pair(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return two symbols, int64 of shape (): any two are told apart equally well."""
+        """Return two symbols, int64 of shape (): any two are equally distinguishable."""
         return np.array(0, dtype=np.int64), np.array(1, dtype=np.int64)
 
     def log_density(self, V: Vectors, W: NDArray[Any]) -> Vectors:
-        """Return ε where the observation names the own symbol and 0 elsewhere."""
+        """Return ε where the observation names the input symbol and 0 elsewhere."""
         own = self.symbols(W)
         entries = np.take_along_axis(np.asarray(V), own[:, None], axis=1)[:, 0]
         return np.where(entries > 0, float(self.epsilon), 0.0)
 
     def symbols(self, W: Any) -> Symbols:
-        """Return a copy of the input as symbols, or refuse it: nothing is clipped or rounded."""
+        """Return a copy of the input as symbols, or raise: nothing is clipped or rounded."""
         if isinstance(W, np.ma.MaskedArray):
             raise InvalidInput("symbols must not be masked: fill or drop masked entries first")
         try:
@@ -140,48 +143,45 @@ class SymbolForm(ABC):
                 f"of dtype {own.dtype}"
             )
         if int(own.min()) < 0 or int(own.max()) >= self.size:
-            place = int(np.flatnonzero((own < 0) | (own > self.size - 1))[0])
+            first = int(np.flatnonzero((own < 0) | (own > self.size - 1))[0])
             raise InvalidInput(
-                f"symbols must lie in 0..{self.size - 1}, got {own[place]} at index {place}"
+                f"symbols must be in 0..{self.size - 1}, got {own[first]} at index {first}"
             )
         return own.astype(np.int64, copy=False)
 
     def levels_at(self, named: Array, dtype: Any = np.float64) -> Array:
-        """Return the observation of a mask of named symbols."""
+        """Return the observations of a mask of named symbols."""
         xp = namespace(named)
         low, high = (xp.asarray(x, dtype=dtype, device=device_of(named)) for x in self.levels)
         return xp.where(named, high, low)
 
     def _checked(self, W: Any, entropy: RealEntropy) -> Symbols:
-        """Return a copy of the input after looking at the entropy, of which nothing is used yet.
+        """Check the entropy source without drawing from it; return a checked copy of the input.
 
-        What is checked is what is released: nobody can change the copy afterwards.
+        The checked copy is what is released: the caller cannot change it afterwards.
         """
         base.require_entropy(entropy)
         return self.symbols(W)
 
     def _octets(self, payloads: list[bytes]) -> NDArray[np.uint8]:
-        """Return the bytes of payloads in rows; a payload of another length is an error."""
+        """Return the bytes of payloads, one row per payload; any other length is an error."""
         size = self.payload_size
         if any(len(payload) != size for payload in payloads):
             raise InvalidReport(f"a {self.kind} payload of {self.size} symbols has {size} bytes")
         return np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(-1, size)
 
 
-# ----------------------------------------------------------------------------
-# k-ary randomized response: pure ε, one symbol a report.
-#
-# Contract: for every two symbols and every payload, ``Pr[payload | x] <= exp(ε) Pr[payload | x']``.
-#
-# The own symbol is reported with probability e^ε / (e^ε + k − 1) and each other one with
-# 1 / (e^ε + k − 1), exactly: a coin with certified digits says whether to tell the truth, and a
-# uniform draw says which other symbol it would be (Warner 1965; Kairouz, Oh, Viswanath 2014). Both
-# are drawn before the own symbol is looked at.
+# ---- Randomized response
 
 
 @dataclass(frozen=True)
 class KaryResponse(SymbolForm):
-    """Randomizer on the symbols 0 … size − 1 that reports one of them.
+    """k-ary randomized response on the symbols 0 … size − 1: one symbol per report.
+
+    The input symbol is reported with probability e^ε / (e^ε + k − 1) and each other one with
+    1 / (e^ε + k − 1), exactly: a coin with certified digits decides whether to report the input
+    symbol, and a uniform draw selects the other symbol (Warner 1965; Kairouz, Oh, Viswanath 2014).
+    Both are drawn before the input symbol is used.
 
     Examples
     --------
@@ -189,13 +189,10 @@ class KaryResponse(SymbolForm):
     >>> from offaxis.sampling.entropy import Entropy
     >>> randomizer = KaryResponse(size=4, epsilon=2)
     >>> payloads = randomizer.report(np.array([1, 1, 3]), Entropy())
-    >>> randomizer.told(payloads).shape, randomizer.read(payloads).shape  # one-hot, unbiased
-    ((3,), (3, 4))
-    >>> round(randomizer.own_chance, 3), randomizer.named  # e²/(e² + 3): how often it is the truth
-    (0.711, 1)
-    >>> likely = randomizer.log_likelihood(payloads, np.array([1, 1, 3]))
-    >>> bool(set(likely) <= {0.0, 2.0})
-    True
+    >>> randomizer.read(payloads).shape  # unbiased estimates of one-hot vectors
+    (3, 4)
+    >>> round(randomizer.own_chance, 3)  # e²/(e² + 3), the probability of the input symbol
+    0.711
     """
 
     kind: ClassVar[str] = "response"
@@ -213,101 +210,67 @@ class KaryResponse(SymbolForm):
         return 1 if self.size <= 1 << 8 else 2 if self.size <= 1 << 16 else 4
 
     def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
-        """Return one exact payload a symbol of W."""
+        """Return one exact payload per symbol of W."""
         own = self._checked(W, entropy)
-        # Everything random is drawn before the input is looked at.
+        # All randomness is drawn before the input is used.
         near, offset = response_of(self.size, 1, self.epsilon).draw(own.size, entropy)
-        told = place(near, offset, own[:, None]).astype(f"<u{self.payload_size}")
-        blob, size = told.tobytes(), self.payload_size
+        reported = place(near, offset, own[:, None]).astype(f"<u{self.payload_size}")
+        blob, size = reported.tobytes(), self.payload_size
         return [blob[i : i + size] for i in range(0, len(blob), size)]
 
-    def told(self, payloads: list[bytes]) -> Symbols:
+    def reported_symbols(self, payloads: list[bytes]) -> Symbols:
         """Read payloads strictly: the right length, and a symbol that exists."""
         octets = self._octets(payloads)
-        told = octets.view(f"<u{self.payload_size}")[:, 0].astype(np.int64)
-        if (told >= self.size).any():
+        reported = octets.view(f"<u{self.payload_size}")[:, 0].astype(np.int64)
+        if (reported >= self.size).any():
             raise InvalidReport("a response payload names a symbol that no client names")
-        return told
+        return reported
 
     def read(self, payloads: list[bytes]) -> Vectors:
-        """Return the unbiased estimate of the one-hot vector, a row of k numbers a payload."""
-        observed: Vectors = self.levels_at(self.one_hot(self.told(payloads)))
+        """Return unbiased estimates of one-hot vectors, one row of k numbers per payload."""
+        observed: Vectors = self.levels_at(self.one_hot(self.reported_symbols(payloads)))
         return observed
 
     def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> Vectors:
-        """Return ε where the payload is the own symbol and 0 elsewhere."""
-        return np.where(self.told(payloads) == self.symbols(W), float(self.epsilon), 0.0)
+        """Return ε where the payload is the input symbol and 0 elsewhere."""
+        return np.where(
+            self.reported_symbols(payloads) == self.symbols(W), float(self.epsilon), 0.0
+        )
 
-    def one_hot(self, told: Array) -> Array:
-        """Return the mask of what each report names."""
-        named = namespace(told).arange(self.size, device=device_of(told))
-        return told[:, None] == named
+    def one_hot(self, reported: Array) -> Array:
+        """Return the mask of the symbol that each report names."""
+        symbols = namespace(reported).arange(self.size, device=device_of(reported))
+        return reported[:, None] == symbols
 
 
-# ----------------------------------------------------------------------------
-# Subset selection: pure ε, a set of d out of k symbols a report.
-#
-# Contract: for every two symbols and every payload, ``Pr[payload | x] <= exp(ε) Pr[payload | x']``.
-#
-# A set that holds the own symbol weighs e^ε, any other 1 (Wang et al. 2016; Ye, Barg 2018). Of the
-# sets of d, C(k−1, d−1) hold the own symbol and C(k−1, d) do not, whichever it is, and the two
-# numbers are in the ratio d : k − d. So the own symbol is in the set with probability
-# d e^ε / (d e^ε + k − d), and given that, the others in it are uniform.
-#
-# The draw is exact and made before the own symbol is looked at: a coin with certified digits, a
-# uniform set of d of the k − 1 others, and a uniform member of it, whose place the own symbol takes
-# if the coin says so.
+# ---- Subset selection
 
 _PART: Final = 1 << 20
-"""Keys in memory at a time, so that many reports over many symbols fit into it."""
+"""Random keys in memory at a time, so that many reports over many symbols fit."""
 
 Sets = NDArray[np.bool_]
-"""One row a report, true where a symbol is in the set."""
-
-
-def best_size(size: int, epsilon: Fraction) -> int:
-    """Return the d of least squared error: one of the two neighbours of k / (e^ε + 1).
-
-    The error grows with (d + (k − d) q)² / (d (k − d)), q = e^{−ε} (Ye, Barg 2018), which has one
-    minimum; d is better than d + 1 exactly if d (d + 1) > q² (k − d)(k − d − 1).
-    """
-    q = math.exp(-float(epsilon))
-    low = min(max(1, math.floor(size * q / (1 + q))), size - 1)
-    rest = size - low
-    return low if low * (low + 1) >= q * q * rest * (rest - 1) else low + 1
-
-
-@lru_cache(maxsize=32)
-def own_coin(size: int, chosen: int, epsilon: Fraction) -> Probability:
-    """Return d e^ε / (d e^ε + k − d) to any digit."""
-    return Probability(partial(preferred, chosen, size - chosen, epsilon))
-
-
-def with_own(member: Array, last: Array, near: Array, own: Array) -> Array:
-    """Return sets of symbols, from sets among the k − 1 others.
-
-    Where ``near``, the own symbol takes the place of the member ``last``. The other symbols are
-    numbered as they are, except that the last symbol stands where the own one would.
-    """
-    xp = namespace(member)
-    symbols = xp.arange(member.shape[1] + 1, device=device_of(member))
-    is_own = symbols == own[:, None]
-    kept = member & ~((symbols[:-1] == last[:, None]) & near[:, None])
-    moved = xp.any(kept & is_own[:, :-1], axis=1)
-    sets = xp.concat([kept, moved[:, None]], axis=1)
-    return xp.where(is_own, near[:, None], sets)
+"""One row per report, true where a symbol is in the set."""
 
 
 @dataclass(frozen=True)
 class SubsetSelection(SymbolForm):
-    """Randomizer on the symbols 0 … size − 1 that reports a set of them.
+    """Subset selection on the symbols 0 … size − 1: a set of d of them per report.
+
+    A set that contains the input symbol has weight e^ε, any other 1 (Wang et al. 2016; Ye, Barg
+    2018). Of the sets of size d, C(k−1, d−1) contain the input symbol and C(k−1, d) do not,
+    whichever it is, and the two numbers are in the ratio d : k − d. So the input symbol is in the
+    set with probability d e^ε / (d e^ε + k − d), and given that, the others in it are uniform.
+
+    The draw is exact and made before the input symbol is used: a coin with certified digits, a
+    uniform set of d of the k − 1 others, and a uniform member of it, which the input symbol
+    replaces if the coin shows heads.
 
     Parameters
     ----------
     size, epsilon
         As in :class:`SymbolForm`.
     chosen : int, optional
-        d, from 1 to size − 1; the one of least squared error when not given.
+        d, from 1 to size − 1; by default the one of least squared error.
 
     Examples
     --------
@@ -315,7 +278,7 @@ class SubsetSelection(SymbolForm):
     >>> from offaxis.sampling.entropy import Entropy
     >>> randomizer = SubsetSelection(size=20, epsilon=1)
     >>> sets = randomizer.sets(randomizer.report(np.array([7]), Entropy()))
-    >>> int(sets.sum()) == randomizer.chosen, randomizer.payload_size  # one bit a symbol
+    >>> int(sets.sum()) == randomizer.chosen, randomizer.payload_size  # one bit per symbol
     (True, 3)
     """
 
@@ -328,10 +291,10 @@ class SubsetSelection(SymbolForm):
     def __post_init__(self) -> None:
         """Read the parameters exactly and fix the size of the sets."""
         super().__post_init__()
-        given = self.chosen
-        if type(given) is int and given == CHOOSE:
-            given = best_size(self.size, self.epsilon)
-        object.__setattr__(self, "chosen", as_integer(given, "chosen", 1, self.size - 1))
+        chosen = self.chosen
+        if type(chosen) is int and chosen == CHOOSE:
+            chosen = best_size(self.size, self.epsilon)
+        object.__setattr__(self, "chosen", as_integer(chosen, "chosen", 1, self.size - 1))
 
     @property
     def named(self) -> int:
@@ -340,15 +303,15 @@ class SubsetSelection(SymbolForm):
 
     @property
     def payload_size(self) -> int:
-        """One bit a symbol."""
+        """One bit per symbol."""
         return -(-self.size // 8)
 
     def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
-        """Return one exact payload a symbol of W."""
+        """Return one exact payload per symbol of W."""
         own = self._checked(W, entropy)
         payloads: list[bytes] = []
         for part in np.split(own, range(self._rows, own.size, self._rows)):
-            # Everything random is drawn before the input is looked at.
+            # All randomness is drawn before the input is used.
             near = own_coin(self.size, self.chosen, self.epsilon).draw(part.size, entropy)
             member, last = choose_subsets(self.size - 1, self.chosen, part.size, entropy)
             sets = with_own(member, last, near, part)
@@ -370,12 +333,45 @@ class SubsetSelection(SymbolForm):
         return bits[:, : self.size].astype(bool)
 
     def read(self, payloads: list[bytes]) -> Vectors:
-        """Return the unbiased estimate of the one-hot vector, a row of k numbers a payload."""
+        """Return unbiased estimates of one-hot vectors, one row of k numbers per payload."""
         observed: Vectors = self.levels_at(self.sets(payloads))
         return observed
 
     def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> Vectors:
-        """Return ε where the own symbol is in the set and 0 elsewhere."""
+        """Return ε where the input symbol is in the set and 0 elsewhere."""
         own = self.symbols(W)
         held = np.take_along_axis(self.sets(payloads), own[:, None], axis=1)[:, 0]
         return np.where(held, float(self.epsilon), 0.0)
+
+
+def best_size(size: int, epsilon: Fraction) -> int:
+    """Return the d of least squared error: one of the two neighbours of k / (e^ε + 1).
+
+    The error grows with (d + (k − d) q)² / (d (k − d)), q = e^{−ε} (Ye, Barg 2018), which has one
+    minimum; d is better than d + 1 exactly if d (d + 1) > q² (k − d)(k − d − 1).
+    """
+    q = math.exp(-float(epsilon))
+    low = min(max(1, math.floor(size * q / (1 + q))), size - 1)
+    rest = size - low
+    return low if low * (low + 1) >= q * q * rest * (rest - 1) else low + 1
+
+
+@lru_cache(maxsize=32)
+def own_coin(size: int, chosen: int, epsilon: Fraction) -> Probability:
+    """Return a coin of probability d e^ε / (d e^ε + k − d), exact to any digit."""
+    return Probability(partial(preferred, chosen, size - chosen, epsilon))
+
+
+def with_own(member: Array, last: Array, near: Array, own: Array) -> Array:
+    """Return sets of symbols, given sets among the k − 1 symbols other than the input symbol.
+
+    Where ``near``, the input symbol replaces the member ``last``. The other symbols keep their
+    numbers, except that the last symbol takes the number of the input symbol.
+    """
+    xp = namespace(member)
+    symbols = xp.arange(member.shape[1] + 1, device=device_of(member))
+    is_own = symbols == own[:, None]
+    kept = member & ~((symbols[:-1] == last[:, None]) & near[:, None])
+    moved = xp.any(kept & is_own[:, :-1], axis=1)
+    sets = xp.concat([kept, moved[:, None]], axis=1)
+    return xp.where(is_own, near[:, None], sets)

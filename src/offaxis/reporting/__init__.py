@@ -1,1 +1,1 @@
-"""What people look at: pages of the demo, of studies, of recommendations and of audits."""
+"""HTML pages of audits and recommendations, and what all pages share."""

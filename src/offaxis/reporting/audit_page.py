@@ -1,4 +1,7 @@
-"""The audit's page: what was attacked, with which power, and what was found; one HTML file."""
+"""The page of an audit: attacks, their power, and findings, in one HTML file.
+
+The page refers to nothing outside itself and runs no script.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from offaxis.reporting.pages import (
     PLAIN,
     RESHAPED,
     SAME,
+    SUPERSCRIPTS,
     TITLES,
     canvas,
     inline,
@@ -27,26 +31,24 @@ from offaxis.reporting.pages import (
 )
 
 _LEAST_SHARE: Final = 1e-7
-"""Where the axes of the curve end."""
+"""Smallest share on the axes of the curve."""
 
 _MANY: Final = 0.05
-"""A curve that begins with this share of reports begins with equally telling ones."""
-
-_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+"""A curve that begins with at least this share of reports begins with equal scores."""
 
 
 def write_page(result: AuditResult, path: Path) -> None:
-    """Write the page of an audit, whole or not at all."""
+    """Write the page of an audit; the file is replaced atomically."""
     page = render(result)
     with replacing(path) as file:
         file.write(page.encode())
 
 
 def render(result: AuditResult) -> str:
-    """Return the page as text; it refers to nothing outside itself and runs no script."""
+    """Return the page as text."""
     require_report_extra()
     groups = {
-        name: list(found) for name, found in groupby(result.findings, key=lambda found: found.group)
+        name: list(part) for name, part in groupby(result.findings, key=lambda part: part.group)
     }
     main = next((f for f in result.findings if f.test == "worst-pair" and f.count), None)
     return template("audit.html.j2", count=lambda number: f"{number:,}").render(
@@ -68,26 +70,26 @@ def render(result: AuditResult) -> str:
 
 
 def curve_figure(result: AuditResult, main: Finding) -> str:
-    """Draw how often reports of both vectors lie in an event, and what the promise allows."""
+    """Draw the shares of reports of both vectors in an event, and what the guarantee allows."""
     epsilon, delta = float(result.guarantee.epsilon), float(result.guarantee.delta)
-    # A handful of reports says nothing about a share.
+    # A share of a handful of reports is too uncertain to draw.
     enough = max(_LEAST_SHARE, 5 / (main.count.other_trials if main.count else 1))
     points = np.array([p for p in result.curve if p[0] >= enough and p[1] > 0] or [(1.0, 1.0)])
     edge = max(_LEAST_SHARE, min(points[:, 0].min(), math.exp(-min(epsilon, 700.0))) / 8)
     if points[0, 1] > _MANY:
-        # Among equally telling reports one can still toss a coin: a straight line to zero.
+        # Events among equal scores can be thinned at random: a straight line to zero.
         points = np.concatenate([points[:1] * (edge / points[0, 0]), points])
     share = np.geomspace(edge, 1, 300)
     allowed = np.minimum(1.0, np.exp(np.minimum(epsilon + np.log(share), 0.0)) + delta)
     low = min(0.005, points[:, 1].min(), allowed.min())
-    with canvas(6.4, 3.9) as (figure, axes):
+    with canvas(5.2, 3.4) as (figure, axes):
         axes.fill_between(share, allowed, 2.0, color=SAME, linewidth=0)
         axes.plot(share, allowed, color=PLAIN, linewidth=1.6)
         axes.plot(share, share, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
         axes.plot(points[:, 0], points[:, 1], color=RESHAPED, linewidth=2.0)
         axes.set(xscale="log", yscale="log", xlim=(edge, 1), ylim=(low, 1.0))
         axes.set_xlabel("share of the second vector’s reports in the event")
-        axes.set_ylabel("share of the first vector’s")
+        axes.set_ylabel("share of the first vector’s reports")
         axes.tick_params(length=0)
         axes.minorticks_off()
         for axis in (axes.xaxis, axes.yaxis):
@@ -104,18 +106,18 @@ def curve_figure(result: AuditResult, main: Finding) -> str:
 def _power_of_ten(value: float) -> str:
     """Write 0.001 as 10⁻³: a long decimal would be cut when the figure joins the page."""
     power = round(math.log10(value))
-    return "1" if power == 0 else "10" + str(power).translate(_RAISED)
+    return "1" if power == 0 else "10" + str(power).translate(SUPERSCRIPTS)
 
 
 def bounds_figure(result: AuditResult) -> str | None:
-    """Draw every lower bound on ε, what it could have been at most, and the promise."""
+    """Draw every lower bound on ε, the largest that was possible, and the promised ε."""
     bounded = [finding for finding in result.findings if finding.epsilon is not None][::-1]
     if not bounded:
         return None
     promised = float(result.guarantee.epsilon)
     reach = 1.06 * max(result.resolution, *(f.epsilon or 0.0 for f in bounded), 0.1)
     reach = max(reach, min(1.12 * promised, 3 * reach))
-    with canvas(7.6, 0.9 + 0.27 * len(bounded)) as (figure, axes):
+    with canvas(9.2, 0.8 + 0.3 * len(bounded)) as (figure, axes):
         for row, finding in enumerate(bounded):
             colour = PLAIN if finding.verdict == "violation" else RESHAPED
             axes.barh(row, finding.resolution or 0.0, height=0.62, color=SAME, linewidth=0)
@@ -133,7 +135,7 @@ def bounds_figure(result: AuditResult) -> str | None:
 
 
 def _value(axes: Any, row: int, finding: Finding) -> None:
-    """Write the bound into its bar, or beside it where the bar is short."""
+    """Write the bound into its bar, or next to it if the bar is short."""
     epsilon = finding.epsilon or 0.0
     inside = epsilon > 0.12 * axes.get_xlim()[1]
     axes.annotate(

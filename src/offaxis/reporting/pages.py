@@ -1,4 +1,7 @@
-"""How randomizers and reshapings are called where people read."""
+"""What all pages share: titles, templates, figures as inline SVG, and formatted numbers.
+
+A page is one HTML file that contains everything it shows.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +46,13 @@ TITLES: Final = {
 SHAPE_TITLES: Final = {"none": "plain", "jacobian": "reshaped"}
 
 
-# ----------------------------------------------------------------------------
-# How pages are made: one file with everything inside, strict templates, everything escaped.
+# ---- Templates
 
 
 def template(
     name: str, package: str = "offaxis.reporting", **filters: Callable[[Any], str]
 ) -> jinja2.Template:
-    """Return a template of a package, in which an unknown name is an error."""
+    """Return a template of a package; values are escaped, and an unknown name is an error."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -66,11 +68,10 @@ def template(
     return environment.get_template(name)
 
 
-# ----------------------------------------------------------------------------
-# From a matplotlib figure to inline SVG whose colours and fonts belong to the page.
+# ---- Figures: from matplotlib to inline SVG with the colours and fonts of the page
 #
-# Figures are drawn in stand-in colours; each becomes a CSS variable, so that a page can be light or
-# dark without drawing anything twice.
+# Figures are drawn in placeholder colours. Each becomes a CSS variable, so that the same figure
+# works on a light and on a dark page.
 
 INK: Final = "#010201"
 MUTED: Final = "#010202"
@@ -82,7 +83,7 @@ SAME: Final = "#010207"
 CARD: Final = "#010208"
 
 LINE_DASHES: Final = (0, (7, 2.5))
-"""How what ε allows is drawn, bound or line: long dashes in ink, unlike any measured curve."""
+"""Dashes of bounds and reference lines, unlike any measured curve."""
 
 _VARIABLES: Final = {
     INK: "var(--ink)",
@@ -119,7 +120,7 @@ _STYLE: Final[Any] = {
 
 
 def require_report_extra() -> None:
-    """Fail early, and say the fix, if matplotlib or jinja2 is not installed."""
+    """Raise MissingExtra, with the fix, if matplotlib or jinja2 is not installed."""
     try:
         import jinja2
         import matplotlib.figure
@@ -133,7 +134,7 @@ def require_report_extra() -> None:
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
-    """Yield a figure and its axes, in inches, in the page's style; nothing global is changed."""
+    """Yield a figure of a size in inches and its axes, in the page's style."""
     require_report_extra()
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -149,35 +150,35 @@ def inline(figure: Figure, name: str, label: str) -> str:
     Parameters
     ----------
     name : str
-        Unique in the page; ids inside the figure are made from it.
+        Unique in the page; the ids inside the figure start with it.
     label : str
-        What the figure shows, for those who cannot see it.
+        Text alternative of the figure.
     """
     import matplotlib as mpl
 
     stream = io.StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     with mpl.rc_context({"svg.hashsalt": name, **_STYLE}):
-        figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
-    return _adopt(stream.getvalue(), name, label)
+        figure.savefig(stream, format="svg", transparent=True, metadata=no_metadata)
+    return _embed(stream.getvalue(), name, label)
 
 
-def _adopt(text: str, name: str, label: str) -> str:
-    """Make a stand-alone SVG document part of a page."""
+def _embed(text: str, name: str, label: str) -> str:
+    """Convert a stand-alone SVG document to an element of a page."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<style.*?</style>|<metadata.*?</metadata>", "", text, flags=re.DOTALL)
     text = text.replace("xlink:href", "href")
     used = set(re.findall(r'(?:href="|url\()#([\w.-]+)', text))
     text = re.sub(
         r' id="([\w.-]+)"',
-        lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "",
+        lambda match: f' id="{name}-{match[1]}"' if match[1] in used else "",
         text,
     )
     text = re.sub(r'(href="|url\()#([\w.-]+)', rf"\g<1>#{name}-\g<2>", text)
     text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
     text = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", text)
-    # Places of a hundredth of a point are enough; what is written between tags stays as it is.
-    text = re.sub(r"-?\d+\.\d{3,}(?=[^<>]*>)", lambda found: f"{float(found[0]):.2f}", text)
+    # Round coordinates to a hundredth of a point; text between tags stays as it is.
+    text = re.sub(r"-?\d+\.\d{3,}(?=[^<>]*>)", lambda match: f"{float(match[0]):.2f}", text)
     text = re.sub(r"\s*\n\s*", " ", text)
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, variable)
@@ -188,18 +189,20 @@ def _adopt(text: str, name: str, label: str) -> str:
 
 
 def budget_axis(axes: Any, largest: float) -> None:
-    """Lay budgets along the bottom of a curve, up to the largest, and take needless lines away."""
+    """Format the axis of budgets, up to the largest one."""
     axes.set_xticks([tick for tick in (1, 2.5, 5, 7.5, 10) if tick <= largest])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.spines["left"].set_visible(False)
     axes.tick_params(length=0)
 
 
-_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# ---- Numbers
+
+SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float | None, *, share: bool = False, digits: int = 4) -> str:
-    """Write 3.457, 22,580 or 2.6 × 10⁹; a share in %; a dash for nothing."""
+    """Format a number as 3.457, 22,580 or 2.6 × 10⁹; a share in %; None as a dash."""
     if value is None:
         return "–"
     if share:
@@ -207,5 +210,5 @@ def number(value: float | None, *, share: bool = False, digits: int = 4) -> str:
     size, _, exponent = f"{value:.3e}".partition("e")
     if -3 <= int(exponent) < 6:
         return f"{float(f'{value:.{digits}g}'):,.10g}"
-    power = str(int(exponent)).translate(_SUPERSCRIPTS)
+    power = str(int(exponent)).translate(SUPERSCRIPTS)
     return f"{float(size):.2g} × 10{power}"

@@ -1,1 +1,1 @@
-"""Randomness: the operating system's for releases, a seeded generator's for simulation only."""
+"""Exact randomness for reports: entropy and integer samplers. Nothing here takes a seed."""

@@ -1,4 +1,8 @@
-"""A uniform choice among any number of things, without the bias of a remainder."""
+"""Exact choices from a finite set: uniform integers, columns, subsets, and randomized response.
+
+Contract: given independent uniform input bits, every law below is exact. No float is involved, and
+no rejection depends on a private input.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,19 @@ from offaxis.sampling.entropy import RandomBits
 from offaxis.sampling.probability import Probability, preferred
 
 MOST: Final = 1 << 32
+"""The largest number of values to choose from: one 32-bit word is drawn per choice."""
+
+# ---- Uniform choices
 
 
 def below(limit: int, count: int, bits: RandomBits) -> NDArray[np.int64]:
     """Draw ``count`` independent uniform integers in [0, limit), limit <= 2**32.
 
-    32-bit words from the last, incomplete run of ``limit`` values are thrown away and drawn again,
-    so every remainder is equally likely. How many are thrown away depends on the words alone.
+    32-bit words in the last, incomplete run of ``limit`` values are discarded and redrawn, so every
+    remainder is equally likely. How many are discarded depends on the words alone.
     """
     if not 1 <= limit <= MOST:
-        raise ValueError(f"limit must lie in 1..2**32, got {limit}")
+        raise ValueError(f"limit must be in 1..2**32, got {limit}")
     complete = MOST - MOST % limit
     words = bits.words(2 * count).view("<u4").astype(np.int64)
     missing = np.flatnonzero(words >= complete)
@@ -36,51 +43,52 @@ def below(limit: int, count: int, bits: RandomBits) -> NDArray[np.int64]:
 
 
 def choose_columns(columns: int, chosen: int, rows: int, bits: RandomBits) -> NDArray[np.int64]:
-    """Draw, for every row, ``chosen`` distinct columns, every ordered choice equally likely.
+    """Draw ``chosen`` distinct columns for every row, every ordered choice equally likely.
 
-    The first steps of a Fisher–Yates shuffle, all rows at once.
+    These are the first steps of a Fisher–Yates shuffle, applied to all rows at once.
     """
     order = np.tile(np.arange(columns), (rows, 1))
-    each = np.arange(rows)
+    row = np.arange(rows)
     for place in range(min(chosen, columns - 1)):
         other = place + below(columns - place, rows, bits)
-        order[each, other], order[:, place] = order[:, place].copy(), order[each, other]
+        order[row, other], order[:, place] = order[:, place].copy(), order[row, other]
     return order[:, :chosen]
 
 
-# ----------------------------------------------------------------------------
-# Uniformly random subsets, every row at once, without a shuffle.
-#
-# Contract: ``choose_subsets(columns, chosen, rows, bits)`` gives every row a set of ``chosen`` of
-# its columns and one member of that set, every pair of the two equally likely. So the set is
-# uniform, and so is the set without that member, among the sets that have one column less.
-#
-# Every column gets a random key of 32 bits; the set is the columns of the ``chosen`` smallest keys
-# and the member is the one of the largest key among them. A row in which another column has that
-# same key is drawn again. Neither the law of the keys nor the rule changes when columns are
-# permuted, and permutations carry every pair to every other: all are equally likely, exactly. How
-# often rows are drawn again depends on the keys alone.
-
 Keys = Callable[[int], NDArray[np.uint32]]
-"""A source of so many independent uniform 32-bit integers."""
+"""A source that returns the requested number of independent uniform 32-bit integers."""
 
 MOST_COLUMNS: Final = 1 << 20
-"""Up to here about one row in 2,000 is drawn again."""
+"""Up to this many columns, at most about one row in 2,000 is redrawn."""
 
 
 def choose_subsets(
     columns: int, chosen: int, rows: int, bits: RandomBits
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Draw (rows, columns) memberships and one member a row, by the law above."""
+    """Draw a subset of ``chosen`` columns and one member of it for every row, without a shuffle.
+
+    Returns (rows, columns) memberships and one member per row. Every pair of a subset and a member
+    is equally likely. So the subset is uniform, and the subset without that member is uniform among
+    the subsets with one column less.
+
+    Every column gets a random 32-bit key. The subset is the columns with the ``chosen`` smallest
+    keys; the member is the column with the largest of these. A row in which another column has that
+    same key is redrawn. Permuting the columns changes neither the law of the keys nor the rule, and
+    permutations map every pair to every other, so all pairs are equally likely, exactly. How often
+    rows are redrawn depends on the keys alone.
+    """
     return by_keys(columns, chosen, rows, lambda count: bits.words(2 * count).view("<u4"))
 
 
 def by_keys(
     columns: int, chosen: int, rows: int, draw: Keys
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Do as :func:`choose_subsets` does, with keys from any source; a seeded one never reports."""
+    """Choose subsets as :func:`choose_subsets`, with keys from any source.
+
+    A seeded source is for simulations only; it never makes a report.
+    """
     if not 1 <= chosen <= columns <= MOST_COLUMNS:
-        raise ValueError(f"no sets of {chosen} among {columns} columns")
+        raise ValueError(f"cannot choose sets of {chosen} among {columns} columns")
     member = np.empty((rows, columns), dtype=bool)
     last = np.empty(rows, dtype=np.int64)
     missing = np.arange(rows)
@@ -94,54 +102,54 @@ def by_keys(
     return member, last
 
 
-# ----------------------------------------------------------------------------
-# Exact randomized response: one of several symbols, the preferred ones e^ε times as likely.
-#
-# Contract: ``Response(size, near, epsilon)`` stands for the law on ``size`` symbols that gives
-# weight e^ε to each of ``near`` preferred symbols and 1 to each other. Its normaliser near·e^ε +
-# size − near is the same whichever symbols are preferred, so changing them changes no probability
-# by more than the factor e^ε: pure ε for *any* way of choosing them. With near = 1 this is k-ary
-# randomized response (Warner 1965; Kairouz, Oh, Viswanath 2014).
-#
-# The draw is made before anybody knows which symbols are preferred: first which of the two groups,
-# by a coin with the exact, irrational probability near / (near + (size − near) e^{−ε}), then which
-# member of it, uniformly. No rejection depends on the input.
+# ---- Randomized response
 
 
 @dataclass(frozen=True)
 class Response:
-    """The law above; ε is a fraction and is kept exactly."""
+    """Exact randomized response over ``size`` symbols, ``near`` of them preferred.
+
+    Each preferred symbol has weight e^ε and each other symbol weight 1; ε is kept as an exact
+    fraction. The normaliser near·e^ε + size − near is the same whichever symbols are preferred, so
+    changing them changes no probability by more than the factor e^ε: pure ε for *any* rule that
+    selects them. With near = 1 this is k-ary randomized response (Warner 1965; Kairouz, Oh,
+    Viswanath 2014).
+
+    The draw is made before the preferred symbols are known. An exact coin with the irrational
+    probability near / (near + (size − near) e^{−ε}) selects one of the two groups; a uniform draw
+    selects a member of it. No rejection depends on the input.
+    """
 
     size: int
     near: int
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse a group that is empty."""
+        """Reject an empty group and an ε that is not positive."""
         if not 1 <= self.near < self.size <= MOST or self.epsilon <= 0:
-            raise ValueError(f"no such response: {self}")
+            raise ValueError(f"invalid randomized response: {self}")
 
     @cached_property
     def _near_probability(self) -> Probability:
         return Probability(partial(preferred, self.near, self.size - self.near, self.epsilon))
 
     def draw(self, count: int, bits: RandomBits) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Draw ``count`` responses as (is it a preferred symbol, its place in its group)."""
+        """Draw ``count`` responses as (is the symbol preferred, its index within its group)."""
         is_near = self._near_probability.draw(count, bits)
-        # Both places are drawn for every response: which one is used must not show in the work.
+        # Both indices are drawn for every response, so the work does not reveal which one is used.
         near = below(self.near, count, bits)
         far = below(self.size - self.near, count, bits)
         return is_near, np.where(is_near, near, far)
 
 
 response_of = lru_cache(maxsize=128)(Response)
-"""The same law for everybody who asks for it: its digits are computed once."""
+"""Return a shared :class:`Response`, so that the digits of its probability are computed once."""
 
 
 def place(
     is_near: NDArray[np.bool_], offset: NDArray[np.int64], preferred: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the symbols a draw stands for, given each row's preferred symbols, ascending.
+    """Return the symbol of every draw, given the preferred symbols of each row in ascending order.
 
     The k-th symbol outside an ascending list a_0 < a_1 < … is k plus the number of i with
     a_i − i <= k.

@@ -4,15 +4,16 @@ Contract: ``DiscreteGaussian(v).draw(n, bits)`` returns n independent integers K
 ``Pr[K = k] = exp(-k² / 2v) / Σ_j exp(-j² / 2v)``. No float is involved, and given uniform input
 bits the law is exact.
 
-How (Canonne, Kamath, Steinke 2020, Algorithm 3, with t = 2**b near √v instead of ⌊√v⌋ + 1, which
-changes the speed only): a discrete Laplace variable Y of scale t is kept with the probability
-exp(-γ), γ = (|Y| − v/t)² / 2v, and drawn again otherwise; exp(-|Y|/t)·exp(-γ) is exp(-Y²/2v) times
-a constant. The coin exp(-γ) is flipped by the binary digits of γ: with γ = Σ 2**j β_j + rest it
-shows heads when a coin exp(-2**j) does for every β_j = 1, and a coin exp(-rest) too. 24 digits
-after the point are found in 64-bit integers, rounded down; what they leave is below 2**-20, so 16
-random bits nearly always settle it, and otherwise the rest is taken as the exact fraction it is.
-Proof: docs/proofs.md. Ties and large values take longer; the guarantee is about the value, not
-about the time it took.
+Method (Canonne, Kamath, Steinke 2020, Algorithm 3, with t = 2**b near √v instead of ⌊√v⌋ + 1, which
+changes only the speed): a discrete Laplace variable Y of scale t is kept with probability exp(-γ),
+γ = (|Y| − v/t)² / 2v, and redrawn otherwise; exp(-|Y|/t)·exp(-γ) is exp(-Y²/2v) times a constant.
+The coin exp(-γ) is flipped through the binary digits of γ: with γ = Σ 2**j β_j + rest it shows
+heads when a coin exp(-2**j) does for every β_j = 1 and a coin exp(-rest) does too. 24 digits after
+the point are computed in 64-bit integers, rounded down. The rest is below 2**-20, so 16 random bits
+nearly always decide; otherwise the rest is evaluated as an exact fraction.
+
+Proof: docs/proofs.md. Ties and large values take longer; the guarantee covers the value, not the
+running time.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _CHUNK: Final = 1 << 14
 _FRACTION: Final = 24
 """Digits of γ after the point."""
 _FAR: Final = 16
-"""Laplace scales beyond which γ does not fit 64 bits; one draw in nine million gets there."""
+"""Laplace scales beyond which γ does not fit 64 bits; reached by one draw in nine million."""
 _KEPT: Final = 30
 """Leading digits of |Y|·t − v that are squared in 64 bits."""
 _ALL_ONES: Final = (1 << 16) - 1
@@ -42,10 +43,10 @@ _ALL_ONES: Final = (1 << 16) - 1
 
 @dataclass(frozen=True)
 class DiscreteGaussian:
-    """Sampler of the discrete Gaussian law with the parameter ``variance``, a whole number.
+    """Sampler of the discrete Gaussian law with the integer parameter ``variance``.
 
-    The variance of what is drawn is a little smaller, and equal to it for all purposes from about
-    4 on. Privacy is a matter of the parameter.
+    The variance of the samples is slightly smaller; from about 4 on the difference is negligible.
+    The privacy guarantee depends on the parameter.
 
     Examples
     --------
@@ -62,12 +63,12 @@ class DiscreteGaussian:
         whole = isinstance(self.variance, int) and not isinstance(self.variance, bool)
         if not whole or not 1 <= self.variance <= LARGEST_VARIANCE:
             raise ValueError(
-                f"variance must be a whole number from 1 to 2**54, got variance={self.variance!r}"
+                f"variance must be an integer from 1 to 2**54, got variance={self.variance!r}"
             )
 
     @cached_property
     def log2_scale(self) -> int:
-        """The b of t = 2**b, so that t² and the variance differ by a factor of 2 at most."""
+        """The b of t = 2**b, such that t² and the variance differ by a factor of at most 2."""
         return self.variance.bit_length() // 2
 
     @cached_property
@@ -76,7 +77,7 @@ class DiscreteGaussian:
 
     @cached_property
     def _shift(self) -> int:
-        """How many digits of |Y|·t − v are left out; it has 2b + 4 of them at most."""
+        """How many digits of |Y|·t − v are dropped; it has at most 2b + 4."""
         return max(0, 2 * self.log2_scale + 4 - _KEPT)
 
     def draw(self, count: int, bits: RandomBits) -> NDArray[np.int64]:
@@ -84,19 +85,20 @@ class DiscreteGaussian:
         out = np.empty(count, dtype=np.int64)
         filled = 0
         while filled < count:
-            # About 3 of 4 are kept; the surplus is thrown away, which does not look at its values.
-            wanted = min(_CHUNK, (count - filled) * 3 // 2 + 16)
-            proposed = self._unbounded(wanted, bits)
+            # About 3 of 4 are kept. The surplus is discarded without looking at its values.
+            size = min(_CHUNK, (count - filled) * 3 // 2 + 16)
+            proposed = self._unbounded(size, bits)
             kept = proposed[self._keep(np.abs(proposed), bits)][: count - filled]
             out[filled : filled + kept.size] = kept
             filled += kept.size
         return out
 
     def _unbounded(self, count: int, bits: RandomBits) -> NDArray[np.int64]:
-        """Draw Laplace variables; the sampler's last magnitude stands for itself and all above.
+        """Draw Laplace variables without the sampler's limit on the magnitude.
 
-        Beyond it a geometric variable is distributed as from zero: so another one is added, which
-        is a Laplace variable that is not negative.
+        The sampler's last magnitude represents itself and everything above it. Beyond it a
+        geometric variable has the same law as from zero, so another one is added: a Laplace
+        variable that is not negative.
         """
         drawn = self._laplace.draw(count, bits)
         for place in np.flatnonzero(np.abs(drawn) >= self._laplace.saturated).tolist():
@@ -119,7 +121,7 @@ class DiscreteGaussian:
         known = self._digits(magnitude[places])
         alive = self._whole_coins(known, bits)
         places, known = places[alive], known[alive]
-        # Heads of exp(-rest): its first 16 digits are ones, so only a word of ones is open.
+        # Heads of exp(-rest): its first 16 digits are ones, so only a word of ones is undecided.
         heads = bits.words(places.size) != _ALL_ONES
         for index in np.flatnonzero(~heads).tolist():
             gamma = self._gamma(int(magnitude[places[index]]))
@@ -129,14 +131,14 @@ class DiscreteGaussian:
         return keep
 
     def _gamma(self, magnitude: int) -> Fraction:
-        """Return γ as a fraction."""
+        """Return γ as an exact fraction."""
         t, v = 1 << self.log2_scale, self.variance
         return Fraction((magnitude * t - v) ** 2, 2 * v * t * t)
 
     def _digits(self, magnitude: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return ⌊γ·2**24⌋ or up to 11 less: never more than γ, and less than 2**-20 below."""
+        """Return ⌊γ·2**24⌋ or up to 11 less: never above γ, and less than 2**-20 below it."""
         gap = np.abs((magnitude << self.log2_scale) - self.variance) >> self._shift
-        # 2v·t² in the same units, rounded up: a smaller quotient.
+        # 2v·t² in the same units, rounded up, so that the quotient is smaller.
         below = -(-(2 * self.variance << 2 * self.log2_scale) // (1 << 2 * self._shift))
         quotient, rest = np.divmod(gap * gap, below)
         for _ in range(_FRACTION // 8):
@@ -149,8 +151,8 @@ class DiscreteGaussian:
         """Flip a coin exp(-2**j) for every digit j that is one; true where all show heads."""
         alive = np.ones(known.shape, dtype=bool)
         for j in range(int(known.max(initial=0)).bit_length()):
-            asked = np.flatnonzero(alive & (known >> j & 1).astype(bool))
-            alive[asked] = _power_coin(j - _FRACTION).draw(asked.size, bits)
+            flipped = np.flatnonzero(alive & (known >> j & 1).astype(bool))
+            alive[flipped] = _power_coin(j - _FRACTION).draw(flipped.size, bits)
         return alive
 
 
@@ -158,12 +160,12 @@ _POWERS: dict[int, Probability] = {}
 
 
 def _power_coin(exponent: int) -> Probability:
-    """Return exp(-2**exponent), whose digits are worked out once."""
+    """Return a coin of probability exp(-2**exponent), whose digits are computed once."""
     if exponent not in _POWERS:
         _POWERS[exponent] = Probability(partial(exp_minus, Fraction(2) ** exponent))
     return _POWERS[exponent]
 
 
 def _coin(x: Fraction, bits: RandomBits, matched: int = 0) -> bool:
-    """Flip exp(-x), of which the first ``matched`` digits were met already."""
+    """Flip a coin exp(-x) whose first ``matched`` digits have already been matched."""
     return x == 0 or Probability(partial(exp_minus, x)).exceeds(matched, bits)

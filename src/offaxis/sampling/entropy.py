@@ -1,4 +1,13 @@
-"""AES-256 in counter mode as a source of uniform bits; who holds the key decides what it is for."""
+"""Cryptographic randomness: the only source of random bits for reports.
+
+Contract: :class:`Entropy` is an AES-256-CTR key stream under a key from the operating system. It
+takes no argument, so no seed can reach a report. A copy in a forked process draws a new key before
+its first byte. If the operating system provides no randomness, the call fails; there is no weaker
+fallback.
+
+:class:`JobKey` and :class:`RecordEntropy` serve bulk jobs, in which a task that is retried must
+repeat its bytes.
+"""
 
 from __future__ import annotations
 
@@ -17,48 +26,21 @@ from offaxis.errors import EntropyFailure, InvalidInput
 __all__ = ["Entropy"]
 
 KEY_BYTES = 32
-_START = modes.CTR(bytes(16))
-_ZEROS = memoryview(bytes(1 << 17))
 
 
-class KeyStream:
-    """The key stream of one key, from its first byte on; every key must be used once."""
-
-    __slots__ = ("_cipher",)
-
-    def __init__(self, key: bytes) -> None:
-        self._cipher = Cipher(algorithms.AES256(key), _START).encryptor()
-
-    def _take(self, count: int) -> bytearray:
-        out = bytearray(count)
-        plain = _ZEROS[:count] if count <= len(_ZEROS) else memoryview(bytes(count))
-        try:
-            taken = self._cipher.update_into(plain, out)
-        except RuntimeError as error:
-            raise EntropyFailure(
-                f"a source of randomness serves one thread; create one where it is used ({error})"
-            ) from error
-        if taken != count:
-            raise EntropyFailure("the key stream ended early")
-        return out
+class RandomBits(Protocol):
+    """A source of independent uniform bits, as samplers require it."""
 
     def words(self, count: int) -> NDArray[np.uint16]:
         """Return ``count`` independent uniform 16-bit integers."""
-        return np.frombuffer(self._take(2 * count), dtype="<u2")
+        ...
 
     def integer(self, bits: int) -> int:
         """Return one uniform integer in [0, 2**bits)."""
-        size = (bits + 7) // 8
-        return int.from_bytes(self._take(size), "little") >> (8 * size - bits)
+        ...
 
 
-# ----------------------------------------------------------------------------
-# The only place where a real release gets its randomness.
-#
-# ``Entropy`` is an AES-256-CTR key stream under a key drawn from the operating system. It takes no
-# argument: there is no way to give it a seed, so no seed can reach a report. A copy that wakes up
-# in a forked process draws a new key before its first byte. If the operating system has no
-# randomness to give, the call fails; nothing falls back to anything weaker.
+# ---- Randomness of a report
 
 _forks = 0
 
@@ -72,23 +54,11 @@ os.register_at_fork(after_in_child=_count_fork)
 
 
 def fresh_key() -> bytes:
-    """Return 32 bytes from the operating system, or fail."""
+    """Return 32 bytes from the operating system, or raise EntropyFailure."""
     try:
         return os.urandom(KEY_BYTES)
     except (NotImplementedError, OSError) as error:
-        raise EntropyFailure(f"the operating system gave no randomness: {error}") from error
-
-
-class RandomBits(Protocol):
-    """What a sampler draws from: independent uniform bits."""
-
-    def words(self, count: int) -> NDArray[np.uint16]:
-        """Return ``count`` independent uniform 16-bit integers."""
-        ...
-
-    def integer(self, bits: int) -> int:
-        """Return one uniform integer in [0, 2**bits)."""
-        ...
+        raise EntropyFailure(f"the operating system provided no randomness: {error}") from error
 
 
 class Entropy:
@@ -116,47 +86,48 @@ class Entropy:
         self._stream = KeyStream(fresh_key())
         self._process = (os.getpid(), _forks)
 
-    def _own(self) -> KeyStream:
-        # The count of forks sees what a reused process id would hide, and the other way round.
+    def _current_stream(self) -> KeyStream:
+        # The fork count catches a reused process id; the process id catches an uncounted fork.
         if self._process != (os.getpid(), _forks):
             self._rekey()
         return self._stream
 
     def words(self, count: int) -> NDArray[np.uint16]:
         """Return ``count`` independent uniform 16-bit integers."""
-        return self._own().words(count)
+        return self._current_stream().words(count)
 
     def integer(self, bits: int) -> int:
         """Return one uniform integer in [0, 2**bits)."""
-        return self._own().integer(bits)
+        return self._current_stream().integer(bits)
 
     def __reduce__(self) -> str:
-        """Refuse to be copied or sent elsewhere: two copies would repeat each other's bits."""
+        """Reject copying and pickling: two copies would repeat each other's bits."""
         raise EntropyFailure("an Entropy cannot be pickled or copied; create one where it is used")
 
 
-# ----------------------------------------------------------------------------
-# Randomness of a bulk job, in which a task that is tried again must repeat its bytes.
-#
-# A job on many machines loses tasks and computes them again; with fresh randomness a record would
-# then be released twice, at twice the cost. So a job draws one key from the operating system, and a
-# record's bits are a function of the key and of everything that the report depends on: the release,
-# the record's id and its vector. Contract: under the assumption that HMAC-SHA256 is a pseudorandom
-# function, the bits of different (release, id, vector) are independent and uniform for whoever does
-# not know the key; the same triple gives the same bits. The vector is in it because two vectors
-# under one id would otherwise get the same noise, and the difference of their reports would be the
-# difference of the vectors (docs/proofs.md, "Bulk jobs"). Whoever knows the key can take the noise
-# off every report of the job: it is destroyed when the job ends.
+# ---- Randomness of a bulk job
 
 RecordId = int | str | bytes
 _DOMAIN: Final = b"offaxis bulk job 1\x00"
 
 
 class JobKey:
-    """The key of one job: 32 bytes from the operating system; no way to give it a seed.
+    """The key of one bulk job: 32 bytes from the operating system. It accepts no seed.
 
-    It travels to the machines of the job by pickle and nowhere else. :meth:`destroy` overwrites
-    this copy of it; every copy lives in its own process.
+    A job on many machines loses tasks and computes them again. With fresh randomness a record would
+    then be released twice, at twice the privacy cost. So a job draws one key, and the bits of a
+    record are a function of the key and of everything the report depends on: the release, the
+    record id and the vector.
+
+    Contract: if HMAC-SHA256 is a pseudorandom function, the bits of different (release, id, vector)
+    are independent and uniform for anyone who does not know the key; the same triple gives the same
+    bits. The vector is included because two vectors with one id would otherwise get the same noise,
+    and the difference of their reports would be the difference of the vectors (docs/proofs.md,
+    "Bulk jobs"). Anyone who knows the key can remove the noise from every report of the job, so the
+    key is destroyed when the job ends.
+
+    The key is sent to the machines of the job by pickle, and nowhere else. :meth:`destroy`
+    overwrites this copy only; every process holds a separate copy.
     """
 
     __slots__ = ("_key",)
@@ -166,21 +137,21 @@ class JobKey:
 
     @property
     def destroyed(self) -> bool:
-        """Whether the key is gone."""
+        """Whether this copy of the key has been overwritten."""
         return not self._key
 
-    def _alive(self) -> bytearray:
+    def _live_key(self) -> bytearray:
         if self.destroyed:
-            raise EntropyFailure("the key of this job was destroyed; a new job draws a new one")
+            raise EntropyFailure("the key of this job was destroyed; start a new job")
         return self._key
 
     def stream(self, release_hash: str, record_id: RecordId, vector_bytes: bytes) -> RecordEntropy:
-        """Return the bits of one record.
+        """Return the random bits of one record.
 
         Parameters
         ----------
         release_hash : str
-            Of the release, in hexadecimal.
+            The hash of the release, in hexadecimal.
         record_id : int, str or bytes
             The number 1, the text "1" and the byte "1" are three different ids.
         vector_bytes : bytes
@@ -189,7 +160,7 @@ class JobKey:
         return self.streams(release_hash)(record_id, vector_bytes)
 
     def streams(self, release_hash: str) -> Callable[[RecordId, bytes], RecordEntropy]:
-        """Return :meth:`stream` of one release, for many records."""
+        """Return :meth:`stream` for one release, to call for many records."""
         prefix = _DOMAIN + _framed(release_hash.encode())
 
         def stream(record_id: RecordId, vector_bytes: bytes) -> RecordEntropy:
@@ -200,28 +171,28 @@ class JobKey:
         return stream
 
     def destroy(self) -> None:
-        """Overwrite the key; neither bits nor copies of it can be had afterwards."""
+        """Overwrite the key; it then gives neither bits nor copies."""
         self._key[:] = bytes(len(self._key))
         self._key.clear()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another machine of the same job."""
-        return _arrived, (bytes(self._alive()),)
+        """Pickle the key for another machine of the same job."""
+        return _unpickled, (bytes(self._live_key()),)
 
     def __repr__(self) -> str:
-        """Show nothing of the key."""
+        """Reveal nothing about the key."""
         return "JobKey(destroyed)" if self.destroyed else "JobKey(…)"
 
 
 class RecordEntropy:
-    """Uniform bits of one record of a job, made by :meth:`JobKey.stream` alone."""
+    """Uniform bits of one record of a bulk job; created by :meth:`JobKey.stream` only."""
 
     __slots__ = ("_stream",)
 
     def __init__(self, job: JobKey, message: bytes) -> None:
         if type(job) is not JobKey:
             raise TypeError(f"a RecordEntropy comes from a JobKey, got {type(job).__name__}")
-        self._stream = KeyStream(hmac.digest(job._alive(), message, "sha256"))
+        self._stream = KeyStream(hmac.digest(job._live_key(), message, "sha256"))
 
     def words(self, count: int) -> NDArray[np.uint16]:
         """Return ``count`` independent uniform 16-bit integers."""
@@ -232,25 +203,25 @@ class RecordEntropy:
         return self._stream.integer(bits)
 
     def __reduce__(self) -> str:
-        """Refuse to be copied or sent elsewhere: two copies would repeat each other's bits."""
+        """Reject copying and pickling: two copies would repeat each other's bits."""
         raise EntropyFailure("a RecordEntropy cannot be pickled or copied; send the job's key")
 
 
 RealEntropy = Entropy | RecordEntropy
-"""What a report may be drawn from."""
+"""The sources that a report may be drawn from."""
 
 
 def canonical(record_id: RecordId) -> bytes:
-    """Write an id so that no two different ones are written alike."""
+    """Encode a record id as bytes; different ids have different encodings."""
     if isinstance(record_id, str):
         return b"s" + record_id.encode("utf-8", "surrogatepass")
     if isinstance(record_id, bytes):
         return b"b" + record_id
     if isinstance(record_id, int) and not isinstance(record_id, bool):
         return b"i%d" % record_id
-    # The id itself is not repeated: it may be somebody's name.
+    # The message omits the id, which may be a person's name.
     raise InvalidInput(
-        f"a record's id must be a whole number, text or bytes, got {type(record_id).__name__}"
+        f"a record id must be an integer, text or bytes, got {type(record_id).__name__}"
     )
 
 
@@ -258,7 +229,44 @@ def _framed(part: bytes) -> bytes:
     return len(part).to_bytes(8, "little") + part
 
 
-def _arrived(key: bytes) -> JobKey:
+def _unpickled(key: bytes) -> JobKey:
     job = JobKey.__new__(JobKey)
     job._key = bytearray(key)
     return job
+
+
+# ---- Key stream
+
+_START = modes.CTR(bytes(16))
+_ZEROS = memoryview(bytes(1 << 17))
+
+
+class KeyStream:
+    """The AES-256-CTR key stream of one key, from its first byte on. Use every key only once."""
+
+    __slots__ = ("_cipher",)
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(algorithms.AES256(key), _START).encryptor()
+
+    def _take(self, count: int) -> bytearray:
+        out = bytearray(count)
+        plain = _ZEROS[:count] if count <= len(_ZEROS) else memoryview(bytes(count))
+        try:
+            taken = self._cipher.update_into(plain, out)
+        except RuntimeError as error:
+            raise EntropyFailure(
+                f"a source of randomness serves one thread; create one per thread ({error})"
+            ) from error
+        if taken != count:
+            raise EntropyFailure("the key stream ended early")
+        return out
+
+    def words(self, count: int) -> NDArray[np.uint16]:
+        """Return ``count`` independent uniform 16-bit integers."""
+        return np.frombuffer(self._take(2 * count), dtype="<u2")
+
+    def integer(self, bits: int) -> int:
+        """Return one uniform integer in [0, 2**bits)."""
+        size = (bits + 7) // 8
+        return int.from_bytes(self._take(size), "little") >> (8 * size - bits)

@@ -1,4 +1,20 @@
-"""Bulk draws in parts that stay in the cache."""
+"""The discrete Laplace distribution, exactly and in bulk.
+
+Contract: ``DiscreteLaplace(b, d).draw(n, bits)`` returns n independent integers K with
+``Pr[K = k] = tanh(1 / 2t) * exp(-|k| / t)``, t = 2**b, except that values with |K| >= 2**d are
+returned as ±2**d. No float is involved, and given uniform input bits the law is exact.
+
+Method: write the magnitude in binary, |K| = Σ 2**j β_j. The weight exp(-|K|/t) =
+Π exp(-β_j 2**j / t) is a product over the digits, so the digits of a geometric variable are
+*independent*, with ``Pr[β_j = 1] = 1 / (1 + exp(2**(j - b)))``, and
+``Pr[|K| >= 2**d] = exp(-2**(d - b))`` (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006 build noise
+from the same fact). A sign bit and the rejection of "minus zero" (Canonne, Kamath, Steinke 2020,
+Algorithm 2) give both sides. Every digit compares 16 random bits with the digits of its probability
+and fetches more only on a tie.
+
+Ties are rare but not independent of the value: very large magnitudes always involve one, so anyone
+who times the sampler learns a little (docs/limitations.md). Proof: docs/proofs.md.
+"""
 
 from __future__ import annotations
 
@@ -14,34 +30,6 @@ from numpy.typing import NDArray
 from offaxis.sampling.entropy import RandomBits
 from offaxis.sampling.probability import Probability, exp_minus, logistic_minus
 
-Draw = Callable[[int, RandomBits], NDArray[np.int64]]
-
-
-def in_chunks(draw: Draw, count: int, chunk: int, bits: RandomBits) -> NDArray[np.int64]:
-    """Draw ``count`` variables, at most ``chunk`` at a time, one part after the other."""
-    out = np.empty(count, dtype=np.int64)
-    for start in range(0, count, chunk):
-        stop = min(start + chunk, count)
-        out[start:stop] = draw(stop - start, bits)
-    return out
-
-
-# ----------------------------------------------------------------------------
-# The discrete Laplace distribution, exactly and in bulk.
-#
-# Contract: ``DiscreteLaplace(b, d).draw(n, bits)`` returns n independent integers K with
-# ``Pr[K = k] = tanh(1 / 2t) * exp(-|k| / t)``, t = 2**b, except that values with |K| >= 2**d are
-# returned as ±2**d. No float is involved, and given uniform input bits the law is exact.
-#
-# How: write the magnitude in binary, |K| = Σ 2**j β_j. The weight exp(-|K|/t) = Π exp(-β_j 2**j /
-# t) is a product over the digits, so the digits of a geometric variable are *independent*, with
-# ``Pr[β_j = 1] = 1 / (1 + exp(2**(j - b)))``, and ``Pr[|K| >= 2**d] = exp(-2**(d - b))`` (Dwork,
-# Kenthapadi, McSherry, Mironov, Naor 2006 build noise from the same fact). A sign bit and the
-# rejection of "minus zero" (Canonne, Kamath, Steinke 2020, Algorithm 2) give both sides. Every
-# digit compares 16 random bits with the digits of its probability and fetches more only on a tie.
-# Ties are rare but not independent of the value: very large magnitudes always come with one, so
-# whoever times the sampler learns a little (docs/limitations.md). Proof: docs/proofs.md.
-
 _WORD_BITS: Final = 16
 _CHUNK: Final = 4096
 _SIGN: Final = np.uint16(1 << 15)
@@ -55,13 +43,13 @@ class DiscreteLaplace:
     digits: int = 24
 
     def __post_init__(self) -> None:
-        """Keep the scale inside the range for which the overflow test below is valid."""
+        """Keep the scale in the range for which the overflow test below is valid."""
         if self.digits not in (24, 32) or not 0 <= self.log2_scale <= self.digits - 4:
             raise ValueError(f"no sampler for log2_scale={self.log2_scale}, digits={self.digits}")
 
     @property
     def saturated(self) -> int:
-        """The magnitude that stands for itself and all larger ones."""
+        """The magnitude that represents itself and all larger ones."""
         return 1 << self.digits
 
     @cached_property
@@ -78,7 +66,7 @@ class DiscreteLaplace:
 
     @cached_property
     def _thresholds(self) -> NDArray[np.uint16]:
-        """First 16 digits of each probability, repeated for a whole chunk of coordinates."""
+        """The first 16 digits of each probability, repeated for a whole chunk of coordinates."""
         heads = [p.digits(_WORD_BITS) for p in self._digit_probabilities]
         return np.tile(np.array(heads, dtype=np.uint16), _CHUNK)
 
@@ -87,7 +75,7 @@ class DiscreteLaplace:
         return in_chunks(self._draw_chunk, count, _CHUNK, bits)
 
     def draw_each(self, count: int, sources: Sequence[RandomBits]) -> NDArray[np.int64]:
-        """Return, for every source, what ``draw(count, source)`` would, in fewer steps."""
+        """Return what ``draw(count, source)`` returns for every source, in fewer steps."""
         if count > _CHUNK:
             return np.stack([self.draw(count, bits) for bits in sources])
         out = np.empty((len(sources), count), dtype=np.int64)
@@ -101,7 +89,7 @@ class DiscreteLaplace:
         return row
 
     def _draw_rows(self, count: int, sources: Sequence[RandomBits]) -> NDArray[np.int64]:
-        """Draw a row of variables from every source; none touches another's bits."""
+        """Draw one row of variables per source; no row uses bits of another source."""
         magnitude = self._magnitudes(count, sources)
         tail = _words(count, sources)
         negative = tail >= _SIGN
@@ -130,12 +118,26 @@ class DiscreteLaplace:
 
 
 def _places(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return rows and columns of what is true; ``np.argwhere`` takes many times as long."""
+    """Return the (row, column) of every true entry, much faster than ``np.argwhere``."""
     return [divmod(place, mask.shape[1]) for place in np.flatnonzero(mask).tolist()]
 
 
 def _words(count: int, sources: Sequence[RandomBits]) -> NDArray[np.uint16]:
-    """Return a row of words from every source."""
+    """Return one row of words per source."""
     if len(sources) == 1:
         return sources[0].words(count)[None]
     return np.stack([bits.words(count) for bits in sources])
+
+
+# ---- Bulk draws
+
+Draw = Callable[[int, RandomBits], NDArray[np.int64]]
+
+
+def in_chunks(draw: Draw, count: int, chunk: int, bits: RandomBits) -> NDArray[np.int64]:
+    """Draw ``count`` variables in chunks of at most ``chunk``, which fit the cache."""
+    out = np.empty(count, dtype=np.int64)
+    for start in range(0, count, chunk):
+        stop = min(start + chunk, count)
+        out[start:stop] = draw(stop - start, bits)
+    return out

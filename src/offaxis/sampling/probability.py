@@ -1,8 +1,9 @@
-"""Certified digits of probabilities: integer arithmetic, rounded outward, never a float.
+"""Certified digits of probabilities, and exact coin flips that compare random bits with them.
 
-An exact sampler may compare random bits with the binary digits of a probability as long as every
-digit it looks at is certain. These functions deliver such digits, for exp(-x), for the tail of the
-normal law and for what is made of them.
+Contract: integer arithmetic rounded outward, never a float. An exact sampler may compare random
+bits with the binary digits of a probability as long as every digit it uses is certain. The
+functions below deliver such digits for exp(-x), for the tail of the normal law and for
+probabilities derived from them. :class:`Probability` flips the coins.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from offaxis.sampling.entropy import RandomBits
 Enclosure = Callable[[int], tuple[int, int]]
 """bits -> (low, high) with low <= p * 2**bits <= high."""
 
+# ---- Enclosures
+
 
 def exp_minus(x: Fraction, bits: int) -> tuple[int, int]:
     """Enclose exp(-x) for x > 0: integers with ``low <= exp(-x) * 2**bits <= high``.
 
     The argument is halved until it is at most 1/2, where the partial sums of the alternating
-    series lie on either side of the limit; the halvings are undone by squaring the enclosure.
+    series are on either side of the limit; the halvings are undone by squaring the enclosure.
     """
     halvings = max(0, (2 * x.numerator // x.denominator).bit_length())
     precision = bits + halvings + 16
@@ -43,7 +46,7 @@ def exp_minus(x: Fraction, bits: int) -> tuple[int, int]:
             low, high = low - term_high, high - term_low
         else:
             low, high = low + term_low, high + term_high
-    # What follows the last term is smaller than it.
+    # The remainder is smaller than the last term.
     low, high = low - term_high, high + term_high
     for _ in range(halvings):
         low = (low * low) >> precision
@@ -53,7 +56,7 @@ def exp_minus(x: Fraction, bits: int) -> tuple[int, int]:
 
 
 def logistic_minus(x: Fraction, bits: int) -> tuple[int, int]:
-    """Enclose 1 / (1 + exp(x)) for x > 0, as :func:`exp_minus` does exp(-x)."""
+    """Enclose 1 / (1 + exp(x)) for x > 0, as :func:`exp_minus` encloses exp(-x)."""
     low, high = exp_minus(x, bits + 2)
     one = 1 << (bits + 2)
     return (low << bits) // (one + low), -(-(high << bits) // (one + high))
@@ -66,7 +69,7 @@ def rational(p: Fraction, bits: int) -> tuple[int, int]:
 
 
 def preferred(near: int, far: int, x: Fraction, bits: int) -> tuple[int, int]:
-    """Enclose near / (near + far · exp(-x)): the chance of a group whose members weigh e^x."""
+    """Enclose near / (near + far · exp(-x)): the probability of a group with weights e^x."""
     precision = bits + 2 + far.bit_length()
     low, high = exp_minus(x, precision)
     one = 1 << precision
@@ -89,9 +92,9 @@ def root_two_over_pi(bits: int) -> tuple[int, int]:
             total += -(power // order) if order % 4 == 3 else power // order
         return total
 
-    # Fewer than `precision` terms a series, each off by less than one, times 20: well below 2**28.
+    # Fewer than `precision` terms per series, each off by less than 1, times 20: well below 2**28.
     if precision >= 1 << 20:
-        raise ValueError("more digits than any sampler asks for")
+        raise ValueError("more digits than any sampler requests")
     pi = 16 * atan_inverse(5) - 4 * atan_inverse(239)
     slack = 1 << 28
     low = isqrt((2 << (2 * bits + precision)) // (pi + slack))
@@ -103,7 +106,7 @@ def normal_tail(x: Fraction, bits: int) -> tuple[int, int]:
     """Enclose Pr[|Z| >= x] of a standard normal Z, for x >= 0.
 
     Pr[|Z| < x] = √(2/π) Σ (−1)^n x^{2n+1} / (2^n n! (2n+1)). The terms alternate and, once
-    2n > x², decrease, so what follows the last one is smaller than it. Each term is enclosed.
+    2n > x², decrease, so the remainder is smaller than the last one. Each term is enclosed.
     """
     precision = bits + 16 + x.numerator * x.numerator // (x.denominator * x.denominator)
     top, bottom = x.numerator * x.numerator, x.denominator * x.denominator
@@ -130,7 +133,7 @@ def normal_tail(x: Fraction, bits: int) -> tuple[int, int]:
 def digits(enclose: Enclosure, bits: int) -> int:
     """Return the first ``bits`` binary digits of p: floor(p * 2**bits).
 
-    Does not return for an irrational enclosure of a number that is a multiple of 2**-bits.
+    Does not terminate if p is a multiple of 2**-bits and its enclosure never becomes exact.
     """
     guard = 16
     while True:
@@ -140,17 +143,16 @@ def digits(enclose: Enclosure, bits: int) -> int:
         guard *= 2
 
 
-# ----------------------------------------------------------------------------
-# Exact coin flips with any probability, by comparing digits as long as needed.
+# ---- Exact coin flips
 
 _STEP = 64
 _WORD_BITS = 32
 
 
 class Probability:
-    """A probability p known by certified enclosures.
+    """A probability p given by certified enclosures.
 
-    ``U < p`` for a uniform real U is decided by comparing binary digits from the left; the first
+    ``U < p`` for a uniform real U is decided by comparing binary digits from the left. The first
     difference decides, and no digit is ever guessed.
     """
 
@@ -162,7 +164,7 @@ class Probability:
     def of(cls, p: Fraction) -> Probability:
         """Return a rational probability, 0 <= p <= 1."""
         if not 0 <= p <= 1:
-            raise ValueError(f"a probability lies between 0 and 1, got {p}")
+            raise ValueError(f"a probability must be between 0 and 1, got {p}")
         return cls(partial(rational, p))
 
     def digits(self, bits: int) -> int:
@@ -175,9 +177,9 @@ class Probability:
         """Decide U < p for a uniform U whose first ``matched`` digits are those of p."""
         while True:
             fresh = bits.integer(_STEP)
-            wanted = self.digits(matched + _STEP) & ((1 << _STEP) - 1)
-            if fresh != wanted:
-                return fresh < wanted
+            digits_of_p = self.digits(matched + _STEP) & ((1 << _STEP) - 1)
+            if fresh != digits_of_p:
+                return fresh < digits_of_p
             matched += _STEP
 
     def draw(self, count: int, bits: RandomBits) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Seeded floating-point draws for research: nothing here protects anybody or makes a report.
+"""Seeded floating-point draws for research: nothing here protects anyone or makes a report.
 
 No module on the path of a report imports this package; an import contract enforces it.
 """

@@ -1,9 +1,9 @@
 """The laws of the randomizers in seeded floating point: what a server would observe.
 
 Contract: ``draw_observations(randomizer, W, rng)`` has the law of ``randomizer.read`` applied to
-exact reports of the rows of W, up to the rounding of floating point. It protects nobody, and its
-result is an array, which nothing accepts as a report. Every simulation is written once, in terms of
-the array API, and draws from the generator of its arrays' own library (draws.py).
+exact reports of the rows of W, up to floating-point rounding. It protects nobody, and its result is
+an array, which nothing accepts as a report. Every simulation is written once, in terms of the array
+API, and draws from a generator of the library of its arrays (simulation/draws.py).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from offaxis.vectors import (
 
 _GRID: Final = 1 << 16
 _LARGEST_DEVIATE: Final = 9.0
-"""A standard normal variable is larger once in 10^19 times."""
+"""A standard normal variable exceeds it about once in 10^19 draws."""
 
 
 @singledispatch
@@ -52,9 +52,9 @@ def draw_observations(randomizer: Randomizer, W: Array, rng: Rng) -> Any:
     ----------
     randomizer : Randomizer
     W : array (n, r), or (n,) symbols
-        Of NumPy, torch or JAX.
+        A NumPy, torch or JAX array.
     rng : numpy.random.Generator, torch.Generator or JAX key
-        Of the same library.
+        A generator of the same library.
 
     Examples
     --------
@@ -65,13 +65,12 @@ def draw_observations(randomizer: Randomizer, W: Array, rng: Rng) -> Any:
     (5, 2)
     """
     raise InvalidInput(
-        f"no simulation is known for a {type(randomizer).__name__}; register one with "
+        f"no simulation exists for {type(randomizer).__name__}; register one with "
         f"offaxis.simulation.draw_observations.register"
     )
 
 
-# ----------------------------------------------------------------------------
-# Additive noise
+# ---- Additive noise
 
 
 def add_laplace(W: Array, scale: float, rng: Rng) -> Array:
@@ -106,8 +105,7 @@ def _spherical_laplace(randomizer: SphericalLaplace, W: Array, rng: Rng) -> Arra
     return noise
 
 
-# ----------------------------------------------------------------------------
-# Boxes
+# ---- Boxes
 
 
 @draw_observations.register
@@ -148,12 +146,11 @@ def _hybrid(randomizer: Hybrid, W: Array, rng: Rng) -> Array:
     return xp.where(by_sign, size * sign, out)
 
 
-# ----------------------------------------------------------------------------
-# Symbols
+# ---- Symbols
 
 
 def _own_symbols(randomizer: SymbolForm, W: Array) -> Array:
-    """Return the symbols that a simulation randomizes, on their device."""
+    """Return the symbols to randomize, on their device."""
     if not has_device(W):
         return randomizer.symbols(W)
     if W.ndim != 1 or not namespace(W).isdtype(W.dtype, "integral"):
@@ -180,12 +177,11 @@ def _subset(randomizer: SubsetSelection, W: Array, rng: Rng) -> Array:
     return randomizer.levels_at(with_own(member, last, near, own), draws.dtype)
 
 
-# ----------------------------------------------------------------------------
-# Directions
+# ---- Directions
 
 
 def draw_ranks(ranks: Ranks, count: int, rng: Rng) -> tuple[Array, Array]:
-    """Draw (tail, towards) of reports: the reported direction's rank, then its tail."""
+    """Draw (tail, towards) of reports: the rank of the reported direction, then its tail."""
     draws = draws_from(rng)
     n, c = ranks.pairs, ranks.near
     place = draws.integers(2 * n - c, count)
@@ -199,9 +195,9 @@ def draw_ranks(ranks: Ranks, count: int, rng: Rng) -> tuple[Array, Array]:
 
 
 def unit_directions(sphere: Sphere, W: Array, rng: Rng) -> Array:
-    """Return unit directions, quickly; a zero row gets a random one.
+    """Return unit directions, with fast arithmetic; a zero row gets a random direction.
 
-    On a device a row without a normal number counts as zero: not all devices have others.
+    On a device a row of subnormal numbers counts as zero: not all devices support them.
     """
     xp, limits = namespace(W), extremes(W)
     norms = row_norms(W, 2)
@@ -211,8 +207,8 @@ def unit_directions(sphere: Sphere, W: Array, rng: Rng) -> Array:
         rows = W[extreme]
         zero = xp.max(xp.abs(rows), axis=1) <= limits.zero
         if zero.any():
-            some = draws_from(rng, W).normal(int(zero.sum()), W.shape[1])
-            rows = with_rows(rows, zero, some)
+            random_rows = draws_from(rng, W).normal(int(zero.sum()), W.shape[1])
+            rows = with_rows(rows, zero, random_rows)
         unit = with_rows(unit, extreme, sphere.directions(rows))
     return unit
 
@@ -225,7 +221,7 @@ def draw_signs(W: Array, ball: Ball, rng: Rng) -> Array:
 
 
 def _directions(randomizer: RankForm, W: Array, draws: Draws) -> Array:
-    """Return the unit directions that are randomized, with flipped signs for a vector."""
+    """Return the unit directions to randomize, with random signs if the vector is the target."""
     if randomizer.target == "vector":
         W = W * draw_signs(W, Ball(randomizer.dim, randomizer.radius, 2), draws)[:, None]
     return unit_directions(Sphere(randomizer.dim, randomizer.radius), W, draws)
@@ -259,7 +255,7 @@ def _privunitg(randomizer: PrivUnitG, W: Array, rng: Rng) -> Array:
 def _projunit(randomizer: ProjUnit, W: Array, rng: Rng) -> Array:
     """Draw no matrix: given g, Gᵀg is ‖g‖ times a normal vector with component ⟨g, a⟩/‖g‖ along u.
 
-    That needs the length of a and the component t of g along a alone.
+    So only the length of a and the component t of g along a are drawn.
     """
     draws, xp = draws_from(rng, W), namespace(W)
     u = _directions(randomizer, W, draws)
@@ -278,7 +274,7 @@ def towards(u: Array, t: Array, length: float, rng: Rng) -> Array:
     xp = namespace(u)
     x = draws_from(rng, u).normal(*u.shape)
     along = row_dots(x, u)
-    # x − along·u is the part of x across u; its length follows from Pythagoras.
+    # x − along·u is the part of x orthogonal to u; its length follows from Pythagoras.
     across2 = xp.clip(row_dots(x, x) - along * along, min=smallest(u))
     share = length * xp.sqrt(xp.clip(1.0 - t * t, min=0.0) / across2)
     x *= share[:, None]
@@ -294,7 +290,7 @@ def gaussian_towards(u: Array, t: Array, rng: Rng) -> Array:
 
 
 def _component(tail: Array, forward: Array) -> Array:
-    """Return the normal component with Pr[|t| >= …] = tail on the given side."""
+    """Return the normal component t with Pr[|Z| >= |t|] = tail, on the given side."""
     t = deviate(tail)
     return namespace(tail).where(forward, t, -t)
 
@@ -307,8 +303,8 @@ def deviate(tail: Any) -> Any:
 def cosine(tail: Any, dim: int) -> Any:
     """Return the t with Pr[|T| >= t] = tail, T a coordinate of a uniform unit vector of R^dim.
 
-    (1 − T)/2 has the law Beta((dim − 1)/2, (dim − 1)/2). No device inverts it, so there the
-    quantiles of the normal law lead to a table.
+    (1 − T)/2 has the law Beta((dim − 1)/2, (dim − 1)/2). No device library inverts it, so on a
+    device the quantiles of the normal law index a table.
     """
     if isinstance(tail, np.ndarray):
         shape = (dim - 1) / 2
@@ -320,8 +316,8 @@ def cosine(tail: Any, dim: int) -> Any:
 class SphereComponent:
     """The map from |N(0, 1)| to |T|, T a coordinate of a uniform unit vector, by quantiles.
 
-    Tabulated: the map is smooth, and linear interpolation between 65,536 points is off by less
-    than 1e-10, while the inverse of the incomplete beta function takes ten times as long.
+    The map is tabulated: it is smooth, and linear interpolation between 65,536 points is off by
+    less than 1e-10, while the inverse of the incomplete beta function takes ten times as long.
     """
 
     values: Vectors

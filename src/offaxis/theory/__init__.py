@@ -1,4 +1,4 @@
-"""What can be said about a release without trying it: risks and bounds, with their conditions."""
+"""Risks and bounds of releases, each with the conditions under which it holds."""
 
 from offaxis.theory.bounds import (
     DisagreementBound,

@@ -1,13 +1,9 @@
-"""How far the first-order risk can be from the real one when the model is piecewise affine.
+"""Bounds for piecewise affine models: the error of the first-order risk, and changed answers.
 
-While z + h stays in the activation cell of z the first order is exact; outside, a model of
-Lipschitz constant K is off by at most 2K‖h‖. Hence, by Cauchy and Schwarz,
-
-    |√R_NL − √R_FO| ≤ B = 2K ((1/N) Σ E‖h_i‖⁴)^{1/4} P̄^{1/4},     |R_NL − R_FO| ≤ 2B √R_FO + B²
-
-where P̄ is the mean probability of leaving the cell. The model sees z only through its first layer
-W, so the same holds with ‖Wh‖ for ‖h‖ and with K of the layers behind it: the sharper form, which
-does not pay for noise that the first layer does not see.
+Contract: the bounds hold for releases with additive noise between affine maps and for ReLU or
+affine networks given as layers; every other case raises InvalidInput and names the condition. The
+probability of leaving an activation cell is measured by simulation, with a standard error or with a
+stated confidence.
 """
 
 from __future__ import annotations
@@ -36,40 +32,49 @@ from offaxis.theory.conditions import (
 from offaxis.theory.risk import FirstOrderRisk, first_order_risk
 from offaxis.vectors import Vectors, as_batch, row_dots
 
+# ---- Error of the first-order risk
+
 
 @dataclass(frozen=True)
 class RemainderBound:
-    """What separates the first-order risk from the real one, at most.
+    """A bound on the distance between the first-order risk and the real one.
+
+    While z + h stays in the activation cell of z, the first order is exact; outside, a model of
+    Lipschitz constant K is off by at most 2K‖h‖. Hence, by Cauchy and Schwarz,
+
+        |√R_NL − √R_FO| ≤ B = 2K ((1/N) Σ E‖h_i‖⁴)^{1/4} P̄^{1/4}
+        |R_NL − R_FO| ≤ 2B √R_FO + B²
+
+    where P̄ is the mean probability of leaving the cell. The model depends on z only through its
+    first layer W, so the same holds with ‖Wh‖ for ‖h‖ and with K of the later layers: the sharper
+    form, which is not affected by noise that the first layer removes.
 
     Attributes
     ----------
     lipschitz, inner_lipschitz : float
-        K of the model, and of the layers behind the first.
+        K of the model, and of the layers after the first.
     fourth_moment, inner_fourth_moment : float
         (1/N) Σ E‖h_i‖⁴ and (1/N) Σ E‖Wh_i‖⁴, in closed form.
     leaving : Estimate
         P̄ as measured.
     highest_leaving : float
-        An upper limit on P̄, which the bound uses: a share measured as zero proves nothing.
+        An upper confidence limit on P̄, which the bound uses: a measured share of zero proves
+        nothing.
     first_order : FirstOrderRisk
 
     Examples
     --------
     >>> import offaxis
     >>> from offaxis.geometry import Layers
-    >>> from offaxis.theory import RemainderBound, remainder_bound
+    >>> from offaxis.theory import remainder_bound
     >>> rng = np.random.default_rng(0)
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
     >>> public = rng.standard_normal((100, 3))
     >>> release = offaxis.fit(task, public, epsilon=50)
     >>> bound = remainder_bound(release, task, public, draws=20)
-    >>> isinstance(bound, RemainderBound), bound.sharper_root <= bound.root
+    >>> bound.sharper_root <= bound.root, bound.sharper_risk <= bound.risk
     (True, True)
-    >>> bound.risk == 2 * bound.root * bound.first_order.total**0.5 + bound.root**2
-    True
-    >>> bound.sharper_risk <= bound.risk
-    True
     """
 
     lipschitz: float
@@ -82,23 +87,23 @@ class RemainderBound:
 
     @property
     def root(self) -> float:
-        """B, which |√R_NL − √R_FO| does not exceed."""
+        """B, a bound on |√R_NL − √R_FO|."""
         return float(2 * self.lipschitz * (self.fourth_moment * self.highest_leaving) ** 0.25)
 
     @property
     def risk(self) -> float:
-        """2B √R_FO + B², which |R_NL − R_FO| does not exceed."""
+        """2B √R_FO + B², a bound on |R_NL − R_FO|."""
         return _on_risk(self.root, self.first_order)
 
     @property
     def sharper_root(self) -> float:
-        """B behind the first layer; |√R_NL − √R_FO| does not exceed it either."""
+        """B after the first layer, also a bound on |√R_NL − √R_FO|."""
         moment = self.inner_fourth_moment * self.highest_leaving
         return float(2 * self.inner_lipschitz * moment**0.25)
 
     @property
     def sharper_risk(self) -> float:
-        """The same on |R_NL − R_FO|."""
+        """The bound on |R_NL − R_FO| with the sharper B."""
         return _on_risk(self.sharper_root, self.first_order)
 
 
@@ -152,19 +157,19 @@ def remainder_bound(
     seed: int = 0,
     confidence: float = 0.999,
 ) -> RemainderBound:
-    """Bound the gap between the first-order risk and the real one on given vectors.
+    """Bound the distance between the first-order risk and the real one on given vectors.
 
     Holds for additive noise of mean zero between affine maps and a ReLU (or affine) network given
     as layers, with the stated confidence over the simulation that measures P̄. K is the product of
     the layers' spectral norms. The bound is loose: it shrinks with the fourth root of P̄, so it is
-    small only where reports rarely leave the cell.
+    small only if reports rarely leave the cell. :class:`RemainderBound` has the formulas.
 
     Parameters
     ----------
     draws : int
-        Simulated reports a vector.
+        Number of simulated reports per vector.
     confidence : float
-        That the limit on P̄ is one.
+        Confidence of the upper limit on P̄.
 
     Raises
     ------
@@ -189,14 +194,14 @@ def remainder_bound(
     first_order = first_order_risk(release, model, vectors)
     layers = piecewise_affine(model)
     Z, _ = as_batch(vectors, release.input_dim)
-    home = activation_cell(layers, Z)
+    cell = activation_cell(layers, Z)
     left = np.array(
         [
-            (activation_cell(layers, decoded) != home).any(axis=1)
+            (activation_cell(layers, decoded) != cell).any(axis=1)
             for decoded in simulated(release, Z, draws, seed)
         ]
     )
-    highest = highest_share(int(left.sum()), left.size, confidence) if home.shape[1] else 0.0
+    highest = highest_share(int(left.sum()), left.size, confidence) if cell.shape[1] else 0.0
     return RemainderBound(
         lipschitz=lipschitz(layers.weights),
         inner_lipschitz=lipschitz(layers.weights[1:]),
@@ -208,46 +213,37 @@ def remainder_bound(
     )
 
 
-# ----------------------------------------------------------------------------
-# How often a classifier answers differently on a report than on the vector, at most.
-#
-# For a ReLU network whose answer c is its largest output, and Laplace noise of variance σ²: inside
-# the activation cell the lead of c over k is Δ̄_k + a_kᵀBξ, with a_k = J_c − J_k and
-# Δ̄_k = T_c − T_k + a_kᵀd. If every Δ̄_k > 0, the answer changes with a probability of at most
-#
-#     Pr(z + h leaves the cell) + Σ_k exp(−min{Δ̄_k² / (4 Var_k), Δ̄_k / (2σM_k)}),
-#
-# Var_k = σ² ‖Bᵀa_k‖², M_k = max_j |(Bᵀa_k)_j|. Otherwise the bound is 1.
+# ---- Changed answers
 
 
 @dataclass(frozen=True, eq=False)
 class DisagreementBound:
-    """The bound for every vector and what the same simulation measured.
+    """A bound on the probability that an answer changes, and what the same simulation measured.
 
     Attributes
     ----------
     leaving : (n,) array
         Measured probability of leaving the activation cell.
     flipping : (n,) array
-        The sum of tails: how often the answer changes inside the cell, at most. Infinite where
-        clipping alone takes the lead away.
+        The sum of tails, a bound on the probability that the answer changes inside the cell.
+        Infinite if a margin is not positive after clipping.
     leaving_mean, measured : Estimate
-        Leaving and disagreement, over all vectors.
+        Mean probability of leaving the cell and of a changed answer, over all vectors.
 
     Examples
     --------
     >>> import offaxis
     >>> from offaxis.geometry import Layers
-    >>> from offaxis.theory import DisagreementBound, disagreement_bound
+    >>> from offaxis.theory import disagreement_bound
     >>> rng = np.random.default_rng(0)
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
     >>> public = rng.standard_normal((100, 3))
     >>> release = offaxis.fit(task, public, epsilon=50)
     >>> bound = disagreement_bound(release, task, public, draws=20)
-    >>> isinstance(bound, DisagreementBound), bound.per_vector.shape
-    (True, (100,))
-    >>> bound.covered  # clipping alone takes nobody's lead away
+    >>> bound.per_vector.shape
+    (100,)
+    >>> bound.covered  # all margins stay positive after clipping
     1.0
     """
 
@@ -265,27 +261,27 @@ class DisagreementBound:
     def averaged(self) -> float:
         """The bound on the share of vectors answered differently.
 
-        Its standard error is at most that of ``leaving_mean``: nothing else in it is measured.
+        Its standard error is at most that of ``leaving_mean``; nothing else in it is measured.
         """
         return float(self.per_vector.mean())
 
     @property
     def covered(self) -> float:
-        """The share of vectors whose lead survives clipping; for the others the bound is 1."""
+        """The share of vectors with positive margins after clipping; else the bound is 1."""
         return float(np.isfinite(self.flipping).mean())
 
 
 def _flipping(
     margins: Vectors, slopes: Vectors, others: NDArray[np.bool_], sigma: float
 ) -> Vectors:
-    """Return Σ_k exp(−min{…}) over other classes for margins (n, k) and slopes Bᵀa (n, k, r)."""
+    """Return Σ_k exp(−min{…}) over the other classes; margins (n, k), slopes Bᵀa (n, k, r)."""
     lost = (others & (margins <= 0)).any(axis=1)
     margins = np.maximum(margins, 0.0)
     variance = sigma**2 * np.sum(slopes**2, axis=2)
     largest = np.abs(slopes).max(axis=2)
     with np.errstate(divide="ignore", invalid="ignore"):
         exponent = np.minimum(margins**2 / (4 * variance), margins / (2 * sigma * largest))
-    # Without any noise along a_k a positive lead stays as it is.
+    # Without noise along a_k, a positive margin stays positive.
     tails = np.where(variance > 0, np.exp(-exponent), 0.0)
     total: Vectors = np.where(lost, np.inf, np.sum(tails, axis=1, where=others))
     return total
@@ -295,9 +291,9 @@ def flipping_tails(release: Release, model: Any, vectors: Any) -> Vectors:
     """Bound, for every vector, how often the answer changes inside the activation cell, (n,).
 
     Holds for Laplace noise between affine maps and a ReLU network with two outputs or more.
-    Infinite where clipping alone takes the lead away, because nothing is claimed there. The exact
-    reports' discrete Laplace noise has no heavier tails than the continuous law of the same scale
-    used here.
+    Infinite if a margin is not positive after clipping: nothing is claimed there. The tails are
+    those of the continuous Laplace law; the discrete noise of exact reports, at the same scale, has
+    no heavier ones. :func:`disagreement_bound` has the formula.
 
     Examples
     --------
@@ -313,12 +309,12 @@ def flipping_tails(release: Release, model: Any, vectors: Any) -> Vectors:
     >>> tails.shape, bool((tails > 0).all())
     ((100,), True)
     """
-    noise, layers = _conditions(release, model)
+    noise, layers = _check_conditions(release, model)
     Z, _ = as_batch(vectors, release.input_dim)
     outputs = layers.outputs(Z)
     answers = outputs.argmax(axis=1)
     moved = noise.clipping(Z)
-    # Not the discrete law's own variance: the tail bound is proved for the continuous one.
+    # Not the variance of the discrete law: the tail bound is proved for the continuous one.
     sigma = math.sqrt(2) * noise.randomizer.scale
     parts = []
     for part in row_batches(Z, outputs.shape[1] * Z.shape[1]):
@@ -337,15 +333,23 @@ def disagreement_bound(
 ) -> DisagreementBound:
     """Bound how often the model's answer on a report differs from that on the vector.
 
+    Let c be the answer and σ² the variance of the noise. Inside the activation cell the margin of c
+    over k is Δ̄_k + a_kᵀBξ, with a_k = J_c − J_k and Δ̄_k = T_c − T_k + a_kᵀd. If every Δ̄_k > 0, the
+    answer changes with a probability of at most
+
+        Pr(z + h leaves the cell) + Σ_k exp(−min{Δ̄_k² / (4 Var_k), Δ̄_k / (2σM_k)}),
+
+    where Var_k = σ² ‖Bᵀa_k‖² and M_k = max_j |(Bᵀa_k)_j|. Otherwise the bound is 1.
+
     Holds for Laplace noise between affine maps and a ReLU network, given as layers, whose answer is
     the largest of two outputs or more. The probability of leaving the cell is measured on simulated
-    reports and carries their standard error; disagreement is counted on the same ones. The bound
-    says something (is below 1) only where most reports stay in the cell.
+    reports and carries their standard error; disagreement is counted on the same reports. The bound
+    is below 1 only if most reports stay in the cell.
 
     Parameters
     ----------
     draws : int
-        Simulated reports a vector.
+        Number of simulated reports per vector.
 
     Raises
     ------
@@ -370,17 +374,17 @@ def disagreement_bound(
     flipping = flipping_tails(release, model, vectors)
     layers = piecewise_affine(model)
     Z, _ = as_batch(vectors, release.input_dim)
-    home, answers = activation_cell(layers, Z), layers.outputs(Z).argmax(axis=1)
+    cell, answers = activation_cell(layers, Z), layers.outputs(Z).argmax(axis=1)
     left, changed = [], []
     for decoded in simulated(release, Z, draws, seed):
-        left.append((activation_cell(layers, decoded) != home).any(axis=1))
+        left.append((activation_cell(layers, decoded) != cell).any(axis=1))
         changed.append(layers.outputs(decoded).argmax(axis=1) != answers)
     leaving = np.array(left, dtype=np.float64)
     measured = Estimate.of(np.array(changed, dtype=np.float64))
     return DisagreementBound(leaving.mean(axis=0), flipping, Estimate.of(leaving), measured)
 
 
-def _conditions(release: Release, model: Any) -> tuple[AdditiveNoise, Layers]:
+def _check_conditions(release: Release, model: Any) -> tuple[AdditiveNoise, Layers]:
     noise, layers = AdditiveNoise.of(release), piecewise_affine(model)
     if not isinstance(release.randomizer, Laplace):
         raise InvalidInput(

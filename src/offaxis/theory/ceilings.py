@@ -1,12 +1,25 @@
-"""What ε allows at all for a task that answers with one of several labels.
+"""Limits of ε-LDP: the best that any report of a budget can do for a task.
 
-Three different things, in descending strength:
+Contract: every bound holds for any ε-LDP report, of any form and size, and for any reader of it.
 
-- :func:`agreement_ceiling`: nobody guesses the *model's answer* from an ε-LDP report more often;
-- :func:`label_accuracy_bound`: nobody guesses the *label* more often, for known label posteriors;
-- :func:`reference_line`: what one good channel gives. It bounds nothing.
+For a task that answers with one of several classes:
 
-All hold for any report, of any form and size, and for whoever reads it.
+- :func:`agreement_ceiling` bounds how often anyone guesses the *model's answer* from a report;
+- :func:`label_accuracy_bound` bounds how often anyone guesses the *label*, for known label
+  posteriors;
+- :func:`reference_line` is the accuracy of one good channel. It bounds nothing.
+
+For vectors and means, :func:`fidelity_ceiling` and :func:`least_mean_error` follow from the
+spectrum λ of the task, the eigenvalues of Ω^{1/2} C Ω^{1/2}: the variances of the vectors along the
+directions that affect the task, in its metric. A report reveals a share s_i of the variance along
+the i-th direction, and privacy limits these shares twice (docs/proofs.md §16):
+
+    s_i ≤ tanh²(ε/2) each,     Σ s_i ≤ sinh²(ε/2) in all.
+
+So at most cosh²(ε/2) directions are revealed as well as one alone could be. No other limit follows
+from λ alone: two opposite points meet the first with equality, the corners of a simplex the second.
+For a given law of the vectors the truth may be far from both, and is at large budgets: vectors that
+fill the space are harder to distinguish than a few points.
 """
 
 from __future__ import annotations
@@ -33,7 +46,7 @@ _MOST_POSTERIORS: Final = 100_000
 
 @dataclass(frozen=True)
 class AgreementCeiling:
-    """How often the model's answer can be guessed from a report, at most.
+    """The largest probability of guessing the model's answer from a report.
 
     Attributes
     ----------
@@ -43,11 +56,9 @@ class AgreementCeiling:
 
     Examples
     --------
-    >>> from offaxis.theory import AgreementCeiling, agreement_ceiling
+    >>> from offaxis.theory import agreement_ceiling
     >>> agreement_ceiling([1, 1], epsilon=1)
     AgreementCeiling(probability=0.731..., answers=2)
-    >>> AgreementCeiling(probability=0.75, answers=3).answers
-    3
     """
 
     probability: float
@@ -55,14 +66,14 @@ class AgreementCeiling:
 
 
 def agreement_ceiling(prior: Any, epsilon: Any) -> AgreementCeiling:
-    """Return the best probability of guessing the model's answer from any ε-LDP report.
+    """Return the largest probability of guessing the model's answer from any ε-LDP report.
 
     With the prior π sorted descending and Π_s the sum of its s largest shares,
 
         max_s e^ε Π_s / (e^ε + s − 1).
 
-    Randomized response over the s likeliest answers reaches the s-th term; whoever has another
-    answer reports as if it were the first.
+    Randomized response over the s likeliest answers reaches the s-th term; people with another
+    answer report as if it were the first.
 
     *Why nothing does better.* Guessing is post-processing, so let the report be the guess: T(i|j).
     With m_i = min_j T(i|j), T(i|i) ≤ e^ε m_i by privacy, and T(i|i) ≤ 1 − Σ_{l≠i} m_l because
@@ -73,13 +84,13 @@ def agreement_ceiling(prior: Any, epsilon: Any) -> AgreementCeiling:
     Parameters
     ----------
     prior : (n,) array
-        How likely each answer is; shares or counts.
+        Probability of each answer; shares or counts.
 
     Examples
     --------
     >>> from offaxis.theory import agreement_ceiling
     >>> ceiling = agreement_ceiling([0.7, 0.2, 0.1], epsilon=2)
-    >>> round(ceiling.probability, 3), ceiling.answers  # the third answer is better left out
+    >>> round(ceiling.probability, 3), ceiling.answers  # better without the third answer
     (0.793, 2)
     """
     shares = _shares(prior, "prior")
@@ -94,9 +105,10 @@ def agreement_ceiling(prior: Any, epsilon: Any) -> AgreementCeiling:
 def reference_line(accuracy: Any, classes: int, epsilon: Any) -> float:
     """Return the label accuracy of k-ary response on the answer of a model with this accuracy.
 
-    a q + (1 − a)(1 − q)/(k − 1), q = e^ε/(e^ε + k − 1): the truth is told and the model is right,
-    or both are wrong and chance brings the label back. **A line to compare with, not a bound**: a
-    better model on the device, or a reader who corrects for what the model confuses, passes it.
+    a q + (1 − a)(1 − q)/(k − 1), q = e^ε/(e^ε + k − 1): the response is truthful and the model is
+    right, or both are wrong and chance restores the label. **A line to compare with, not a bound**:
+    a better model on the device exceeds it, and so does a reader who corrects for the model's
+    confusions.
 
     Examples
     --------
@@ -106,7 +118,7 @@ def reference_line(accuracy: Any, classes: int, epsilon: Any) -> float:
     """
     a = as_number(accuracy, "accuracy")
     if not 0 <= a <= 1:
-        raise InvalidInput(f"accuracy must lie between 0 and 1, got accuracy={accuracy!r}")
+        raise InvalidInput(f"accuracy must be between 0 and 1, got accuracy={accuracy!r}")
     others = as_integer(classes, "classes", 2) - 1
     far = math.exp(-float(exact_epsilon(epsilon)))
     q = 1 / (1 + others * far)
@@ -114,23 +126,24 @@ def reference_line(accuracy: Any, classes: int, epsilon: Any) -> float:
 
 
 def label_accuracy_bound(posteriors: Any, weights: Any, epsilon: Any) -> float:
-    """Return the best probability of guessing the label from any ε-LDP report of the vector.
+    """Return the largest probability of guessing the label from any ε-LDP report of the vector.
 
-    A true upper bound where the label's posteriors η(z) are the true ones; with estimated ones it
-    is an estimate of it. It is the linear program
+    An upper bound if the posteriors η(z) of the label are the true ones; with estimated posteriors
+    it is an estimate of the bound. It is the linear program
 
         max Σ_z w(z) Σ_j η_j(z) Q(j|z),   m_j ≤ Q(j|z) ≤ e^ε m_j,   Σ_j Q(j|z) = 1,
 
     solved by HiGHS to 1e-6. It has nk + k unknowns: 1,000 vectors of 10 classes take about two
-    seconds, 2,000 about eight, 10,000 are the most. Beyond that, average posteriors over clusters;
-    that bounds reports of the cluster, and is a little too low for reports of the vector.
+    seconds, 2,000 about eight, and 10,000 is the limit. Beyond that, average posteriors over
+    clusters; the result bounds reports of the cluster, and is slightly too low for reports of the
+    vector.
 
     Parameters
     ----------
     posteriors : (n, k) array
-        η_j(z), one row a vector z; the rows sum to one.
+        η_j(z), one row per vector z; the rows sum to one.
     weights : (n,) array
-        How likely each vector is; shares or counts.
+        Probability of each vector; shares or counts.
 
     Examples
     --------
@@ -156,8 +169,8 @@ def label_accuracy_bound(posteriors: Any, weights: Any, epsilon: Any) -> float:
     far = math.exp(-float(exact_epsilon(epsilon)))
     n, k = eta.shape
     # Unknowns: Q row by row, then M_j = e^ε m_j, so that no coefficient is above one.
-    own, shared = eye_array(n * k), kron(np.ones((n, 1)), eye_array(k))
-    limits = vstack([hstack([own, -shared]), hstack([-own, far * shared])]).tocsr()
+    single, shared = eye_array(n * k), kron(np.ones((n, 1)), eye_array(k))
+    limits = vstack([hstack([single, -shared]), hstack([-single, far * shared])]).tocsr()
     sums = hstack([kron(eye_array(n), np.ones((1, k))), csr_array((n, k))]).tocsr()
     solved = linprog(
         -np.append((w[:, None] * eta).ravel(), np.zeros(k)),
@@ -173,7 +186,7 @@ def label_accuracy_bound(posteriors: Any, weights: Any, epsilon: Any) -> float:
 
 
 def answer_prior(task: Any, public: Any) -> Vectors:
-    """Return how often the task gives each answer on public vectors, (k,); the largest output wins.
+    """Return the share of each answer on public vectors, (k,); the largest output is the answer.
 
     Parameters
     ----------
@@ -193,7 +206,7 @@ def answer_prior(task: Any, public: Any) -> Vectors:
         outputs = model.outputs(batch)
         if outputs.shape[1] < 2:
             raise InvalidInput(
-                "the task has one output and so no answers to count; for a number see "
+                "the task has one output, so there are no classes to count; for a number see "
                 "offaxis.mechanisms.scalar_channel"
             )
         counts = counts + np.bincount(outputs.argmax(axis=1), minlength=outputs.shape[1])
@@ -209,31 +222,19 @@ def _shares(value: Any, name: str) -> Vectors:
     return normalised
 
 
-# ----------------------------------------------------------------------------
-# What ε allows at all for vectors: any ε-LDP report, of any form and size, whoever reads it.
-#
-# Everything follows from the task's spectrum λ, the eigenvalues of Ω^{1/2} C Ω^{1/2}: the variances
-# of the vectors along the directions the task sees, in its own metric. A report tells a share s_i
-# of the variance along the i-th of them, and privacy binds these shares twice (docs/proofs.md §16):
-#
-#     s_i ≤ tanh²(ε/2) each,     Σ s_i ≤ sinh²(ε/2) in all.
-#
-# So at most cosh²(ε/2) directions are told as well as one alone could be. No other limit follows
-# from λ alone: two opposite points meet the first with equality, the corners of a simplex the
-# second. For a given law of the vectors the truth may be far from both, and is at large budgets:
-# vectors that fill the space are harder to tell than a few points.
+# ---- Vectors and means
 
 _ENOUGH: Final = 600.0
-"""From here on both limits are, in floating point, those of no privacy; e^ε still has room."""
+"""From here on both limits are, in floating point, those of no privacy; e^ε does not overflow."""
 
 
 def task_spectrum(gram: Any, covariance: Any) -> Vectors:
-    """Return λ, (r,), descending: the eigenvalues of Ω^{1/2} C Ω^{1/2} along what the task sees.
+    """Return λ, (r,), descending: the eigenvalues of Ω^{1/2} C Ω^{1/2} on the range of Ω.
 
     Parameters
     ----------
     gram, covariance : (m, m) arrays
-        Ω and C, as in :class:`offaxis.geometry.Geometry`; the identity as Ω is the plain metric.
+        Ω and C, as in :class:`offaxis.geometry.Geometry`; for the plain metric, Ω is the identity.
 
     Examples
     --------
@@ -248,18 +249,18 @@ def task_spectrum(gram: Any, covariance: Any) -> Vectors:
         raise InvalidInput(
             f"gram and covariance must be (m, m), got {omega.shape} and {spread.shape}"
         )
-    found = diagonalise(omega)
-    seen = found.values > 0
-    root = found.basis[:, seen] * np.sqrt(found.values[seen])
+    eigen = diagonalise(omega)
+    visible = eigen.values > 0
+    root = eigen.basis[:, visible] * np.sqrt(eigen.values[visible])
     values: Vectors = np.linalg.eigvalsh(root.T @ spread @ root)[::-1].clip(min=0.0)
-    return _checked(values)
+    return _check_spectrum(values)
 
 
 def fidelity_ceiling(spectrum: Any, epsilon: Any) -> float:
-    """Return the largest share of the variance that anybody explains from a report.
+    """Return an upper bound on the share of the variance that a report explains.
 
-    max Σ s_i λ_i / Σ λ_i under the two limits above: the largest λ first. It bounds
-    1 − E‖ẑ − z‖²_Ω / E‖z − μ‖²_Ω for every reader ẑ, if vectors follow the law that λ is of.
+    max Σ s_i λ_i / Σ λ_i under the two limits on s_i of this module: the largest λ first. It bounds
+    1 − E‖ẑ − z‖²_Ω / E‖z − μ‖²_Ω for every reader ẑ, if vectors follow the law with spectrum λ.
 
     Examples
     --------
@@ -267,23 +268,23 @@ def fidelity_ceiling(spectrum: Any, epsilon: Any) -> float:
     >>> [round(fidelity_ceiling([4.0, 1.0], epsilon), 3) for epsilon in (0.5, 2, 8)]
     [0.049, 0.58, 0.999]
     """
-    values = _checked(spectrum)
+    values = _check_spectrum(spectrum)
     each, together = _limits(epsilon)
     shares = (together - each * np.arange(values.size)).clip(0.0, each)
     return float(shares @ values / values.sum())
 
 
 def least_mean_error(spectrum: Any, epsilon: Any) -> float:
-    """Return the least error of an *unbiased* report, as a share of the variance.
+    """Return a lower bound on the error of an *unbiased* report, as a share of the variance.
 
     It bounds E‖ẑ − z‖²_Ω / Σ λ_i for every ẑ with E[ẑ | z] = z, and K times the error of every
     unbiased estimate of the mean of K people who report independently. It is
 
         min Σ λ_i (1/s_i − 1) / Σ λ_i
 
-    under the two limits above, where s_i = min(tanh²(ε/2), κ √λ_i). Where no s_i meets the first
-    limit this is ((Σ √λ_i)² / sinh²(ε/2) − Σ λ_i) / Σ λ_i, and (Σ √λ_i)² is what the optimal
-    reshaping attains for noise in the ℓ2 ball (docs/optimal-reshaping.md).
+    under the two limits on s_i of this module, where s_i = min(tanh²(ε/2), κ √λ_i). If no s_i meets
+    the first limit, this is ((Σ √λ_i)² / sinh²(ε/2) − Σ λ_i) / Σ λ_i, and (Σ √λ_i)² is what
+    the optimal reshaping attains for noise in the ℓ2 ball (docs/optimal-reshaping.md).
 
     Examples
     --------
@@ -291,19 +292,19 @@ def least_mean_error(spectrum: Any, epsilon: Any) -> float:
     >>> [round(least_mean_error([4.0, 1.0], epsilon), 3) for epsilon in (0.5, 2, 8)]
     [27.207, 0.724, 0.001]
     """
-    values = _checked(spectrum)
+    values = _check_spectrum(spectrum)
     values = values[values > 0]
     each, together = _limits(epsilon)
-    shares = _water(np.sqrt(values), each, together)
+    shares = _water_filling(np.sqrt(values), each, together)
     return float(values @ (1 / shares - 1) / values.sum())
 
 
 def sphere_mean_error(dim: int, epsilon: Any) -> float:
     """Return the least error of an unbiased report of a point of S^{dim−1}, as a share.
 
-    1/A² − 1, A the component of PrivUnit2 along its input: no unbiased report has a smaller largest
-    error over the sphere (Asi, Feldman, Talwar 2022). For points spread evenly it is the truth
-    where :func:`least_mean_error` is a bound; for vectors of another law, a line to compare with.
+    1/A² − 1, where A is the component of PrivUnit2 along its input: no unbiased report has a
+    smaller worst-case error over the sphere (Asi, Feldman, Talwar 2022). For uniform points it is
+    exact, where :func:`least_mean_error` is a bound; for other laws it is a line to compare with.
 
     Examples
     --------
@@ -318,12 +319,12 @@ def sphere_mean_error(dim: int, epsilon: Any) -> float:
 
 
 def scalar_ceiling(answers: Any, epsilon: Any) -> float:
-    """Return the share of the variance of a scalar answer that a report explains at most.
+    """Return the largest share of the variance of a scalar answer that a report explains.
 
     1 − least mean squared error / variance, for answers with the law of the given public ones in
-    up to 2,048 bins. That no channel passes it is **tested, not proved**
-    (:mod:`offaxis.mechanisms.scalar_channel`); proved is ``fidelity_ceiling([1], epsilon)``, which
-    is never lower.
+    up to 2,048 bins. That no channel exceeds it is **tested, not proved**
+    (:mod:`offaxis.mechanisms.scalar_channel`). The proved bound is
+    ``fidelity_ceiling([1], epsilon)``, which is never lower.
 
     Examples
     --------
@@ -346,29 +347,29 @@ def _limits(epsilon: Any) -> tuple[float, float]:
     return math.tanh(half) ** 2, math.sinh(half) ** 2
 
 
-def _water(weights: Vectors, each: float, together: float) -> Vectors:
-    """Return min(each, κ · weights), the weights descending, with the sum ``together`` or all full.
+def _water_filling(weights: Vectors, each: float, together: float) -> Vectors:
+    """Return min(each, κ · weights) with sum ``together``; all are ``each`` if that sums to less.
 
-    With the first k full, κ shares what is left among the rest; k is the first for which the next
-    one stays within its limit.
+    The weights are descending. With the first k at their limit, κ divides the rest of the sum among
+    the others; k is the smallest number for which the next one stays within its limit.
     """
-    full = np.arange(weights.size)
-    rest = np.cumsum(weights[::-1])[::-1]
-    level = (together - each * full) / rest
+    index = np.arange(weights.size)
+    remaining = np.cumsum(weights[::-1])[::-1]
+    level = (together - each * index) / remaining
     within = level * weights <= each
     if not within.any():
         return np.full(weights.size, each)
     k = int(within.argmax())
-    return np.where(full < k, each, level[k] * weights)
+    return np.where(index < k, each, level[k] * weights)
 
 
-def _checked(spectrum: Any) -> Vectors:
-    """Return a spectrum in descending order."""
+def _check_spectrum(spectrum: Any) -> Vectors:
+    """Return a checked spectrum in descending order."""
     values = as_array(spectrum, "spectrum")
     check_finite(values, "spectrum")
     if values.ndim != 1 or not values.size or (values < 0).any() or not values.sum() > 0:
         raise InvalidInput(
             "spectrum must be a vector without negative entries, not all zero: the vectors must "
-            "vary along some direction the task sees"
+            "vary along some direction that affects the task"
         )
     return np.sort(values)[::-1]

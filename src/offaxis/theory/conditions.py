@@ -1,7 +1,7 @@
-"""Under which conditions the theory speaks: affine maps around additive noise, and ReLU tasks.
+"""The conditions of the theory: additive noise between affine maps, and piecewise affine models.
 
-A release that meets them moves a vector z by h = d + Bξ: d is what clipping takes away and does not
-depend on chance, ξ has independent coordinates of one symmetric law, B is the decoder's matrix.
+A release that meets them moves a vector z by h = d + Bξ. The offset d is due to clipping and is not
+random, ξ has independent coordinates of one symmetric law, and B is the matrix of the decoder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from offaxis.decoding import LinearDecoder, ShiftDecoder
 from offaxis.encoding import AffineEncoder, ShiftEncoder
@@ -26,12 +26,12 @@ from offaxis.simulation import simulate
 from offaxis.vectors import Vectors
 
 _BATCH_NUMBERS: Final = 1 << 22
-"""A batch is cut so that its Jacobians hold about this many numbers."""
+"""Vectors are batched so that their Jacobians hold about this many numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class AdditiveNoise:
-    """What an affine release with additive noise does to a vector: z becomes z + d + Bξ.
+    """The effect of an affine release with additive noise: z becomes z + d + Bξ.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class AdditiveNoise:
 
     @classmethod
     def of(cls, release: Release) -> AdditiveNoise:
-        """Read the noise off a release.
+        """Return the noise of a release.
 
         Raises
         ------
@@ -77,22 +77,22 @@ class AdditiveNoise:
         return cls(encoder, randomizer, decoder, matrix, variance, excess)
 
     def clipping(self, Z: Vectors) -> Vectors:
-        """Return d, what clipping moves every vector by, (n, m).
+        """Return d, the offset of every vector by clipping, (n, m).
 
-        (θ − 1)(z − μ) when the decoder inverts the encoder; for maps of lower rank it includes what
-        the encoder drops.
+        It is (θ − 1)(z − μ) if the decoder inverts the encoder; for maps of lower rank it includes
+        what the encoder drops.
         """
         clipped = self.randomizer.domain.project(self.encoder.encode(Z))
         return self.decoder.decode(clipped) - Z
 
 
 def piecewise_affine(model: Any) -> Layers:
-    """Return the model as layers between whose kinks it is affine.
+    """Return the model as layers with a piecewise affine activation.
 
     Raises
     ------
     InvalidInput
-        If the activation bends (GELU, tanh, logistic), or the layers are not known.
+        If the activation is not piecewise affine (GELU, tanh, logistic), or the layers are unknown.
     """
     task = as_task_model(model)
     if not isinstance(task, Layers):
@@ -109,17 +109,17 @@ def piecewise_affine(model: Any) -> Layers:
 
 
 def row_batches(Z: Vectors, numbers: int) -> Iterator[slice]:
-    """Cut vectors into parts of which each holds a bounded amount, at so many numbers a vector."""
+    """Yield slices of the vectors that bound memory, given the numbers needed per vector."""
     rows = max(1, _BATCH_NUMBERS // numbers)
     for start in range(0, len(Z), rows):
         yield slice(start, start + rows)
 
 
 def jacobian_parts(task: TaskModel, Z: Vectors) -> Iterator[tuple[slice, Vectors]]:
-    """Yield which vectors, and rows of their Jacobians, (n, j, m), in bounded memory.
+    """Yield slices of the vectors with rows of their Jacobians, (n, j, m), in bounded memory.
 
-    All k rows at once, or one after the other where the Jacobian of a single vector is too much:
-    then each of them takes a backward pass of its own.
+    All k rows at once; or one row after the other, each with a backward pass, if the Jacobian of a
+    single vector is too large.
     """
     outputs, dim = task.outputs(Z[:1]).shape[1], Z.shape[1]
     if outputs * dim <= _BATCH_NUMBERS:
@@ -128,19 +128,18 @@ def jacobian_parts(task: TaskModel, Z: Vectors) -> Iterator[tuple[slice, Vectors
         return
     for part in row_batches(Z, max(outputs, dim)):
         for output in range(outputs):
-            along = np.zeros((len(Z[part]), outputs))
-            along[:, output] = 1.0
-            yield part, task.vjp(Z[part], along)[:, None, :]
+            unit = np.zeros((len(Z[part]), outputs))
+            unit[:, output] = 1.0
+            yield part, task.vjp(Z[part], unit)[:, None, :]
 
 
-# ----------------------------------------------------------------------------
-# Activation cells of a ReLU network: the convex regions on which it is affine.
+# ---- Activation cells of a ReLU network: the convex regions on which it is affine
 
 
 def activation_cell(model: Layers, Z: Vectors) -> NDArray[np.bool_]:
-    """Say which hidden units are on, (n, units): vectors with the same answer share a cell.
+    """Return which hidden units are on, (n, units); vectors with equal rows share a cell.
 
-    A model without ReLU has no units to tell cells apart, and a single cell.
+    A model without ReLU has a single cell and an empty row.
     """
     if model.activation != "relu":
         return np.zeros((len(Z), 0), dtype=bool)
@@ -156,14 +155,13 @@ def activation_cell(model: Layers, Z: Vectors) -> NDArray[np.bool_]:
 def lipschitz(weights: Sequence[Vectors]) -> float:
     """Return K with ‖T(x) − T(y)‖ ≤ K ‖x − y‖ for all x and y, for a network of these layers.
 
-    The product of the layers' spectral norms: it holds everywhere because neither ReLU nor the
-    identity stretches, and it is seldom attained. 1 for no layers.
+    The product of the layers' spectral norms. It holds everywhere because neither ReLU nor the
+    identity stretches, and it is rarely attained. 1 for no layers.
     """
     return math.prod(float(np.linalg.norm(weight, 2)) for weight in weights)
 
 
-# ----------------------------------------------------------------------------
-# Seeded simulation of a release, and the error that a mean over it still has.
+# ---- Simulated reports, and the standard error of their means
 
 _BLOCK_ROWS: Final = 1 << 14
 
@@ -182,8 +180,8 @@ class Estimate:
     --------
     >>> from offaxis.theory import Estimate
     >>> values = np.array([[1.0, 10.0], [3.0, 12.0], [2.0, 11.0]])  # three draws of two vectors
-    >>> found = Estimate.of(values)
-    >>> found.mean, round(found.standard_error, 3)
+    >>> estimate = Estimate.of(values)
+    >>> estimate.mean, round(estimate.standard_error, 3)
     (6.5, 0.408)
     """
 
@@ -192,9 +190,9 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Vectors) -> Estimate:
-        """Return the mean of (draws, n) values that are independent down each column.
+        """Return the mean of (draws, n) values, which are independent within each column.
 
-        The columns belong to different vectors and are not alike, so each has its own variance.
+        The columns belong to different vectors, so each has a variance of its own.
         """
         draws, n = values.shape
         error = math.sqrt(float(values.var(axis=0, ddof=1).sum()) / draws) / n
@@ -202,13 +200,13 @@ class Estimate:
 
 
 def simulated(release: Release, Z: Vectors, draws: int, seed: int) -> Iterator[Vectors]:
-    """Give the decoded vectors (n, m) of one simulated report each, ``draws`` times.
+    """Yield decoded vectors (n, m), one simulated report each, ``draws`` times.
 
-    The same seed gives the same draws, so that quantities measured apart can be compared.
+    The same seed gives the same draws, so that separate measurements can be compared.
     """
     if draws < 2:
-        raise InvalidInput(f"draws must be at least 2 to know an error, got draws={draws}")
-    # Several at once: a simulation over many rows uses all cores well.
+        raise InvalidInput(f"draws must be at least 2 for a standard error, got draws={draws}")
+    # Simulate several draws at once: many rows use all cores well.
     block = max(1, _BLOCK_ROWS // len(Z))
     for start in range(0, draws, block):
         count = min(block, draws - start)
@@ -217,12 +215,12 @@ def simulated(release: Release, Z: Vectors, draws: int, seed: int) -> Iterator[V
 
 
 def highest_share(hits: int, trials: int, confidence: float) -> float:
-    """Return an upper limit on the mean probability of independent events, from how many happened.
+    """Return an upper confidence limit on the mean probability of independent events.
 
-    Clopper and Pearson's limit. It also holds when the events' probabilities differ: for the same
-    mean, the number of unlike events has the lighter lower tail (Hoeffding, 1956), at any
+    The limit of Clopper and Pearson. It also holds if the events have different probabilities: for
+    the same mean, the number of such events has the lighter lower tail (Hoeffding, 1956), at any
     confidence above 1 − 1/e.
     """
     if not 1 - 1 / math.e <= confidence < 1:
-        raise InvalidInput(f"confidence must lie between 0.64 and 1, got confidence={confidence!r}")
-    return 1.0 if hits == trials else float(beta.ppf(confidence, hits + 1, trials - hits))
+        raise InvalidInput(f"confidence must be between 0.64 and 1, got confidence={confidence!r}")
+    return 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, confidence))

@@ -1,7 +1,7 @@
-"""How much a release changes a task's outputs: to first order in closed form, and by simulation.
+"""The risk of a release: how much it changes a task's outputs, to first order and by simulation.
 
 To first order T(z + h) − T(z) = J h. With h = d + Bξ and ξ of mean zero and variance σ², the mean
-squared change falls apart into what noise and what clipping do:
+squared change is the sum of a part due to noise and a part due to clipping:
 
     R_FO = σ² Tr(Bᵀ Ω̂ B)  +  (1/N) Σ ‖J_i d_i‖²,     Ω̂ = (1/N) Σ J_iᵀ J_i
 """
@@ -31,7 +31,7 @@ from offaxis.vectors import Vectors, as_array, as_batch, check_finite
 
 @dataclass(frozen=True)
 class FirstOrderRisk:
-    """The mean squared change of the outputs to first order, by cause.
+    """The mean squared change of the outputs to first order, due to noise and to clipping.
 
     Attributes
     ----------
@@ -43,13 +43,13 @@ class FirstOrderRisk:
     Examples
     --------
     >>> import offaxis
-    >>> from offaxis.theory import FirstOrderRisk, first_order_risk
+    >>> from offaxis.theory import first_order_risk
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
     >>> release = offaxis.fit(task, public, epsilon=3)
     >>> risk = first_order_risk(release, task, public)
-    >>> isinstance(risk, FirstOrderRisk), risk.total == risk.noise + risk.clipping
-    (True, True)
+    >>> risk.total == risk.noise + risk.clipping
+    True
     """
 
     noise: float
@@ -57,7 +57,7 @@ class FirstOrderRisk:
 
     @property
     def total(self) -> float:
-        """R_FO, the sum: noise of mean zero and clipping do not mix."""
+        """R_FO, the sum: noise of mean zero has no cross term with clipping."""
         return self.noise + self.clipping
 
 
@@ -66,12 +66,10 @@ def mean_gram(model: Any, vectors: Any) -> Vectors:
 
     Examples
     --------
-    >>> import offaxis
     >>> from offaxis.theory import mean_gram
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(task, public, epsilon=3)
-    >>> bool(np.allclose(mean_gram(task, public), task.T @ task))  # a matrix bends nowhere
+    >>> bool(np.allclose(mean_gram(task, public), task.T @ task))  # the Jacobian is constant
     True
     """
     task = as_task_model(model)
@@ -84,7 +82,7 @@ def mean_gram(model: Any, vectors: Any) -> Vectors:
 
 
 def noise_risk(release: Release, gram: Vectors) -> float:
-    """Return σ² Tr(Bᵀ Ω B): what noise alone does, to first order, to a task with the Gram Ω.
+    """Return σ² Tr(Bᵀ Ω B): the first-order risk due to noise, for a task with the Gram matrix Ω.
 
     Holds for additive noise of mean zero between affine maps; clipping is left out.
 
@@ -97,7 +95,7 @@ def noise_risk(release: Release, gram: Vectors) -> float:
     >>> release = offaxis.fit(task, public, epsilon=3)
     >>> plain = offaxis.fit(task, public, epsilon=3, reshaping="none")
     >>> gram = mean_gram(task, public)
-    >>> noise_risk(release, gram) < noise_risk(plain, gram)  # what reshaping is for
+    >>> noise_risk(release, gram) < noise_risk(plain, gram)  # the purpose of reshaping
     True
     """
     noise = AdditiveNoise.of(release)
@@ -105,13 +103,14 @@ def noise_risk(release: Release, gram: Vectors) -> float:
 
 
 def first_order_risk(release: Release, model: Any, vectors: Any) -> FirstOrderRisk:
-    """Return the first-order risk of a release on given vectors, noise and clipping apart.
+    """Return the first-order risk of a release on given vectors, due to noise and to clipping.
 
     Holds for additive noise of mean zero between affine maps, and a model that has a Jacobian at
-    every vector. It is exact for affine models; for others it leaves out how the model bends,
-    which is little while the noise is small (:func:`~offaxis.theory.remainder_bound`). What
-    truncation to the lattice moves, less than one step a coordinate, is left out. Memory holds
-    the Gram and a few rows of Jacobians, whatever the number of vectors and of outputs.
+    every vector. It is exact for affine models; for others it leaves out the curvature of the
+    model, which matters little while the noise is small
+    (:func:`~offaxis.theory.remainder_bound`). The truncation to the lattice, less than one step per
+    coordinate, is left out. Memory holds the Gram matrix and a few rows of Jacobians, for any
+    number of vectors and outputs.
 
     Raises
     ------
@@ -150,7 +149,7 @@ def nonlinear_risk(
     Parameters
     ----------
     draws : int
-        Simulated reports a vector.
+        Number of simulated reports per vector.
 
     Examples
     --------
@@ -174,12 +173,7 @@ def nonlinear_risk(
     return Estimate.of(np.array(changes))
 
 
-# ----------------------------------------------------------------------------
-# How much the noise risk changes when people's vectors are not like the public ones.
-#
-# The map was fitted to Ω̂ of public vectors. On other vectors, with Ω, the noise risk differs by
-#
-#     |σ² Tr(Bᵀ(Ω − Ω̂)B)|  ≤  σ² ‖Ω − Ω̂‖_op Tr(BᵀB)          (Tr BᵀB = Tr Λ after reshaping)
+# ---- Public and private vectors
 
 
 @dataclass(frozen=True)
@@ -189,22 +183,23 @@ class Discrepancy:
     Attributes
     ----------
     exact : float
-        |σ² Tr(Bᵀ(Ω − Ω̂)B)|, the gap itself.
+        |σ² Tr(Bᵀ(Ω − Ω̂)B)|, the gap.
     bound : float
-        σ² ‖Ω − Ω̂‖_op Tr(BᵀB), for who knows only how far apart the Grams are.
+        σ² ‖Ω − Ω̂‖_op Tr(BᵀB), a bound on it that needs only the distance of the Gram matrices;
+        Tr BᵀB = Tr Λ after reshaping.
     operator_norm : float
         ‖Ω − Ω̂‖_op.
 
     Examples
     --------
     >>> import offaxis
-    >>> from offaxis.theory import Discrepancy, discrepancy, mean_gram
+    >>> from offaxis.theory import discrepancy, mean_gram
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
     >>> release = offaxis.fit(task, public, epsilon=3)
     >>> gram = mean_gram(task, public)
-    >>> discrepancy(release, gram, gram) == Discrepancy(exact=0.0, bound=0.0, operator_norm=0.0)
-    True
+    >>> discrepancy(release, gram, gram)
+    Discrepancy(exact=0.0, bound=0.0, operator_norm=0.0)
     """
 
     exact: float
@@ -221,17 +216,21 @@ def _gram(value: Any, dim: int, name: str) -> Vectors:
 
 
 def discrepancy(release: Release, public_gram: Any, private_gram: Any) -> Discrepancy:
-    """Return how far the noise risk on private vectors is from the one on public vectors.
+    """Return the gap between the noise risk on private vectors and the one on public vectors.
 
-    Holds for additive noise of mean zero between affine maps. It is about noise only: clipping may
-    differ as well. The bound pays for the stretch of all directions, those too in which the Grams
-    agree, so it is loose whenever lambda_max is large. Nothing here is private: a Gram of people's
-    vectors must not be computed from vectors that are to stay secret.
+    The map was fitted to Ω̂ of public vectors. On other vectors, with Ω, the noise risk differs by
+
+        |σ² Tr(Bᵀ(Ω − Ω̂)B)|  ≤  σ² ‖Ω − Ω̂‖_op Tr(BᵀB).
+
+    Holds for additive noise of mean zero between affine maps. It covers noise only; clipping may
+    differ as well. The bound includes the stretch of all directions, even those in which the Gram
+    matrices agree, so it is loose if lambda_max is large. Nothing here protects anyone: do not
+    compute a Gram matrix from vectors that must stay private.
 
     Parameters
     ----------
     public_gram, private_gram : (m, m) arrays
-        Ω̂ and Ω, as :func:`~offaxis.theory.mean_gram` gives them.
+        Ω̂ and Ω, as returned by :func:`~offaxis.theory.mean_gram`.
 
     Examples
     --------
@@ -241,7 +240,7 @@ def discrepancy(release: Release, public_gram: Any, private_gram: Any) -> Discre
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
     >>> release = offaxis.fit(task, public, epsilon=3)
     >>> gram = mean_gram(task, public)
-    >>> gap = discrepancy(release, gram, 1.1 * gram)  # people's model answers a little steeper
+    >>> gap = discrepancy(release, gram, 1.1 * gram)  # 10 % more sensitive on private vectors
     >>> 0 < gap.exact < gap.bound, round(gap.operator_norm, 2)
     (True, 1.06)
     """
@@ -259,8 +258,8 @@ def discrepancy(release: Release, public_gram: Any, private_gram: Any) -> Discre
 def sampling_rate(dim: int, count: int) -> float:
     """Return √(log m / N), the rate at which Ω̂ of N independent vectors tends to its mean.
 
-    Holds for independent vectors of one law and a bounded Jacobian. A rate without its constant:
-    four times the vectors halve it.
+    Holds for independent vectors of one law and a bounded Jacobian. It is a rate without its
+    constant: four times the vectors halve it.
 
     Examples
     --------
@@ -271,17 +270,12 @@ def sampling_rate(dim: int, count: int) -> float:
     return math.sqrt(math.log(dim) / count)
 
 
-# ----------------------------------------------------------------------------
-# How far encoding can pull two vectors apart: why a reshaped vector must be clipped.
-#
-# For w = A(z − c), ‖A(z − z')‖_p ≤ ‖A‖_p ‖z − z'‖_p. Under the volume constraint Σ λ_i^{−p/2} = m
-# of the reshaping, ‖A‖_p ≥ 1: a bound known before encoding may not be carried over to the encoded
-# vector.
+# ---- Stretch of the encoder: why a reshaped vector must be clipped
 
 
 @dataclass(frozen=True)
 class Amplification:
-    """The largest factor by which encoding stretches a difference of vectors.
+    """The largest factors by which encoding stretches a difference of vectors.
 
     Attributes
     ----------
@@ -292,9 +286,11 @@ class Amplification:
 
     Examples
     --------
-    >>> from offaxis.theory import Amplification
-    >>> Amplification(l1=2.0, l2=1.5).l1
-    2.0
+    >>> import offaxis
+    >>> from offaxis.theory import amplification
+    >>> public = np.random.default_rng(0).standard_normal((200, 3))
+    >>> amplification(offaxis.fit(None, public, epsilon=3, reshaping="none"))
+    Amplification(l1=1.0, l2=1.0)
     """
 
     l1: float
@@ -302,11 +298,12 @@ class Amplification:
 
 
 def amplification(release: Release) -> Amplification:
-    """Return ‖A‖_1 and ‖A‖_2 of the encoder, L^{−1} after reshaping.
+    """Return ‖A‖_1 and ‖A‖_2 of the encoder w = A(z − c); A = L^{−1} after reshaping.
 
-    Holds for affine encoders and any randomizer. It is at least 1 in the norm of the constraint
-    that the map was fitted with. The guarantee does not depend on it, because the randomizer clips
-    whatever it is given.
+    ‖A(z − z')‖_p ≤ ‖A‖_p ‖z − z'‖_p. Under the volume constraint Σ λ_i^{−p/2} = m of the reshaping,
+    ‖A‖_p ≥ 1 in the norm of the constraint, so a bound known before encoding does not hold for the
+    encoded vector. Holds for affine encoders and any randomizer. The guarantee does not depend on
+    the stretch, because the randomizer clips its input.
 
     Raises
     ------
@@ -320,8 +317,7 @@ def amplification(release: Release) -> Amplification:
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
     >>> release = offaxis.fit(task, public, epsilon=3)
-    >>> found = amplification(release)
-    >>> found.l1 >= 1  # so that clipping comes after the map, not before it
+    >>> amplification(release).l1 >= 1  # so the encoded vector must be clipped
     True
     """
     encoder = release.encoder

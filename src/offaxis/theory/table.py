@@ -1,6 +1,6 @@
-"""Every quantity of the theory for one release, beside what is measured: one row each.
+"""The quantities of the theory for one release, each next to its measured counterpart.
 
-For tables that people read, on the command line and on pages; ``docs/theory.md`` has the formulas.
+For tables on the command line and on pages; ``docs/theory.md`` has the formulas.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONDITIONS: Final = {
     "stretch_l1": "affine encoder",
     "stretch_l2": "affine encoder",
 }
-"""Every quantity and when it holds."""
+"""Every quantity, with the conditions under which it holds."""
 
 _LABELS: Final = {
     "root_gap": "gap of root risks",
@@ -54,12 +54,13 @@ _LABELS: Final = {
 
 _SHARES: Final = ("disagreement",)
 
-_Found = dict[str, tuple[float, float | None, float | None]]
+_Values = dict[str, tuple[float, float | None, float | None]]
+"""Quantity → (theory, measured, standard error)."""
 
 
 @dataclass(frozen=True)
 class TheoryRow:
-    """One quantity: what theory says, what was measured, or which condition fails."""
+    """One quantity: its value in theory and as measured, or the condition that fails."""
 
     quantity: str
     condition: str
@@ -78,12 +79,12 @@ def theory_rows(
     draws: int,
     seed: int,
 ) -> list[TheoryRow]:
-    """Compute every quantity; one whose conditions fail says so in its row."""
+    """Compute every quantity; the row of a quantity whose condition fails states the condition."""
     Z, _ = as_batch(vectors, release.input_dim)
     if public is not None:
         _check_public(release, public)
 
-    def risks() -> _Found:
+    def risks() -> _Values:
         risk = first_order_risk(release, task, Z)
         return {
             "noise_risk": (risk.noise, None, None),
@@ -91,26 +92,25 @@ def theory_rows(
             "first_order_risk": (risk.total, real.mean, real.standard_error),
         }
 
-    def remainder() -> _Found:
+    def remainder() -> _Values:
         return _gaps(remainder_bound(release, task, Z, draws=draws, seed=seed), real)
 
-    def disagreement() -> _Found:
-        found = disagreement_bound(release, task, Z, draws=draws, seed=seed)
-        measured = found.measured
-        return {"disagreement": (found.averaged, measured.mean, measured.standard_error)}
+    def disagreement() -> _Values:
+        bound = disagreement_bound(release, task, Z, draws=draws, seed=seed)
+        measured = bound.measured
+        return {"disagreement": (bound.averaged, measured.mean, measured.standard_error)}
 
-    def gap() -> _Found:
+    def gap() -> _Values:
         if public is None:
             raise InvalidInput(
-                "the condition 'public vectors given' fails: give those the release was fitted to"
+                "the condition 'public vectors given' fails: pass those the release was fitted to"
             )
-        grams = (mean_gram(task, part) for part in (public, Z))
-        found = discrepancy(release, *grams)
-        return {"public_private_gap": (found.bound, found.exact, None)}
+        risk_gap = discrepancy(release, mean_gram(task, public), mean_gram(task, Z))
+        return {"public_private_gap": (risk_gap.bound, risk_gap.exact, None)}
 
-    def stretch() -> _Found:
-        found = amplification(release)
-        return {"stretch_l1": (found.l1, None, None), "stretch_l2": (found.l2, None, None)}
+    def stretch() -> _Values:
+        factors = amplification(release)
+        return {"stretch_l1": (factors.l1, None, None), "stretch_l2": (factors.l2, None, None)}
 
     real = nonlinear_risk(release, task, Z, draws=draws, seed=seed)
     names = list(CONDITIONS)
@@ -130,10 +130,10 @@ def _check_public(release: Release, public: Vectors) -> None:
         )
 
 
-def _gaps(bound: RemainderBound, real: Estimate) -> _Found:
+def _gaps(bound: RemainderBound, real: Estimate) -> _Values:
     first, root = bound.first_order.total, math.sqrt(real.mean)
     gap = abs(root - math.sqrt(first))
-    # A root moves by about 1 / (2 root) of what its square moves.
+    # The error of a root is about that of its square, divided by twice the root.
     error = real.standard_error / (2 * root) if root else 0.0
     return {
         "root_gap": (bound.root, gap, error),
@@ -142,21 +142,21 @@ def _gaps(bound: RemainderBound, real: Estimate) -> _Found:
     }
 
 
-def _rows(names: Iterable[str], compute: Callable[[], _Found]) -> list[TheoryRow]:
+def _rows(names: Iterable[str], compute: Callable[[], _Values]) -> list[TheoryRow]:
     try:
-        found = compute()
+        values = compute()
     except InvalidInput as error:
         return [TheoryRow(name, CONDITIONS[name], fails=str(error)) for name in names]
-    return [TheoryRow(name, CONDITIONS[name], *found[name]) for name in names]
+    return [TheoryRow(name, CONDITIONS[name], *values[name]) for name in names]
 
 
 def label(quantity: str) -> str:
-    """Return what people call a quantity."""
+    """Return the displayed name of a quantity."""
     return _LABELS.get(quantity, quantity.replace("_", " "))
 
 
 def written(quantity: str, value: float | None, digits: int = 4) -> str:
-    """Write a quantity for people: a share in %, a number to a few digits, a dash for none."""
+    """Format a value for display: a share in %, a number to a few digits, a dash for None."""
     if value is None:
         return "–"
     return f"{100 * value:.1f} %" if quantity in _SHARES else f"{value:.{digits}g}"

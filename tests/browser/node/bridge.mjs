@@ -1,4 +1,4 @@
-// One JSON request a line in, one answer a line out: how tests in Python use the client.
+// Reads one JSON request per line and writes one response per line: the client for Python tests.
 import { createInterface } from "node:readline";
 import { readHeader, readTensors } from "../../../src/offaxis/collector/pages/client/container.js";
 import { ENCODERS } from "../../../src/offaxis/collector/pages/client/encoders.js";
@@ -28,7 +28,7 @@ async function eachOf(values, action) {
   return out;
 }
 
-// An answer for each value; an error of the client is told by its name, any other ends the test.
+// Return a result for each value; an error of the client is returned, any other fails the test.
 async function verdicts(values, action) {
   return eachOf(values, async (value) => {
     try {
@@ -49,7 +49,7 @@ const SAMPLERS = {
   below: ({ limit }, count, tape) => [...below(limit, count, tape)],
 };
 
-const ANSWERS = {
+const HANDLERS = {
   load: ({ files }) =>
     verdicts(files, async (file) => {
       const { hash, guarantee, inputDim, reportSize, givesMeans, publicMean } = await load({ file });
@@ -118,11 +118,11 @@ const ANSWERS = {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const request = JSON.parse(line);
-  let answer;
+  let response;
   try {
-    answer = { answer: (await ANSWERS[request.ask](request)) ?? null };
+    response = { result: (await HANDLERS[request.action](request)) ?? null };
   } catch (error) {
-    answer = { failed: error.stack };
+    response = { failed: error.stack };
   }
-  process.stdout.write(`${JSON.stringify(answer)}\n`);
+  process.stdout.write(`${JSON.stringify(response)}\n`);
 }

@@ -1,4 +1,4 @@
-// What the client promises whoever uses it: in Node and in a page alike.
+// The contract of the client, checked in Node and in a page.
 import * as offaxis from "../../../src/offaxis/collector/pages/client/index.js";
 import { Entropy } from "../../../src/offaxis/collector/pages/client/entropy.js";
 import { Laplace } from "../../../src/offaxis/collector/pages/client/laplace.js";
@@ -10,14 +10,14 @@ function expect(condition, what) {
   if (!condition) throw new Error(what);
 }
 
-async function refused(kind, action, what) {
+async function rejects(kind, action, what) {
   try {
     await action();
   } catch (error) {
     expect(error instanceof offaxis[kind] && error.name === kind, `${what}: ${error.stack}`);
     return;
   }
-  throw new Error(`${what} was not refused`);
+  throw new Error(`${what} was not rejected`);
 }
 
 const load = async (read, name) => offaxis.loadRelease(await read(`${name}.release`));
@@ -31,7 +31,7 @@ async function vectors(read) {
       ...[new DataView(new ArrayBuffer(24)), new Float32Array([1, NaN, 2])],
     ];
     for (const vector of wrong) {
-      await refused("InvalidInput", () => release.privatize(vector), `${name} ${String(vector)}`);
+      await rejects("InvalidInput", () => release.privatize(vector), `${name} ${String(vector)}`);
     }
     const odd = [
       ...[[0, 0, 0], [1e308, -1e308, 1e308], [5e-324, 0, -0], new Float32Array([1, 2, 3])],
@@ -39,8 +39,8 @@ async function vectors(read) {
     ];
     for (const vector of odd) {
       const report = await release.privatize(vector);
-      expect(report.length === release.reportSize, "every report has the same size");
-      expect((await release.decode(report)).every(Number.isFinite), "and decodes to numbers");
+      expect(report.length === release.reportSize, "a report has another size");
+      expect((await release.decode(report)).every(Number.isFinite), "a decoded report is not finite");
     }
   }
 }
@@ -50,9 +50,9 @@ async function limits(read) {
   release.checkLimit({ epsilon: 4 });
   release.checkLimit({ epsilon: "4.5", delta: "1e-9" });
   const cases = [{ epsilon: 3.9999999999 }, { epsilon: "39/10" }, { epsilon: 4, unit: "user" }];
-  for (const limit of cases) await refused("LimitExceeded", () => release.checkLimit(limit), "a limit");
+  for (const limit of cases) await rejects("LimitExceeded", () => release.checkLimit(limit), "a limit");
   for (const limit of [undefined, {}, { epsilon: "four" }, { epsilon: 0 }, { epsilon: NaN }]) {
-    await refused("InvalidInput", () => release.checkLimit(limit), "no limit");
+    await rejects("InvalidInput", () => release.checkLimit(limit), "an invalid limit");
   }
 }
 
@@ -63,21 +63,21 @@ async function hashes(read) {
     await offaxis.loadRelease(bytes, { expect: expected });
   }
   for (const expected of ["0".repeat(64), "", hash.slice(1)]) {
-    await refused("InvalidRelease", () => offaxis.loadRelease(bytes, { expect: expected }), "a hash");
+    await rejects("InvalidRelease", () => offaxis.loadRelease(bytes, { expect: expected }), "a hash");
   }
-  for (const given of [null, "text", [1, 2], {}, new DataView(bytes.buffer)]) {
-    await refused("InvalidRelease", () => offaxis.loadRelease(given), "what is no bytes");
+  for (const other of [null, "text", [1, 2], {}, new DataView(bytes.buffer)]) {
+    await rejects("InvalidRelease", () => offaxis.loadRelease(other), "something other than bytes");
   }
 }
 
 async function noSeed(read) {
   const release = await load(read, "privunit2");
-  expect(Object.isFrozen(release) && Object.isFrozen(release.guarantee), "a release is frozen");
+  expect(Object.isFrozen(release) && Object.isFrozen(release.guarantee), "a release is not frozen");
   const values = Object.getOwnPropertyNames(release).map((name) => release[name]);
-  expect(values.every((value) => typeof value !== "function" && !value?.report), "a hidden part");
-  expect(!("Entropy" in offaxis) && Entropy.length === 0, "an entropy takes no seed");
-  expect(release.privatize.length === 1, "a report is made of a vector alone");
-  await refused("InvalidInput", () => new offaxis.Release(Symbol("made by loadRelease")), "a forgery");
+  expect(values.every((value) => typeof value !== "function" && !value?.report), "a release exposes a part");
+  expect(!("Entropy" in offaxis) && Entropy.length === 0, "an entropy takes a seed");
+  expect(release.privatize.length === 1, "privatize takes more than a vector");
+  await rejects("InvalidInput", () => new offaxis.Release(Symbol("made by loadRelease")), "a forgery");
 }
 
 async function withoutRandomness(read) {
@@ -87,23 +87,23 @@ async function withoutRandomness(read) {
   };
   try {
     for (const release of releases) {
-      await refused("EntropyFailure", () => release.privatize([1, 2, 3]), "no randomness");
+      await rejects("EntropyFailure", () => release.privatize([1, 2, 3]), "no randomness");
     }
   } finally {
-    delete globalThis.crypto.getRandomValues; // the real one lies behind it
+    delete globalThis.crypto.getRandomValues; // the prototype has the real one
   }
   await releases[0].privatize([1, 2, 3]);
 }
 
 async function largeDraws() {
-  const words = new Entropy().words(100_000); // more than one call of the browser gives
+  const words = new Entropy().words(100_000); // more than one call of getRandomValues returns
   const high = words.filter((word) => word >= 1 << 15).length;
-  // Ten standard deviations: a false alarm once in 10^23.
+  // Ten standard deviations: false-alarm rate 1e-23.
   expect(Math.abs(high - 50_000) < 10 * Math.sqrt(25_000), `${high} of 100000 words are high`);
-  expect(new Set(words.slice(-1000)).size > 900, "the last words are random, too");
+  expect(new Set(words.slice(-1000)).size > 900, "the last words are not random");
 }
 
-// A vector that cannot be laid on the lattice fails after all noise was drawn: as late as a good one.
+// A vector that cannot be rounded to the lattice fails after all noise was drawn.
 async function noiseFirst() {
   const common = { dim: 3, radius: 2, epsilon: "3" };
   const ranks = { ...common, directions: 228, near: 28 };
@@ -115,8 +115,8 @@ async function noiseFirst() {
   for (const form of forms) {
     const [good, bad] = [new Tape("noise first"), new Tape("noise first")];
     await form.report([Float64Array.of(1, 2, 3)], good);
-    await refused("InvalidInput", () => form.report([Float64Array.of(1, NaN, 3)], bad), "a NaN");
-    expect(good.used > 0 && good.used === bad.used, "the noise is drawn before the vector is seen");
+    await rejects("InvalidInput", () => form.report([Float64Array.of(1, NaN, 3)], bad), "a NaN");
+    expect(good.used > 0 && good.used === bad.used, "noise was drawn after the vector was read");
   }
 }
 
@@ -125,14 +125,14 @@ async function changedMeanwhile(read) {
   const bytes = await read("response.release");
   const loading = offaxis.loadRelease(bytes);
   bytes.fill(0);
-  expect((await loading).hash === release.hash, "the bytes were copied before they were checked");
+  expect((await loading).hash === release.hash, "the bytes were not copied before the check");
 }
 
-// All checks; read(name) gives a file of tests/vectors.
+// All checks; read(name) returns a file of tests/vectors.
 export function checks(read) {
   return [
-    ["vectors are refused or reported", () => vectors(read)],
-    ["the page's own limit", () => limits(read)],
+    ["vectors are rejected or reported", () => vectors(read)],
+    ["the page's limit", () => limits(read)],
     ["pinned hashes", () => hashes(read)],
     ["no seed", () => noSeed(read)],
     ["no randomness, no report", () => withoutRandomness(read)],

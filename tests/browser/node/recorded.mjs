@@ -1,4 +1,4 @@
-// The recorded vectors of tests/vectors, read by the client: in Node and in a page alike.
+// The recorded vectors of tests/vectors, checked with the client in Node and in a page.
 import { nearest, table, vector } from "../../../src/offaxis/collector/pages/client/directions.js";
 import {
   DiscreteLaplace,
@@ -27,18 +27,18 @@ const RELEASES = [
   ...["response", "class-response", "scalar-response", "task-aware"],
   ...["coordinatewise-laplace", "task-aware-network"],
 ];
-const ELSEWHERE = ["gaussian", "spherical-laplace", "duchi", "piecewise", "hybrid", "subset", "projunit"];
+const UNSUPPORTED = ["gaussian", "spherical-laplace", "duchi", "piecewise", "hybrid", "subset", "projunit"];
 
-function equal(found, wanted, what) {
-  const [a, b] = [found, wanted].map((value) => JSON.stringify(value));
-  if (a !== b) throw new Error(`${what}: found ${a}, wanted ${b}`);
+function equal(actual, expected, what) {
+  const [a, b] = [actual, expected].map((value) => JSON.stringify(value));
+  if (a !== b) throw new Error(`${what}: got ${a}, expected ${b}`);
 }
 
-export function close(found, wanted, what) {
-  equal(found.length, wanted.length, `${what}: length`);
-  wanted.forEach((x, i) => {
-    if (!(Math.abs(found[i] - x) <= 1e-12 * Math.max(Math.abs(x), 1e-3))) {
-      throw new Error(`${what}: found ${found[i]}, wanted ${x}`);
+export function close(actual, expected, what) {
+  equal(actual.length, expected.length, `${what}: length`);
+  expected.forEach((x, i) => {
+    if (!(Math.abs(actual[i] - x) <= 1e-12 * Math.max(Math.abs(x), 1e-3))) {
+      throw new Error(`${what}: got ${actual[i]}, expected ${x}`);
     }
   });
 }
@@ -52,14 +52,14 @@ export const toHex = (bytes) =>
 export function hexFloat(text) {
   const [, sign, head, digits, exponent] = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/.exec(text);
   const mantissa = parseInt(head + digits, 16);
-  // Two steps, so that a power of two below the normal range does not vanish on the way.
+  // Two steps, so that a power of two below the normal range does not underflow on the way.
   const power = Number(exponent) - 4 * digits.length;
   const half = Math.trunc(power / 2);
   const value = mantissa * 2 ** half * 2 ** (power - half);
   return sign ? -value : value;
 }
 
-// Parameters as a manifest gives them: whole numbers are BigInts, but a radius is a float.
+// Parameters as in a manifest: integers are BigInts, but a radius is a float.
 export function asParameters(plain) {
   return new Map(
     Object.entries(plain).map(([name, value]) => [
@@ -92,10 +92,10 @@ async function samplers(read) {
 
 async function directions(read) {
   const recorded = await read("directions.json");
-  const values = await table(); // refuses itself if its hash is not the recorded one
+  const values = await table(); // throws if its hash is not the recorded one
   for (const [k, entry] of Object.entries(recorded.table)) equal(values[k], entry, `T[${k}]`);
-  for (const { dim, pair, vector: wanted } of recorded.vectors) {
-    equal([...(await vector(fromHex(recorded.nonce), pair, dim))], wanted, `pair ${pair}`);
+  for (const { dim, pair, vector: expected } of recorded.vectors) {
+    equal([...(await vector(fromHex(recorded.nonce), pair, dim))], expected, `pair ${pair}`);
   }
   equal(nearest(Float64Array.of(1, -1, 2, 1), 2), [0, 4], "ties go to the smaller pair");
 }
@@ -141,22 +141,22 @@ async function release(read, name) {
   for (const [i, report] of record.reports.entries()) {
     close(await loaded.decode(fromHex(report)), record.decoded[i], "decoded");
   }
-  const own = await loaded.privatize(new Float32Array(loaded.inputDim));
-  equal(own.length, loaded.reportSize, "size of a report");
-  await loaded.decode(own);
+  const fresh = await loaded.privatize(new Float32Array(loaded.inputDim));
+  equal(fresh.length, loaded.reportSize, "size of a report");
+  await loaded.decode(fresh);
 }
 
-async function elsewhere(read, name) {
+async function unsupported(read, name) {
   try {
     await loadRelease(await read(`${name}.release`));
   } catch (error) {
     if (error instanceof Unsupported && /not supported in the browser/.test(error.message)) return;
     throw error;
   }
-  throw new Error("a randomizer without code was loaded");
+  throw new Error("an unsupported randomizer was loaded");
 }
 
-// All checks; read(name) gives a file of tests/vectors, parsed if it is JSON.
+// All checks; read(name) returns a file of tests/vectors, parsed if it is JSON.
 export function checks(read) {
   return [
     ["samplers", () => samplers(read)],
@@ -165,6 +165,6 @@ export function checks(read) {
     ...Object.keys(FORMS).map((name) => [`payloads of ${name}`, () => vectors(read, name)]),
     ["payloads of response", () => symbols(read)],
     ...RELEASES.map((name) => [`release ${name}`, () => release(read, name)]),
-    ...ELSEWHERE.map((name) => [`refusal of ${name}`, () => elsewhere(read, name)]),
+    ...UNSUPPORTED.map((name) => [`${name} is not supported`, () => unsupported(read, name)]),
   ];
 }

@@ -1,4 +1,4 @@
-// node run.mjs FILE: every check of a file beside this one, one line each.
+// node run.mjs FILE: run every check of a file in this folder, and print one line each.
 import { readFile } from "node:fs/promises";
 
 const folder = new URL("../../vectors/", import.meta.url);

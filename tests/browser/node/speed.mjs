@@ -1,4 +1,4 @@
-// node speed.mjs FILE…: milliseconds that loading, reporting and decoding take, of release files.
+// node speed.mjs FILE…: milliseconds to load release files, to report and to decode.
 import { readFile } from "node:fs/promises";
 import { loadRelease } from "../../../src/offaxis/collector/pages/client/index.js";
 

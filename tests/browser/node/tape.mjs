@@ -1,9 +1,9 @@
-// Random bits that were written down beforehand: SHAKE-128 of a name (tests/tape.py).
+// Recorded random bits: SHAKE-128 of a name (tests/tape.py).
 import { littleInteger, littleWords } from "../../../src/offaxis/collector/pages/client/entropy.js";
 
 const RATE = 168;
 const LANE = (1n << 64n) - 1n;
-const turned = (x, n) => (n ? ((x << n) | (x >> (64n - n))) & LANE : x);
+const rotated = (x, n) => (n ? ((x << n) | (x >> (64n - n))) & LANE : x);
 
 // Round constants from the linear feedback shift register x^8 + x^6 + x^5 + x^4 + 1 (FIPS 202).
 function* constants() {
@@ -24,13 +24,14 @@ function permute(state) {
   for (const constant of ROUNDS) {
     const columns = [0, 1, 2, 3, 4].map((x) => [0, 5, 10, 15, 20].reduce((c, y) => c ^ state[x + y], 0n));
     for (let i = 0; i < 25; i++) {
-      state[i] ^= columns[(i + 4) % 5] ^ turned(columns[(i + 1) % 5], 1n);
+      state[i] ^= columns[(i + 4) % 5] ^ rotated(columns[(i + 1) % 5], 1n);
     }
     let [x, y, carried] = [1, 0, state[1]];
     for (let t = 0; t < 24; t++) {
       [x, y] = [y, (2 * x + 3 * y) % 5];
-      const place = x + 5 * y;
-      [carried, state[place]] = [state[place], turned(carried, BigInt((((t + 1) * (t + 2)) / 2) % 64))];
+      const lane = x + 5 * y;
+      const shift = BigInt((((t + 1) * (t + 2)) / 2) % 64);
+      [carried, state[lane]] = [state[lane], rotated(carried, shift)];
     }
     for (let row = 0; row < 25; row += 5) {
       const old = state.slice(row, row + 5);
@@ -42,7 +43,7 @@ function permute(state) {
   }
 }
 
-// Bytes handed out in order, in the units an Entropy hands out; running over the end fails.
+// Bytes returned in order, with the interface of Entropy; reading past the end fails.
 export class Written {
   #bytes;
   used = 0;
@@ -72,7 +73,7 @@ export class Written {
   }
 }
 
-// As many bytes of SHAKE-128 of a name as are taken.
+// The endless SHAKE-128 output of a name.
 export class Tape extends Written {
   #state = new Array(25).fill(0n);
 

@@ -1,4 +1,4 @@
-"""Collectors that are forked, and databases made ready."""
+"""Forked collectors, and reports to send to them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from tests.collector.faults.processes import Collector, Forks
 
 @pytest.fixture(scope="session")
 def forks():
-    one = Forks()
-    yield one
-    one.close()
+    server = Forks()
+    yield server
+    server.close()
 
 
 @pytest.fixture
 def start(forks):
-    """Start a collector on a database; it is killed in the end."""
+    """Return a function that starts a collector on a database; it is killed after the test."""
     with ExitStack() as running:
 
-        def collector(url: str, twin: str = "") -> Collector:
-            one = Collector(lambda url, port: forks.start(url, port, twin), url)
-            running.callback(one.close)
-            one.ready()
-            return one
+        def start_collector(url: str, broken: str = "") -> Collector:
+            collector = Collector(lambda url, port: forks.start(url, port, broken), url)
+            running.callback(collector.close)
+            collector.wait_until_ready()
+            return collector
 
-        yield collector
+        yield start_collector
 
 
 @pytest.fixture
 def many(some_reports):
-    """Return so many reports under ids of their own."""
+    """Return a function that returns this many reports under new ids."""
 
     def pairs(count: int) -> list[tuple[bytes, bytes]]:
-        return [(os.urandom(32), some_reports[at % len(some_reports)]) for at in range(count)]
+        return [(os.urandom(32), some_reports[i % len(some_reports)]) for i in range(count)]
 
     return pairs

@@ -1,4 +1,4 @@
-"""Uploads that are sent until they are answered: in any order, some of them twice, some at once."""
+"""Uploads that are retried until acknowledged: in any order, some twice, some concurrently."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Final
 
 _PATIENCE: Final = 180.0
 _PAUSE: Final = 0.02
-_TAKEN: Final = (200, 201)
-_LATER: Final = (429, 503)
+_ACCEPTED: Final = (200, 201)
+_RETRY: Final = (429, 503)
 
 Pairs = Sequence[tuple[bytes, bytes]]
 """Ids with their reports."""
@@ -22,19 +22,19 @@ Pairs = Sequence[tuple[bytes, bytes]]
 class Delivery:
     """Sends parcels of reports to collectors, as devices do.
 
-    Every parcel is sent to any of the ports, and the same bytes again until it is answered. One in
-    ten is sent once more at some time, and one in ten by two connections at the same time.
+    Every parcel is sent to any of the ports, with the same bytes until it is acknowledged. One in
+    ten is sent once more at some time, and one in ten over two connections at the same time.
 
     Attributes
     ----------
     acknowledged : dict
-        Ids with their reports that a collector said it has.
+        Ids and reports that a collector acknowledged.
     statuses : Counter
-        How often each status came.
+        Number of responses by status.
     sent, unanswered : int
-        Requests that were sent, and those of them that were not answered.
+        Requests sent, and those without a response.
     refused : list of bytes
-        Answers that should not have come.
+        Bodies of unexpected responses.
     """
 
     def __init__(
@@ -52,26 +52,26 @@ class Delivery:
         self._to_double = set(self._random.sample(self._waiting, len(parcels) // 10))
         self._waiting += self._random.sample(self._waiting, len(parcels) // 10)
         self._total = len(self._waiting)
-        self._at_once: list[int] = []
-        self._flying = 0
+        self._duplicates: list[int] = []
+        self._in_flight = 0
 
     @property
     def done(self) -> bool:
-        """Whether everything was answered."""
-        return not (self._waiting or self._at_once or self._flying)
+        """Whether everything was acknowledged."""
+        return not (self._waiting or self._duplicates or self._in_flight)
 
     @property
     def share(self) -> float:
-        """How much of all is done."""
-        return 1 - (len(self._waiting) + self._flying) / self._total
+        """Share of the parcels that is done."""
+        return 1 - (len(self._waiting) + self._in_flight) / self._total
 
     @property
     def accepted_twice(self) -> int:
-        """How many parcels were called new more often than once."""
-        return sum(n > len(self._parcels[at]) for at, n in self._accepted.items())
+        """Number of parcels that were accepted as new more than once."""
+        return sum(n > len(self._parcels[i]) for i, n in self._accepted.items())
 
     def run(self, connections: int, *meanwhile: Callable[[Delivery], Awaitable[None]]) -> Delivery:
-        """Send everything, while something else happens."""
+        """Send everything while the given actions run."""
         asyncio.run(self._run(connections, meanwhile))
         return self
 
@@ -81,33 +81,33 @@ class Delivery:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(connections):
                 tasks.create_task(self._send())
-            for other in meanwhile:
-                tasks.create_task(_awaited(other(self)))
+            for action in meanwhile:
+                tasks.create_task(_await(action(self)))
 
     async def _send(self) -> None:
         link: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         while (link := link or await self._connected()) is not None:
-            at = await self._next()
-            if at is None:
+            i = await self._next()
+            if i is None:
                 break
             self.sent += 1
             try:
                 async with asyncio.timeout(_PATIENCE):
-                    status, body = await _exchange(*link, self._requests[at])
-                pause = self._answered(at, status, body)
+                    status, body = await _exchange(*link, self._requests[i])
+                pause = self._record(i, status, body)
             except (OSError, EOFError):
                 self.unanswered += 1
-                self._waiting.append(at)
+                self._waiting.append(i)
                 link[1].close()
                 link, pause = None, True
-            self._flying -= 1
+            self._in_flight -= 1
             if pause:
                 await asyncio.sleep(_PAUSE)
         if link is not None:
             link[1].close()
 
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """Return a connection to any of the collectors, once there is one; None if all is done."""
+        """Wait for a connection to any of the collectors; return None if all is done."""
         while not self.done:
             with suppress(OSError):
                 port = self._random.choice(self._ports)
@@ -116,44 +116,44 @@ class Delivery:
         return None
 
     async def _next(self) -> int | None:
-        """Return what to send next, once there is something; None if all is done."""
-        while not self._waiting and not self._at_once:
-            if not self._flying:
+        """Wait for the next parcel to send; return None if all is done."""
+        while not self._waiting and not self._duplicates:
+            if not self._in_flight:
                 return None
             await asyncio.sleep(_PAUSE)
-        self._flying += 1
-        if self._at_once:
-            return self._at_once.pop()
-        place = self._random.randrange(len(self._waiting))
-        self._waiting[place], self._waiting[-1] = self._waiting[-1], self._waiting[place]
-        at = self._waiting.pop()
-        if at in self._to_double:
-            self._to_double.remove(at)
-            self._at_once.append(at)
-        return at
+        self._in_flight += 1
+        if self._duplicates:
+            return self._duplicates.pop()
+        chosen = self._random.randrange(len(self._waiting))
+        self._waiting[chosen], self._waiting[-1] = self._waiting[-1], self._waiting[chosen]
+        i = self._waiting.pop()
+        if i in self._to_double:
+            self._to_double.remove(i)
+            self._duplicates.append(i)
+        return i
 
-    def _answered(self, at: int, status: int, body: bytes) -> bool:
-        """Note an answer; say whether the collector wants a pause."""
+    def _record(self, i: int, status: int, body: bytes) -> bool:
+        """Record a response; return whether to pause before the next request."""
         self.statuses[status] += 1
-        parcel = self._parcels[at]
-        if status in _TAKEN:
-            found = json.loads(body)
+        parcel = self._parcels[i]
+        if status in _ACCEPTED:
+            outcome = json.loads(body)
             if len(parcel) == 1:
-                self._accepted[at] += found["outcome"] == "accepted"
+                self._accepted[i] += outcome["outcome"] == "accepted"
             else:
-                self._accepted[at] += found["accepted"]
-                if found["conflicts"]:
+                self._accepted[i] += outcome["accepted"]
+                if outcome["conflicts"]:
                     self.refused.append(body)
             self.acknowledged.update(parcel)
-        elif status in _LATER:
-            self._waiting.append(at)
+        elif status in _RETRY:
+            self._waiting.append(i)
         else:
             self.refused.append(body)
-        return status in _LATER
+        return status in _RETRY
 
 
-async def _awaited(other: Awaitable[None]) -> None:
-    await other
+async def _await(action: Awaitable[None]) -> None:
+    await action
 
 
 async def _exchange(
@@ -161,8 +161,8 @@ async def _exchange(
 ) -> tuple[int, bytes]:
     writer.write(request)
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    mark = head.index(b"content-length: ") + 16
-    body = await reader.readexactly(int(head[mark : head.index(b"\r\n", mark)]))
+    start = head.index(b"content-length: ") + 16
+    body = await reader.readexactly(int(head[start : head.index(b"\r\n", start)]))
     return int(head[9:12]), body
 
 
@@ -182,12 +182,12 @@ def _request(round_name: str, token: str, parcel: Pairs) -> bytes:
 
 
 def parcels_of(pairs: Pairs, size: int) -> list[Pairs]:
-    """Cut reports into parcels."""
+    """Divide reports into parcels."""
     return [pairs[start : start + size] for start in range(0, len(pairs), size)]
 
 
 def troubles(actions: Sequence[Callable[[], object]], seed: int) -> Callable[..., Awaitable[None]]:
-    """Return something that does all actions, at random times spread over a delivery."""
+    """Return a task that runs all actions at random times, spread over a delivery."""
     rng = random.Random(seed)
     shares = sorted(rng.uniform(0.02, 0.9) for _ in actions)
 
@@ -202,7 +202,7 @@ def troubles(actions: Sequence[Callable[[], object]], seed: int) -> Callable[...
 
 
 def watching(actions: Sequence[Callable[[], object]]) -> Callable[..., Awaitable[None]]:
-    """Return something that does all actions again and again until a delivery is done."""
+    """Return a task that repeats all actions until a delivery is done."""
 
     async def watch(delivery: Delivery) -> None:
         while not delivery.done:

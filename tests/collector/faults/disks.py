@@ -1,7 +1,7 @@
-"""Disks that are full: a small file system where mounting is permitted, a limit where it is not.
+"""Full disks: a small file system where mounting is permitted, and a limit elsewhere.
 
-Each yields an address of a database, something that fills its disk once the collector runs, and
-something that makes room again.
+Each yields the URL of a database, a function that fills its disk once the collector runs, and a
+function that makes space again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Fill = Callable[[Collector], None]
 Disk = tuple[str, Fill, Fill]
 
 
-def nothing(_: Collector) -> None:
-    """Leave it: the disk fills by itself."""
+def do_nothing(_: Collector) -> None:
+    """Do nothing: the uploads fill the disk."""
 
 
 @contextmanager
-def small(size: str) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """Mount a small file system; yield where it is, and what makes it larger."""
-    # Not among pytest's folders: a server of another user must reach it.
+def small_file_system(size: str) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """Mount a small file system; yield its folder and a function that enlarges it."""
+    # Not in pytest's folders: a server that runs as another user must reach it.
     folder = Path(tempfile.mkdtemp(prefix="offaxis-disk-"))
     folder.chmod(0o755)
 
@@ -54,22 +54,22 @@ def small(size: str) -> Iterator[tuple[Path, Callable[[], None]]]:
 
 @contextmanager
 def small_sqlite(new_database: Any, folder: Path) -> Iterator[Disk]:
-    """A file system with room for some of the reports."""
-    with small("640k") as (mounted, grow):
-        yield f"sqlite:///{mounted}/collector.db", nothing, lambda _: grow()
+    """A file system with space for some of the reports."""
+    with small_file_system("640k") as (mounted, grow):
+        yield f"sqlite:///{mounted}/collector.db", do_nothing, lambda _: grow()
 
 
 @contextmanager
 def limited_sqlite(new_database: Any, folder: Path) -> Iterator[Disk]:
-    """A limit on the size of the collector's files, which the system keeps."""
+    """A limit of the operating system on the size of the collector's files."""
 
     def limit(size: int) -> Fill:
         _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-        def to(collector: Collector) -> None:
+        def apply(collector: Collector) -> None:
             resource.prlimit(collector.process.pid, resource.RLIMIT_FSIZE, (size, hard))
 
-        return to
+        return apply
 
     yield f"sqlite:///{folder}/collector.db", limit(300_000), limit(64 << 20)
 
@@ -78,7 +78,10 @@ def limited_sqlite(new_database: Any, folder: Path) -> Iterator[Disk]:
 def small_postgresql(new_database: Any, folder: Path) -> Iterator[Disk]:
     """Reports in a tablespace on a small file system."""
     url = new_database("postgresql")
-    with small("256k") as (mounted, grow), psycopg.connect(url, autocommit=True) as connection:
+    with (
+        small_file_system("256k") as (mounted, grow),
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
         (data,) = connection.execute("SHOW data_directory").fetchone()
         shutil.chown(mounted, Path(data).owner(), Path(data).group())
         connection.execute(f"CREATE TABLESPACE small LOCATION '{mounted}'")
@@ -96,7 +99,7 @@ def small_postgresql(new_database: Any, folder: Path) -> Iterator[Disk]:
 
 @contextmanager
 def refusing_postgresql(new_database: Any, folder: Path) -> Iterator[Disk]:
-    """A server that says what it says when its disk is full; needs no mount."""
+    """A server that raises the error of a full disk; needs no mount."""
     url = new_database("postgresql")
     with psycopg.connect(url, autocommit=True) as connection:
 

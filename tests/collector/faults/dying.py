@@ -1,8 +1,8 @@
-"""Devices that are killed again and again until they have answered all rounds.
+"""Devices that are killed repeatedly until they have answered all rounds.
 
-    python -m tests.collector.faults.dying    one JSON order on standard input
+    python -m tests.collector.faults.dying    one JSON job on standard input
 
-Forks one process a life, of ``offaxis.client.Device``; the process that forks has no threads.
+Forks one process with an ``offaxis.client.Device`` per life; the forking process has no threads.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from offaxis.errors import BudgetExceeded, OffaxisError
 from offaxis.privacy.ledger import Limit
 
 
-def opened(order: dict[str, Any], number: int) -> Device:
-    """Open a device of the order."""
+def open_device(job: dict[str, Any], number: int) -> Device:
+    """Open a device of a job."""
     return Device(
-        Path(order["folder"]) / f"{number}.device",
-        order["url"],
-        publisher=order["publisher"],
-        token=order["token"],
-        limits=[Limit(Fraction(order["limit"]))],
-        epsilon=Fraction(order["epsilon"]),
+        Path(job["folder"]) / f"{number}.device",
+        job["url"],
+        publisher=job["publisher"],
+        token=job["token"],
+        limits=[Limit(Fraction(job["limit"]))],
+        epsilon=Fraction(job["epsilon"]),
         spread=0.0,
         patience=5.0,
     )
 
 
-def live(order: dict[str, Any], number: int) -> bool:
-    """Answer all rounds that the limit allows, with another vector in every life; say if done."""
-    with opened(order, number) as device:
-        for name in order["rounds"]:
-            vector = np.frombuffer(os.urandom(order["dim"]), dtype=np.uint8).astype(float)
+def live(job: dict[str, Any], number: int) -> bool:
+    """Answer all rounds that the limit allows, with a new vector each time; return if done."""
+    with open_device(job, number) as device:
+        for name in job["rounds"]:
+            vector = np.frombuffer(os.urandom(job["dim"]), dtype=np.uint8).astype(float)
             try:
                 device.report(name, vector)
             except BudgetExceeded:
@@ -52,24 +52,24 @@ def live(order: dict[str, Any], number: int) -> bool:
         return all(entry.state != "queued" for entry in device.status())
 
 
-def kill_again_and_again(order: dict[str, Any]) -> int:
-    """Run all devices at once and kill each at random times; return how often that was."""
-    rng = random.Random(order["seed"])
+def kill_repeatedly(job: dict[str, Any]) -> int:
+    """Run all devices concurrently and kill each at random times; return the number of kills."""
+    rng = random.Random(job["seed"])
     lives: dict[int, tuple[int, float]] = {}
-    lived = dict.fromkeys(range(order["devices"]), 0)
+    lived = dict.fromkeys(range(job["devices"]), 0)
     left = set(lived)
     kills = 0
     while left:
         for number in left - set(lives):
-            # Lives grow, so that all devices come to an end on any machine.
-            longest = order["seconds"] * order["growing"] ** lived[number]
+            # Lives get longer, so that all devices finish on any machine.
+            longest = job["seconds"] * job["growing"] ** lived[number]
             lived[number] += 1
             child = os.fork()
             if child == 0:
                 try:
-                    os._exit(0 if live(order, number) else 1)
+                    os._exit(0 if live(job, number) else 1)
                 except OffaxisError:
-                    # Its collector is down; too many lives would keep that from coming up.
+                    # Its collector is down; too many processes would keep it from starting.
                     time.sleep(0.1)
                     os._exit(2)
             lives[number] = (child, time.monotonic() + rng.uniform(0.0, longest))
@@ -87,8 +87,8 @@ def kill_again_and_again(order: dict[str, Any]) -> int:
     return kills
 
 
-def devices(order: dict[str, Any]) -> subprocess.Popen[str]:
-    """Start an order's devices; the process prints the number of kills in the end."""
+def devices(job: dict[str, Any]) -> subprocess.Popen[str]:
+    """Start a job's devices; the process prints the number of kills at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.collector.faults.dying"],
         stdin=subprocess.PIPE,
@@ -97,15 +97,15 @@ def devices(order: dict[str, Any]) -> subprocess.Popen[str]:
         text=True,
     )
     assert process.stdin is not None
-    process.stdin.write(json.dumps(order))
+    process.stdin.write(json.dumps(job))
     process.stdin.close()
     process.stdin = None
     return process
 
 
 def main() -> None:
-    """Carry out one order."""
-    sys.stdout.write(f"{kill_again_and_again(json.load(sys.stdin))}\n")
+    """Run one job."""
+    sys.stdout.write(f"{kill_repeatedly(json.load(sys.stdin))}\n")
 
 
 if __name__ == "__main__":

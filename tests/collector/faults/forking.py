@@ -1,4 +1,4 @@
-"""The process that forks collectors: one JSON line an order, answered with the process's number."""
+"""The process that forks collectors: reads one JSON line per job and prints the child's id."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from typing import Any
 from offaxis.collector import service
 from offaxis.collector.app import serve
 from offaxis.collector.service import Settings
-from offaxis.collector.uploads import Writer, _answer
+from offaxis.collector.uploads import Writer, _resolve_all
 
 
-class Early(Writer):
-    """The broken twin: it answers before its commit."""
+class EarlyWriter(Writer):
+    """The broken control: it acknowledges before it commits."""
 
     def _settle(self, group: Any) -> None:
-        _answer([(one.answer, ["accepted"] * len(one.upload.ids)) for one in group])
+        _resolve_all(
+            [(waiting.outcomes, ["accepted"] * len(waiting.upload.ids)) for waiting in group]
+        )
         time.sleep(0.02)
         super()._settle(group)
 
 
-def collect(order: dict[str, Any]) -> None:
-    """Be a collector."""
+def collect(job: dict[str, Any]) -> None:
+    """Run a collector."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if order["twin"] == "early":
-        service.Writer = Early  # type: ignore[misc]
+    if job["broken"] == "early":
+        service.Writer = EarlyWriter  # type: ignore[misc]
     os.close(0)
-    settings = Settings(order["database"], device_rate=1e7, reader_rate=1e4)
-    serve(settings, "127.0.0.1", order["port"])
+    settings = Settings(job["database"], device_rate=1e7, reader_rate=1e4)
+    serve(settings, "127.0.0.1", job["port"])
 
 
 def main() -> None:
-    """Carry out orders until there are none."""
-    # Nobody waits for the children: the system takes them away when they are dead.
+    """Run jobs until standard input ends."""
+    # Nothing waits for the children: the system removes them when they have ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         child = os.fork()

@@ -1,7 +1,7 @@
-"""Collectors in processes of their own, which can be killed and started again.
+"""Collectors in separate processes, which can be killed and restarted.
 
-:class:`Spawned` is the command ``offaxis serve``. :class:`Forks` starts the same from a process
-that has everything loaded and no threads, which takes a tenth of the time.
+:class:`Spawned` runs the command ``offaxis serve``. :class:`Forks` forks the same from a process
+without threads that has everything loaded, which takes a tenth of the time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PATIENCE = 180.0
 
 
 class Process(Protocol):
-    """Something that runs."""
+    """A running process."""
 
     pid: int
 
@@ -34,7 +34,7 @@ class Process(Protocol):
         """Whether it has not ended."""
 
     def kill(self) -> None:
-        """End it as a power cut does, and wait until it is gone."""
+        """Kill it abruptly, and wait until it has ended."""
 
 
 Launch = Callable[[str, int], Process]
@@ -59,13 +59,13 @@ class Spawned:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """End it, and wait until it is gone."""
+        """Kill it, and wait until it has ended."""
         self._process.kill()
         self._process.wait()
 
 
 class Forks:
-    """Starts collectors by forking; ``twin`` names a broken one."""
+    """Starts collectors by forking; ``broken`` names a broken control."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -77,11 +77,11 @@ class Forks:
             text=True,
         )
 
-    def start(self, database: str, port: int, twin: str = "") -> Forked:
+    def start(self, database: str, port: int, broken: str = "") -> Forked:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        order = {"database": database, "port": port, "twin": twin}
-        self._process.stdin.write(json.dumps(order) + "\n")
+        job = {"database": database, "port": port, "broken": broken}
+        self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         return Forked(int(self._process.stdout.readline()))
 
@@ -90,7 +90,7 @@ class Forks:
 
 
 class Forked:
-    """A collector that was forked; who forked it does not wait for it."""
+    """A forked collector; its parent does not wait for it."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -111,25 +111,25 @@ class Forked:
 
 
 class Collector:
-    """A collector at one port, one process after the other."""
+    """A collector on one port, in one process after the other."""
 
     def __init__(self, launch: Launch, database: str) -> None:
         self.port = free_port()
         self.kills = 0
         self._launch, self._database = launch, database
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self.process = launch(database, self.port)
 
     def kill(self) -> None:
-        """Kill it and start it again; it need not be up yet when this returns."""
-        with self._turn:
+        """Kill it and start it again, without waiting until it is ready."""
+        with self._lock:
             self.process.kill()
             self.kills += 1
             self.process = self._launch(self._database, self.port)
 
     def start_again(self) -> None:
-        """Start it again if it ended by itself, because there was no database to start with."""
-        with self._turn:
+        """Start it again if it ended because the database was not available."""
+        with self._lock:
             if not self.process.alive:
                 self.process = self._launch(self._database, self.port)
 
@@ -137,7 +137,7 @@ class Collector:
         self.process.kill()
 
     def status(self, path: str = "/readyz") -> int:
-        """Return how it answers, or 0 if it does not."""
+        """Return the status of a response, or 0 if there is none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
         try:
             connection.request("GET", path)
@@ -147,22 +147,22 @@ class Collector:
         finally:
             connection.close()
 
-    def ready(self) -> None:
-        """Wait until it is up."""
+    def wait_until_ready(self) -> None:
+        """Wait until it is ready."""
         began = time.monotonic()
         while self.status() != 200:
-            assert time.monotonic() - began < _PATIENCE, "the collector does not come up"
+            assert time.monotonic() - began < _PATIENCE, "the collector does not become ready"
             self.start_again()
             time.sleep(0.02)
 
-    def ask(self, path: str, token: str) -> Any:
+    def get_json(self, path: str, token: str) -> Any:
         """Return the JSON at a path."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-            answer = connection.getresponse()
-            body = answer.read()
-            assert answer.status == 200, (answer.status, body)
+            response = connection.getresponse()
+            body = response.read()
+            assert response.status == 200, (response.status, body)
             return json.loads(body)
         finally:
             connection.close()

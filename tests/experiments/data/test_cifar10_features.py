@@ -1,4 +1,4 @@
-"""The bundled slice is small, whole, and the task it was made for."""
+"""The bundled features are small, complete, and belong to the bundled head."""
 
 import hashlib
 from importlib.resources import files
@@ -16,14 +16,14 @@ def data():
     return load_cifar10_features()
 
 
-def test_the_file_is_the_one_its_readme_names():
+def test_the_file_has_the_hash_in_its_readme():
     content = files("experiments.data").joinpath(FILE).read_bytes()
     assert len(content) <= 1_000_000
     assert hashlib.sha256(content).hexdigest() == SHA256
     assert SHA256 in files("experiments.data").joinpath("README.md").read_text(encoding="utf-8")
 
 
-def test_shapes_and_dtypes(data):
+def test_arrays_have_the_documented_shapes_and_dtypes(data):
     assert data.public.shape == (8000, 64)
     assert data.vectors.shape == (5000, 64)
     assert data.labels.shape == (5000,)
@@ -37,7 +37,7 @@ def test_shapes_and_dtypes(data):
     assert [w.shape for w in data.head.weights] == [(10, 64), (32, 10), (10, 32)]
 
 
-def test_public_and_private_side_do_not_overlap(data):
+def test_public_and_private_vectors_do_not_overlap(data):
     public = {row.tobytes() for row in data.public}
     assert not any(row.tobytes() in public for row in data.vectors)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from experiments.data import cifar10 as cifar10_c
+from experiments.data import cifar10
 from experiments.data.cifar10 import (
     BRIGHTNESS,
     DEFOCUS,
@@ -24,10 +24,10 @@ from experiments.data.cifar10 import (
 
 @pytest.fixture(scope="module")
 def images() -> np.ndarray:
-    """Return images with smooth, flat, dark and bright places, without any random numbers."""
+    """Return images with smooth, flat, dark and bright areas, without random numbers."""
     n, y, x, c = np.ogrid[:12, :32, :32, :3]
     slopes = (y * (n + 1) * 2 + 5 * x + 40 * c) % 511
-    # Up and down again: smooth but for the ridges.
+    # Rising and falling: smooth except at the ridges.
     waves = np.minimum(slopes, 510 - slopes).astype(np.uint8)
     waves[:3] = np.array([0, 255, 77], np.uint8)[:, None, None, None]
     return waves
@@ -36,11 +36,11 @@ def images() -> np.ndarray:
 def test_brightness_agrees_with_the_colour_model(images: np.ndarray) -> None:
     sample = images[:, ::7, ::5]
     for severity, raised in enumerate(BRIGHTNESS, start=1):
-        found = brightness(sample, severity)
-        for pixel, answer in zip(sample.reshape(-1, 3), found.reshape(-1, 3), strict=True):
+        brighter = brightness(sample, severity)
+        for pixel, answer in zip(sample.reshape(-1, 3), brighter.reshape(-1, 3), strict=True):
             hue, saturation, value = colorsys.rgb_to_hsv(*(pixel / 255))
             exact = colorsys.hsv_to_rgb(hue, saturation, min(value + raised, 1.0))
-            # Truncated, so at most a rounding error above and one level below.
+            # Truncated: at most a rounding error above and one level below.
             assert (answer <= 255 * np.array(exact) + 1e-9).all()
             assert (answer > 255 * np.array(exact) - 1 - 1e-9).all()
 
@@ -49,9 +49,9 @@ def test_defocus_agrees_with_a_mirrored_filter(images: np.ndarray) -> None:
     for severity, (radius, softness) in enumerate(DEFOCUS, start=1):
         kernel = disk(radius, softness).astype(float)
         assert kernel.sum() == pytest.approx(1, abs=1e-6)
-        found = defocus_blur(images, severity)
+        blurred = defocus_blur(images, severity)
         exact = ndimage.correlate(images / 255, kernel[None, :, :, None], mode="mirror")
-        assert (np.abs(found + 0.5 - 255 * exact) <= 0.5 + 1e-4).all()
+        assert (np.abs(blurred + 0.5 - 255 * exact) <= 0.5 + 1e-4).all()
 
 
 def test_clouds_fill_the_unit_interval() -> None:
@@ -68,7 +68,7 @@ def test_clouds_fill_the_unit_interval() -> None:
 def test_fog_keeps_the_range_and_hides_contrast(images: np.ndarray) -> None:
     foggy = fog(5)(images)
     assert foggy.shape == images.shape
-    # Under fog of amount a, a difference between colours counts only 1 / (1 + a) of before.
+    # Fog of amount a shrinks a difference between colours to 1 / (1 + a).
     amount, _ = FOG[4]
     brightest = images[5].max() / 255
     before = np.ptp(images[5].astype(float), axis=-1)
@@ -87,7 +87,7 @@ def test_noise_has_the_stated_deviation() -> None:
         assert made.mean() == pytest.approx(127.5, abs=0.4)
 
 
-# Recorded when the same code gave the published files of CIFAR-10-C, byte for byte.
+# Recorded when this code reproduced the published files of CIFAR-10-C byte for byte.
 RECORDED = {
     "gaussian_noise": "f52f12e6afb856f6cea3e9e34c9ff04a5e4f6b296e10a2b5766003aefff9fc10",
     "brightness": "2b9b87622cd238df381f778d88e530387bf8fcdb95281742aba4244a7f4cd55f",
@@ -96,9 +96,9 @@ RECORDED = {
 }
 
 
-@pytest.mark.parametrize("corruption", cifar10_c.CORRUPTIONS)
-def test_corruptions_are_what_they_were_when_checked(corruption: str, images: np.ndarray) -> None:
-    made = [cifar10_c.generate(images, corruption, s) for s in cifar10_c.SEVERITIES]
+@pytest.mark.parametrize("corruption", cifar10.CORRUPTIONS)
+def test_corruptions_have_the_recorded_hashes(corruption: str, images: np.ndarray) -> None:
+    made = [cifar10.generate(images, corruption, s) for s in cifar10.SEVERITIES]
     digest = hashlib.sha256(np.stack(made).tobytes()).hexdigest()
     assert digest == RECORDED[corruption]
 
@@ -106,4 +106,4 @@ def test_corruptions_are_what_they_were_when_checked(corruption: str, images: np
 def test_the_published_checksum_is_that_of_a_npy_file(tmp_path, images: np.ndarray) -> None:
     np.save(tmp_path / "all.npy", np.concatenate([images, images]))
     content = (tmp_path / "all.npy").read_bytes()
-    assert cifar10_c.published_md5([images, images]) == hashlib.md5(content).hexdigest()
+    assert cifar10.published_md5([images, images]) == hashlib.md5(content).hexdigest()

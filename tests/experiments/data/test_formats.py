@@ -25,11 +25,11 @@ def test_png_filters_may_change_from_row_to_row() -> None:
     np.testing.assert_array_equal(read_png(write_png(pixels, filters)), pixels)
 
 
-def test_other_pngs_are_refused() -> None:
+def test_other_kinds_of_png_are_refused() -> None:
     good = write_png(np.zeros((2, 2, 3), np.uint8), [0, 0])
     for bad, word in (
         (b"GIF89a", "not a PNG"),
-        (good[:20], "without a header"),
+        (good[:20], "has no header"),
         (good.replace(b"\x08\x02\x00\x00\x00", b"\x08\x00\x00\x00\x00", 1), "8-bit RGB"),
         (good[:45], "too early"),
     ):
@@ -39,12 +39,12 @@ def test_other_pngs_are_refused() -> None:
 
 def test_a_png_cannot_unpack_to_more_than_it_declares() -> None:
     tall = write_png(np.zeros((500, 4, 3), np.uint8), [0] * 500)
-    # Says it is 2 rows high.
+    # Its header declares 2 rows.
     forged = tall.replace(struct.pack(">II", 4, 500), struct.pack(">II", 4, 2), 1)
     assert read_png(forged).shape == (2, 4, 3)
 
 
-def test_idx_there_and_back() -> None:
+def test_an_idx_file_round_trips() -> None:
     array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     np.testing.assert_array_equal(read_idx(write_idx(array)), array)
     for bad in (b"", b"\0\0\x0d\x01\0\0\0\0", write_idx(array)[:-1], write_idx(array)[:6]):
@@ -53,7 +53,7 @@ def test_idx_there_and_back() -> None:
 
 
 class _Python2(pickle._Pickler):  # type: ignore[name-defined]
-    """Write bytes as Python 2 wrote its strings, as the official files have them."""
+    """Write bytes as Python 2 wrote its strings, as in the official files."""
 
     dispatch: ClassVar[dict[type, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
@@ -84,12 +84,12 @@ def test_a_batch_is_read_without_unpickling(
 ) -> None:
     content, table, labels = _batch(python2, order)
     monkeypatch.delattr(pickle, "loads")
-    found, told = read_batch(content)
-    np.testing.assert_array_equal(found, table)
-    assert told.tolist() == labels
+    pixels, read_labels = read_batch(content)
+    np.testing.assert_array_equal(pixels, table)
+    assert read_labels.tolist() == labels
 
 
-def test_a_pickle_that_would_run_something_runs_nothing() -> None:
+def test_a_hostile_pickle_is_not_executed() -> None:
     hostile = b"cos\nsystem\n(S'echo ran'\ntR."
     with pytest.raises(InvalidInput, match="not a batch"):
         read_batch(hostile)

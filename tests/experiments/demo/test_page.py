@@ -1,4 +1,4 @@
-"""The demo's page stands alone and says what was measured."""
+"""The demo's page is self-contained and shows what was measured."""
 
 import re
 from html import unescape
@@ -8,7 +8,6 @@ import pytest
 
 from experiments.data import load_cifar10_features
 from experiments.demo import page as demo_page
-from experiments.demo import page as theory_lines
 from experiments.demo.run import RANDOMIZERS
 from experiments.sources import open_source
 from offaxis.mechanisms.scalar_channel import refined_channel
@@ -33,7 +32,7 @@ def test_the_page_loads_nothing(result, page):
     assert "default-src 'none'" in text
 
 
-def test_the_page_names_every_randomizer_and_its_promise(result):
+def test_the_page_shows_every_randomizer_and_its_guarantee(result):
     text = result.html.read_text(encoding="utf-8")
     assert all(TITLES[name] in text for name in RANDOMIZERS)
     assert "ε = 1, pure" in text
@@ -41,7 +40,7 @@ def test_the_page_names_every_randomizer_and_its_promise(result):
     assert result.release.hash in text
 
 
-def test_the_page_does_not_call_any_randomizer_unreal(result):
+def test_the_page_calls_no_randomizer_simulated_only(result):
     text = " ".join(result.html.read_text(encoding="utf-8").split())
     assert not re.search(r"simulated only|only be simulated|cannot release|refuse", text)
     assert text.count("204 bytes") == text.count("28 bytes") == 2
@@ -54,19 +53,18 @@ def test_the_table_shows_the_measured_numbers(result, page):
         assert shown == f"{100 * row['accuracy']:.1f}±{100 * row['std']:.1f}"
 
 
-def test_every_accuracy_stands_beside_the_line_of_the_answer_alone(result, page):
-    result = result
-    wanted = [reference_line(result.clean, 10, epsilon) for epsilon in (1.0, 7.5)]
-    assert list(result.lines.values()) == wanted
-    assert page.cells["line", "line"] == [f"{100 * value:.1f}" for value in wanted]
+def test_the_accuracies_have_the_line_of_the_answer_alone(result, page):
+    expected = [reference_line(result.clean, 10, epsilon) for epsilon in (1.0, 7.5)]
+    assert list(result.lines.values()) == expected
+    assert page.cells["line", "line"] == [f"{100 * value:.1f}" for value in expected]
     text = result.html.read_text(encoding="utf-8")
     section = text[text.index('id="curves"') : text.index('id="households"')]
     assert "a line, not a bound" in section
-    assert section.count(f"by response: {100 * wanted[0]:.1f} % at ε = 1 and") == 4, "in each plot"
+    assert section.count(f"by response: {100 * expected[0]:.1f} % at ε = 1 and") == 4
 
 
-def test_every_error_stands_beside_the_line_of_the_forecast_alone(result, page):
-    found, source = result.households, open_source("lhsm")
+def test_the_errors_have_the_line_of_the_forecast_alone(result, page):
+    households, source = result.households, open_source("lhsm")
     for epsilon in (1.0, 7.5):
         squares = []
         for seed in range(2):
@@ -74,41 +72,44 @@ def test_every_error_stands_beside_the_line_of_the_forecast_alone(result, page):
             forecast = source.task.outputs(vectors)[:, 0]
             least = refined_channel(forecast, epsilon).rmse
             squares.append(np.mean((forecast - truth) ** 2) + least**2)
-        assert found.lines[epsilon] == pytest.approx(np.mean(np.sqrt(squares)), rel=0.01)
-        assert found.clean < found.lines[epsilon] < found.constant * 1.05
+        assert households.lines[epsilon] == pytest.approx(np.mean(np.sqrt(squares)), rel=0.01)
+        assert households.clean < households.lines[epsilon] < households.constant * 1.05
     shown = page.cells["household line", "line"]
-    assert shown == [f"{found.lines[epsilon]:.3f}" for epsilon in (1.0, 7.5)]
-    assert found.lines[7.5] < min(
-        found.mean(name, "jacobian", 7.5) for name in ("laplace", "privunit2", "privunitg-sphere")
+    assert shown == [f"{households.lines[epsilon]:.3f}" for epsilon in (1.0, 7.5)]
+    assert households.lines[7.5] < min(
+        households.mean(name, "jacobian", 7.5)
+        for name in ("laplace", "privunit2", "privunitg-sphere")
     )
 
 
-def test_what_would_be_recommended_stands_beside_its_ceiling(result, page):
-    data, (each,) = load_cifar10_features(), result.recommended
+def test_the_recommended_release_has_its_bound(result, page):
+    data, (recommendation,) = load_cifar10_features(), result.recommended
     ceiling = agreement_ceiling(answer_prior(data.head, data.public), 7.5).probability
-    assert each.epsilon == 7.5
-    assert each.ceiling == pytest.approx(ceiling, abs=0.002), "of all public vectors, or a part"
+    assert recommendation.epsilon == 7.5
+    # One is computed on all public vectors, the other on a part.
+    assert recommendation.ceiling == pytest.approx(ceiling, abs=0.002)
     assert result.ceilings[7.5] == ceiling
-    assert each.expected.score > result.cell("privunit2", "jacobian", 7.5).mean("agreement") + 0.2
+    reshaped = result.cell("privunit2", "jacobian", 7.5).mean("agreement")
+    assert recommendation.expected.score > reshaped + 0.2
     _, expected, bound, _, vector = page.cells["recommended", "7.5"]
-    low, high = each.expected.interval()
-    assert expected == f"{100 * each.expected.score:.1f}± {50 * (high - low):.1f}"
-    assert bound == f"{100 * each.ceiling:.1f}"
-    assert vector == f"{100 * each.best_vector.utility.score:.1f}"
+    low, high = recommendation.expected.interval()
+    assert expected == f"{100 * recommendation.expected.score:.1f}± {50 * (high - low):.1f}"
+    assert bound == f"{100 * recommendation.ceiling:.1f}"
+    assert vector == f"{100 * recommendation.best_vector.utility.score:.1f}"
     text = result.html.read_text(encoding="utf-8")
     section = text[text.index('id="recommended"') : text.index('id="noise"')]
-    assert each.summary[1:] in unescape(section)
-    assert "no report of this ε allows more: a bound" in section
+    assert recommendation.summary[1:] in unescape(section)
+    assert "upper bound for any report of this ε" in section
 
 
-def test_the_page_says_what_theory_says(result):
+def test_the_page_shows_the_theorys_table(result):
     theory = result.theory
     assert [row.quantity for row in theory.rows] == list(CONDITIONS)
     assert all(row.fails is None for row in theory.rows), "Laplace meets every condition"
     text = result.html.read_text(encoding="utf-8")
-    section = text[text.index('id="theory"') : text.index('id="promise"')]
+    section = text[text.index('id="theory"') : text.index('id="guarantee"')]
     for row in theory.rows:
-        shown = theory_lines.line(row)
+        shown = demo_page.in_words(row)
         assert f">{shown.title}<span>" in section
         assert f">{shown.theory}</td>" in section
         assert f">{shown.measured}</td>" in section
@@ -116,7 +117,7 @@ def test_the_page_says_what_theory_says(result):
     assert "Every bound holds" in section
 
 
-def test_the_page_is_accessible_in_outline(page):
+def test_the_outline_of_the_page_is_accessible(page):
     assert ("html", "lang", "en") in page.attributes
     assert page.tags.count("h1") == 1
     assert len(page.ids) == len(set(page.ids))
@@ -124,8 +125,8 @@ def test_the_page_is_accessible_in_outline(page):
     labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
     assert svgs == len(labels) == 4 + 3 + 1 + 6 + 2
     assert all(labels)
-    referred = {value for _, name, value in page.attributes if name == "aria-labelledby"}
-    assert referred <= set(page.ids)
+    labelling = {value for _, name, value in page.attributes if name == "aria-labelledby"}
+    assert labelling <= set(page.ids)
 
 
 def test_figures_take_their_colours_from_the_page(result):
@@ -135,24 +136,24 @@ def test_figures_take_their_colours_from_the_page(result):
     assert not re.search(r"(fill|stroke): #", body)
 
 
-def test_figures_refer_to_their_own_parts(page):
+def test_references_in_figures_exist_in_the_page(page):
     used = {
-        found
+        target
         for _, name, value in page.attributes
         if name in ("href", "clip-path")
-        for found in re.findall(r"#([\w.-]+)", value)
+        for target in re.findall(r"#([\w.-]+)", value)
     }
     assert used
     assert used <= set(page.ids)
 
 
-def test_the_page_shows_the_checks_and_how_often_they_were_repeated(result):
+def test_the_page_shows_the_checks_and_their_repetitions(result):
     text = result.html.read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
     for check in result.exact:
         assert f"{100 * check.exact.mean('accuracy'):.2f} ± " in text
     assert text.count("<td>2 / 2</td>") == text.count("<td>2 / 1</td>") == 4
 
 
-def test_a_gap_beyond_the_limit_is_called_out(result, monkeypatch):
+def test_a_gap_beyond_the_limit_is_reported(result, monkeypatch):
     monkeypatch.setattr(demo_page, "AGREE", -1.0)
     assert not demo_page._checks(result)["agree"]

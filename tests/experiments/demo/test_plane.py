@@ -1,4 +1,4 @@
-"""The noise ellipses are the noise: their lengths against drawn noise, and the plane's meaning."""
+"""The ellipses have the covariance of the noise, and the plane has the stated directions."""
 
 import numpy as np
 import pytest
@@ -33,20 +33,20 @@ def test_the_plane_has_one_direction_the_task_reads_and_one_it_ignores(scene):
 
 @pytest.mark.parametrize("reshaping", ["none", "jacobian"])
 def test_the_ellipse_is_the_covariance_of_drawn_noise(scene, reshaping):
-    """200,000 draws put a Laplace variance within 0.5 % (1 σ); 3 % fails once in 10⁸."""
+    """200,000 draws estimate a Laplace variance within 0.5 % (1 σ); 3 % fails once in 10⁸."""
     data, geometry, plane = scene
     release = offaxis.fit(geometry, data.public, epsilon=7.5, reshaping=reshaping)
     centre = release.decoder.decode(np.zeros((1, 64)))
     drawn = simulate(release, np.repeat(centre, 200_000, axis=0), np.random.default_rng(1))
-    found = np.cov(plane.project(drawn).T)
-    wanted = decoded_covariance(release, plane)
-    scale = np.sqrt(np.diag(wanted))
-    assert found / np.outer(scale, scale) == pytest.approx(
-        wanted / np.outer(scale, scale), abs=0.03
+    measured = np.cov(plane.project(drawn).T)
+    expected = decoded_covariance(release, plane)
+    scale = np.sqrt(np.diag(expected))
+    assert measured / np.outer(scale, scale) == pytest.approx(
+        expected / np.outer(scale, scale), abs=0.03
     )
 
 
-def test_encoding_lengthens_the_plane_as_the_inner_figure_says(scene):
+def test_encoding_stretches_the_plane_by_the_stated_factors(scene):
     data, geometry, plane = scene
     release = offaxis.fit(geometry, data.public, epsilon=7.5)
     inside, lengths = inner_plane(release, plane)
@@ -55,7 +55,7 @@ def test_encoding_lengthens_the_plane_as_the_inner_figure_says(scene):
     assert lengths[0] > 1 > lengths[1]
 
 
-def test_an_outline_lies_one_sigma_out():
+def test_an_outline_is_one_sigma_from_its_centre():
     covariance = np.array([[4.0, 1.0], [1.0, 2.0]])
     offsets = ellipse(covariance, (3.0, -1.0)) - (3.0, -1.0)
     distances = np.einsum("ij,jk,ik->i", offsets, np.linalg.inv(covariance), offsets)

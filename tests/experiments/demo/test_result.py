@@ -1,4 +1,4 @@
-"""Real reports stand beside their simulation, and a gap is counted in standard errors."""
+"""Real reports are compared with their simulation; gaps are in standard errors."""
 
 import numpy as np
 
@@ -7,8 +7,8 @@ from experiments.demo.run import RANDOMIZERS, REAL_REPETITIONS
 from offaxis.evaluation import Evaluation
 
 
-def test_real_reports_of_every_release_stand_beside_their_simulation(result):
-    """Eight gaps of at most one standard deviation: one beyond 5 in about 200,000 runs."""
+def test_real_reports_of_every_release_agree_with_their_simulation(result):
+    """Eight gaps with a standard deviation of at most one: one beyond 5 in 200,000 runs."""
     checks = result.exact
     assert {(check.randomizer, check.reshaping) for check in checks} == {
         (name, shape) for name in RANDOMIZERS for shape in ("none", "jacobian")
@@ -18,16 +18,16 @@ def test_real_reports_of_every_release_stand_beside_their_simulation(result):
     assert all(abs(check.gap) < 5 for check in checks)
     for check in checks:
         assert len(check.simulated.runs["accuracy"]) == 2
-        wanted = min(2, REAL_REPETITIONS[check.randomizer])
-        assert len(check.exact.runs["accuracy"]) == wanted
+        repetitions = min(2, REAL_REPETITIONS[check.randomizer])
+        assert len(check.exact.runs["accuracy"]) == repetitions
 
 
 def accuracies(*values):
     return Evaluation({}, {"accuracy": np.array(values)})
 
 
-def test_a_gap_is_counted_in_standard_errors_that_the_spread_of_answers_never_exceeds():
-    """Chances that differ from vector to vector spread less than the error that is stated."""
+def test_the_stated_error_bounds_the_standard_deviation():
+    """Probabilities that differ between vectors give a smaller deviation than the stated error."""
     rng = np.random.default_rng(0)
     chances = rng.beta(0.5, 0.5, size=400)
     runs = (rng.random((4000, 400)) < chances).mean(axis=1)

@@ -1,4 +1,4 @@
-"""Tiny networks: threads of torch would wait for each other longer than they work."""
+"""One torch thread: on tiny networks threads wait for each other longer than they work."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The networks have the published shapes, and their images arrive unharmed."""
+"""The networks have the published shapes, and images reach them unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def images(count, *shape):
 
 
 def test_resnet20_has_the_published_number_of_weights():
-    # 0.27 million, as the paper says; shortcuts carry none.
+    # 0.27 million, as in the paper; shortcuts have none.
     net = networks.ResNet20()
     assert sum(w.numel() for w in net.parameters()) == 269_722
     assert sum(isinstance(m, torch.nn.Conv2d) for m in net.modules()) == 19
@@ -66,14 +66,14 @@ def test_the_vae_is_trained_on_reconstruction_and_divergence():
     auto = networks.VAE()
     for parameter in auto.parameters():
         torch.nn.init.zeros_(parameter)
-    # Nothing seen, nothing known: a coin for every pixel, and no divergence from N(0, I).
+    # With zero weights every pixel is a fair coin, and the divergence from N(0, I) is zero.
     coins = 784 * np.log(2)
     assert auto(torch.rand(5, networks.PIXELS)).item() == pytest.approx(coins, rel=1e-5)
     torch.nn.init.ones_(auto.encoder.mean.bias)
     assert auto(torch.rand(5, networks.PIXELS)).item() == pytest.approx(coins + 16, rel=1e-5)
 
 
-def test_the_vector_of_a_digit_is_the_mean_and_drawn_from_nothing():
+def test_the_vector_of_a_digit_is_deterministic():
     torch.manual_seed(0)
     encoder, pixels = networks.MnistEncoder(), images(5, 28, 28)
     assert np.array_equal(

@@ -1,4 +1,4 @@
-"""The training command: weights and cards come out, and what it printed is what is stored."""
+"""The training command writes weights and cards, and prints the stored metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APP.command()(main)
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Few images of noise instead of the real sets."""
+    """Replace the data sets by a few images of noise."""
     rng = np.random.default_rng(0)
     side = {"cifar10": (32, 32, 3), "mnist": (28, 28)}
 
@@ -36,25 +36,25 @@ def train(*arguments):
     return result.output
 
 
-def test_a_network_and_heads_on_it(tiny, tmp_path):
-    said = train("resnet20", "--out", tmp_path, "--epochs", 1, "--seed", 7)
+def test_a_network_is_trained_and_then_its_heads(tiny, tmp_path):
+    output = train("resnet20", "--out", tmp_path, "--epochs", 1, "--seed", 7)
     card = load_card("resnet20", folder=tmp_path)
     assert card.provenance["recipe"] | {"epochs": 1, "seed": 7} == card.provenance["recipe"]
-    assert f"test accuracy {card.metrics['test accuracy']:.4f}" in said
+    assert f"test accuracy {card.metrics['test accuracy']:.4f}" in output
     assert not list(tmp_path.glob("*.checkpoint"))
     train("heads", "--out", tmp_path, "--epochs", 1)
     head = load_model("cifar10-tanh", folder=tmp_path)
     assert (head.activation, head.input_dim) == ("tanh", 64)
 
 
-def test_digits(tiny, tmp_path):
+def test_the_mnist_encoder_is_trained_with_its_head(tiny, tmp_path):
     train("mnist", "--out", tmp_path, "--epochs", 2)
     encoder = load_model("mnist-encoder", folder=tmp_path)
     assert load_model("mnist-relu", folder=tmp_path).input_dim == encoder.mean.out_features == 32
     assert load_card("mnist-relu", folder=tmp_path).provenance["autoencoder"]["epochs"] == 2
 
 
-def test_heads_need_a_network(tiny, tmp_path):
+def test_heads_need_a_trained_network(tiny, tmp_path):
     result = CliRunner().invoke(APP, ["heads", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "no weights of resnet20" in result.output

@@ -14,7 +14,7 @@ PLAN = Plan("toy", epochs=6, batch=16, seed=3, cosine=True, warmup=1, keep="best
 
 
 class Killed(Exception):
-    """Stands for the end of a process."""
+    """The simulated end of a process."""
 
 
 def run(plan=PLAN, checkpoint=None, kill_after=None):
@@ -48,7 +48,7 @@ def same(a, b):
     return all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_one_others():
+def test_weights_depend_on_the_seed():
     first, trained = run()
     assert same(first, run()[0])
     assert not same(first, run(Plan("toy", 6, 16, seed=4))[0])
@@ -57,18 +57,18 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others():
 
 
 @pytest.mark.parametrize("epochs", [1, 4])
-def test_a_killed_run_goes_on_to_the_same_weights(tmp_path, epochs):
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path, epochs):
     checkpoint = tmp_path / "toy.checkpoint"
     with pytest.raises(Killed):
         run(checkpoint=checkpoint, kill_after=epochs)
     resumed, trained = run(checkpoint=checkpoint)
-    whole, at_once = run()
+    whole, uninterrupted = run()
     assert same(resumed, whole)
-    assert trained.scores == at_once.scores
-    assert trained.losses == at_once.losses
+    assert trained.scores == uninterrupted.scores
+    assert trained.losses == uninterrupted.losses
 
 
-def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path):
+def test_a_damaged_checkpoint_or_one_of_another_run_is_refused(tmp_path):
     checkpoint = tmp_path / "toy.checkpoint"
     run(checkpoint=checkpoint)
     with pytest.raises(InvalidInput, match="another run"):
@@ -79,12 +79,12 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path):
 
 
 def scored(scores, plan):
-    """Train a model whose single weight counts the epochs, with scores made up beforehand."""
+    """Train a model whose single weight counts the epochs, with the given scores."""
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    told = iter(scores)
-    trained = train(model, optimizer, lambda _: -model.weight.sum(), lambda: next(told), 1, plan)
+    next_score = iter(scores).__next__
+    trained = train(model, optimizer, lambda _: -model.weight.sum(), next_score, 1, plan)
     return model.weight.item(), trained
 
 
@@ -95,6 +95,6 @@ def test_patience_stops_and_the_best_epoch_is_kept():
     assert trained.best_epoch == weight == 2
 
 
-def test_without_keeping_the_best_the_last_weights_stay():
+def test_by_default_the_last_weights_are_kept():
     weight, _ = scored([0.5, 0.1, 0.2], Plan("toy", epochs=3, batch=1))
     assert weight == 3

@@ -1,4 +1,4 @@
-"""The bundled weights are the ones their cards describe."""
+"""The bundled weights match their cards."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_weights_are_small_and_have_a_card(name):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_cards_promise_what_the_experiments_need(name):
+def test_the_accuracies_on_the_cards_are_high_enough(name):
     assert load_card(name).metrics["test accuracy"] >= AT_LEAST[name]
 
 
 def test_a_network_and_its_linear_head_agree():
-    """The head beside the network is the one inside it, to the bit."""
+    """The separate head equals the one inside the network, bit by bit."""
     net, head = load_model("resnet20"), load_model("cifar10-linear")
     assert not net.training
     assert np.array_equal(head.weights[0], net.head.weight.detach().double().numpy())
@@ -71,7 +71,7 @@ def test_damaged_weights_are_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_what_is_stored_comes_back_rounded_once(tmp_path, name):
+def test_stored_networks_are_rounded_once(tmp_path, name):
     net = load_model(name)
     card = save_network(tmp_path, net, Card(name, "", "a copy"))
     assert card.sha256 == load_card(name).sha256
@@ -79,7 +79,7 @@ def test_what_is_stored_comes_back_rounded_once(tmp_path, name):
     assert all(torch.equal(again[key], value) for key, value in net.state_dict().items())
 
 
-def test_unknown_and_missing_models_are_named(tmp_path):
+def test_unknown_and_missing_models_are_errors(tmp_path):
     with pytest.raises(InvalidInput, match="no model 'alexnet'"):
         load_model("alexnet")
     with pytest.raises(InvalidInput, match="train them first"):

@@ -9,13 +9,13 @@ from offaxis import Release
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count real reports, by the call; the real thing still runs."""
+    """Record the number of real reports of every call of ``Release.privatize``."""
     counts: list[int] = []
-    real = Release.privatize
+    privatize = Release.privatize
 
     def counted(self: Release, vectors: Any) -> Any:
         counts.append(len(vectors))
-        return real(self, vectors)
+        return privatize(self, vectors)
 
     monkeypatch.setattr(Release, "privatize", counted)
     return counts

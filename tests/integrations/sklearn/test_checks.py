@@ -1,4 +1,4 @@
-"""scikit-learn's own estimator checks, on the transformer and on a twin without its noise."""
+"""scikit-learn's estimator checks, on the transformer and on a control without noise."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from offaxis.integrations.sklearn import PrivateVectors, SimulatedVectors
 INHERENT = {
     "check_estimators_pickle": (
         "compares transform before and after pickling, but every transform draws new noise; the "
-        "noiseless twin below passes it, and test_a_pickled_transformer_keeps_its_release"
+        "noiseless control below passes it, and test_a_pickled_transformer_keeps_its_release"
     ),
     "check_fit_idempotent": (
         "compares transform after two fits, but every transform draws new noise; the noiseless "
-        "twin below passes it, and test_fitting_twice_gives_the_same_release"
+        "control below passes it, and test_fitting_twice_gives_the_same_release"
     ),
 }
-"""Both fail for the noise alone. There is no random_state to switch it off, and must not be."""
+"""Both fail only because of the noise. There is deliberately no random_state to fix it."""
 
 
 class NoiselessRelease:
-    """Encode, clip and decode without any noise: protects nobody, so it lives in this test."""
+    """Encodes, clips and decodes without noise: no protection, so it exists only in this test."""
 
     def __init__(self, release: offaxis.Release) -> None:
         self._release = release
@@ -38,10 +38,10 @@ class NoiselessRelease:
         return self._release.decoder.decode(clipped)
 
 
-class NoiselessTwin(PrivateVectors):
-    """The transformer as it is, around a noiseless release: every check must pass, none skip."""
+class NoiselessVectors(PrivateVectors):
+    """The transformer with a noiseless release: every check must pass, none may be skipped."""
 
-    def fit(self, X: Any, y: Any = None) -> NoiselessTwin:
+    def fit(self, X: Any, y: Any = None) -> NoiselessVectors:
         super().fit(X, y)
         self.release_ = NoiselessRelease(self.release_)
         return self
@@ -52,11 +52,11 @@ class NoiselessTwin(PrivateVectors):
         return tags
 
 
-REFUSES_PROMISES = pytest.mark.filterwarnings("ignore:InvalidInput occurred during set_params")
-"""set_params refuses another ε, δ or unit, which scikit-learn allows and recommends against."""
+FIXED_GUARANTEE = pytest.mark.filterwarnings("ignore:InvalidInput occurred during set_params")
+"""set_params raises for another ε, δ or unit; scikit-learn permits but discourages that."""
 
 
-@REFUSES_PROMISES
+@FIXED_GUARANTEE
 @parametrize_with_checks(
     [PrivateVectors(epsilon=1), PrivateVectors(epsilon=5, reshaping="none")],
     expected_failed_checks=lambda estimator: INHERENT,
@@ -65,13 +65,15 @@ def test_the_transformer_passes_the_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-@REFUSES_PROMISES
+@FIXED_GUARANTEE
 @parametrize_with_checks([SimulatedVectors(PrivateVectors(epsilon=5))])
 def test_the_simulation_passes_every_check(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-@REFUSES_PROMISES
-@parametrize_with_checks([NoiselessTwin(epsilon=1), NoiselessTwin(epsilon=1, reshaping="none")])
-def test_without_its_noise_the_transformer_passes_every_check(estimator: Any, check: Any) -> None:
+@FIXED_GUARANTEE
+@parametrize_with_checks(
+    [NoiselessVectors(epsilon=1), NoiselessVectors(epsilon=1, reshaping="none")]
+)
+def test_without_noise_the_transformer_passes_every_check(estimator: Any, check: Any) -> None:
     check(estimator)

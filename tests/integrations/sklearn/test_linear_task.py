@@ -1,3 +1,5 @@
+"""The default task: a ridge regression of public targets on public vectors."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,7 +28,7 @@ def leave_one_out_error(penalty: float, vectors: np.ndarray, targets: np.ndarray
     return float(np.mean(np.square(gaps)))
 
 
-def test_noiseless_targets_give_their_own_weights() -> None:
+def test_noiseless_targets_give_the_true_weights() -> None:
     task = linear_task(X, X @ TRUE.T + 7)
     np.testing.assert_allclose(task.weights[0], TRUE, atol=1e-3)
     np.testing.assert_allclose(task.outputs(X), X @ TRUE.T + 7, rtol=1e-3)
@@ -34,38 +36,38 @@ def test_noiseless_targets_give_their_own_weights() -> None:
 
 def test_it_is_ridge_regression_with_one_of_the_penalties() -> None:
     targets = X @ TRUE.T + 5 * NOISE
-    found = linear_task(X, targets)
+    task = linear_task(X, targets)
     candidates = [Ridge(alpha=a * penalty_unit(X)).fit(X, targets) for a in PENALTIES]
-    gaps = [np.abs(ridge.coef_ - found.weights[0]).max() for ridge in candidates]
+    gaps = [np.abs(ridge.coef_ - task.weights[0]).max() for ridge in candidates]
     assert min(gaps) < 1e-10
     best = candidates[int(np.argmin(gaps))]
-    np.testing.assert_allclose(found.biases[0], best.intercept_, rtol=1e-8)
+    np.testing.assert_allclose(task.biases[0], best.intercept_, rtol=1e-8)
 
 
 @pytest.mark.parametrize("n", [12, 40])
-def test_the_penalty_is_nearly_the_best_by_leaving_one_out(n: int) -> None:
+def test_the_penalty_is_nearly_the_best_by_leave_one_out(n: int) -> None:
     # 12 vectors in 20 dimensions can fit anything; 40 cannot. Neither may interpolate noise.
     rng = np.random.default_rng(n)
     vectors = rng.standard_normal((n, 20)) * np.logspace(0, -2, 20)
     targets = vectors[:, :1] + 0.5 * rng.standard_normal((n, 1))
-    found = linear_task(vectors, targets).weights[0]
+    weight = linear_task(vectors, targets).weights[0]
     unit = penalty_unit(vectors)
     errors = [leave_one_out_error(a * unit, vectors, targets) for a in PENALTIES]
     fits = [Ridge(alpha=a * unit).fit(vectors, targets).coef_ for a in PENALTIES]
-    chosen = int(np.argmin([np.abs(fit - found).max() for fit in fits]))
+    chosen = int(np.argmin([np.abs(fit - weight).max() for fit in fits]))
     assert errors[chosen] < 1.2 * min(errors) < 0.9 * errors[0]
 
 
-def test_a_direction_that_hardly_varies_cannot_take_over() -> None:
+def test_a_direction_that_hardly_varies_does_not_dominate() -> None:
     rng = np.random.default_rng(5)
     useful = rng.standard_normal((200, 4))
     labels = (useful[:, 0] > 0).astype(int)
     rare = np.zeros((200, 1))
-    rare[labels.argmax()] = 1e-6  # seen once, in one class: least squares makes much of it
+    rare[labels.argmax()] = 1e-6  # seen once, in one class: least squares gives it a large weight
     vectors = np.hstack([useful, rare])
     design = np.hstack([vectors, np.ones((200, 1))])
-    plain = np.linalg.lstsq(design, np.eye(2)[labels])[0]
-    assert np.abs(plain[4]).max() > 1e3 * np.abs(plain[0]).max()
+    unpenalized = np.linalg.lstsq(design, np.eye(2)[labels])[0]
+    assert np.abs(unpenalized[4]).max() > 1e3 * np.abs(unpenalized[0]).max()
     weight = linear_task(vectors, labels).weights[0]
     assert np.abs(weight[:, -1]).max() < 0.1 * np.abs(weight[:, 0]).max()
 
@@ -74,9 +76,9 @@ def test_a_direction_that_hardly_varies_cannot_take_over() -> None:
 def test_classes_are_regressed_as_one_hot_columns(kind: type) -> None:
     labels = (X[:, 0] > 3).astype(int) + (0 if kind is bool else (X[:, 1] > 3))
     one_hot = np.eye(labels.max() + 1)[labels]
-    found, wanted = linear_task(X, labels.astype(kind)), linear_task(X, one_hot)
-    np.testing.assert_allclose(found.weights[0], wanted.weights[0], rtol=1e-9)
-    np.testing.assert_allclose(found.biases[0], wanted.biases[0], rtol=1e-9)
+    task, expected = linear_task(X, labels.astype(kind)), linear_task(X, one_hot)
+    np.testing.assert_allclose(task.weights[0], expected.weights[0], rtol=1e-9)
+    np.testing.assert_allclose(task.biases[0], expected.biases[0], rtol=1e-9)
 
 
 def test_a_single_column_is_read_like_a_flat_target() -> None:
@@ -109,12 +111,12 @@ def test_the_scale_of_the_vectors_does_not_matter(scale: float) -> None:
         (np.zeros((400, 2, 2)), "got shape"),
     ],
 )
-def test_targets_without_a_task_are_named(y: np.ndarray, message: str) -> None:
+def test_invalid_targets_raise_with_the_reason(y: np.ndarray, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         linear_task(X, y)
 
 
-def test_targets_that_follow_nothing_are_an_error() -> None:
+def test_targets_independent_of_the_vectors_raise() -> None:
     corners = np.array([[-1.0], [1.0]] * 8)
     with pytest.raises(InvalidInput, match=r"weights are all zero; .*reshaping='none'"):
         linear_task(corners, np.repeat([0, 1], 8))
@@ -127,8 +129,8 @@ def test_a_large_offset_of_the_targets_does_not_matter() -> None:
     )
 
 
-def test_equal_vectors_have_no_task() -> None:
-    # 0.1 + 0.2 has a mean that rounds: the residue must not be taken for a direction.
+def test_equal_vectors_raise() -> None:
+    # The mean of 0.1 + 0.2 is rounded: the residue must not count as a direction.
     equal = np.full((30, 3), 0.1 + 0.2)
     for fit in (identity_task, lambda X: linear_task(X, np.arange(30.0))):
         with pytest.raises(InvalidInput, match="all public vectors are the same"):

@@ -1,4 +1,4 @@
-"""Searches over what costs no privacy: seeded, on public vectors, and never over a promise."""
+"""Searches over settings that cost no privacy: seeded, and never over the guarantee."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def pipeline(private: Any) -> Pipeline:
     return Pipeline([("private", private), ("head", RidgeClassifier())])
 
 
-def test_a_plain_grid_search_takes_the_free_settings() -> None:
+def test_a_grid_search_accepts_the_free_settings() -> None:
     grid = free_settings("private", reshaping=["none", "jacobian"], percentile=[90.0])
     search = GridSearchCV(pipeline(PrivateVectors(epsilon=50)), grid, cv=2, error_score="raise")
     search.fit(X, Y)
-    # Over 40 runs reshaping kept 0.710 ± 0.013 of the digits and plain noise 0.207 ± 0.017.
+    # Over 40 runs the accuracy was 0.710 ± 0.013 with reshaping and 0.207 ± 0.017 without.
     assert search.best_params_["private__reshaping"] == "jacobian"
     assert search.best_estimator_["private"].release_.guarantee.epsilon == 50
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # the head's own
-def test_a_usual_head_is_searched_with() -> None:
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of the head
+def test_a_logistic_regression_works_as_the_head() -> None:
     private = PrivateVectors(epsilon=4)
     steps = [("private", private), ("head", LogisticRegression(max_iter=20))]
     grid = free_settings(
@@ -72,25 +72,25 @@ def test_a_simulated_search_repeats_and_draws_no_report(drawn: list[int]) -> Non
     assert drawn == []
 
 
-def test_another_seed_is_another_simulation() -> None:
+def test_another_seed_gives_another_simulation() -> None:
     fitted = SimulatedVectors(PrivateVectors(epsilon=20)).fit(X, Y)
-    one = fitted.transform(X)
-    assert (fitted.set_params(random_state=1).transform(X) != one).any(axis=1).all()
+    first = fitted.transform(X)
+    assert (fitted.set_params(random_state=1).transform(X) != first).any(axis=1).all()
 
 
 def test_folds_do_not_share_noise() -> None:
-    """The twin seeds by the number alone: its row i has the same noise in every fold."""
+    """The broken control seeds by number alone: its row i has the same noise in every fold."""
     fitted = SimulatedVectors(PrivateVectors(epsilon=5, reshaping="none")).fit(X)
-    inside = X.mean(axis=0) / 100  # not clipped, so that what is left over is noise alone
-    one, other = np.tile(inside, (20, 1)), np.tile(2 * inside, (20, 1))
-    noise = [fitted.transform(vectors) - vectors for vectors in (one, other)]
+    inside = X.mean(axis=0) / 100  # not clipped, so that the difference is only noise
+    first, second = np.tile(inside, (20, 1)), np.tile(2 * inside, (20, 1))
+    noise = [fitted.transform(vectors) - vectors for vectors in (first, second)]
     assert (np.abs(noise[0] - noise[1]) > 1e-9).all()
     release = fitted.release_
-    twin = [simulate(release, Z, np.random.default_rng(0)) - Z for Z in (one, other)]
-    np.testing.assert_allclose(twin[0], twin[1], atol=1e-9)
+    broken = [simulate(release, Z, np.random.default_rng(0)) - Z for Z in (first, second)]
+    np.testing.assert_allclose(broken[0], broken[1], atol=1e-9)
 
 
-def test_a_simulation_hands_over_the_real_release(drawn: list[int]) -> None:
+def test_a_simulation_has_the_real_release(drawn: list[int]) -> None:
     simulated = SimulatedVectors(PrivateVectors(epsilon=20)).fit(X, Y)
     assert simulated.release_ == PrivateVectors(epsilon=20).fit(X, Y).release_
     real = [simulated.vectors_.transform(X[:5]) for _ in range(2)]
@@ -100,25 +100,25 @@ def test_a_simulation_hands_over_the_real_release(drawn: list[int]) -> None:
 
 def test_a_simulated_pipeline_becomes_a_real_one(drawn: list[int]) -> None:
     private = SimulatedVectors(PrivateVectors(epsilon=20))
-    rehearsed = make_pipeline(StandardScaler(), private, RidgeClassifier()).fit(X, Y)
-    real = released(rehearsed)
+    simulated = make_pipeline(StandardScaler(), private, RidgeClassifier()).fit(X, Y)
+    real = released(simulated)
     assert drawn == []
-    assert real[-1] is rehearsed[-1]
+    assert real[-1] is simulated[-1]
     assert real.predict(X[:9]).shape == (9,)
     assert drawn == [9]
-    assert isinstance(rehearsed[1], SimulatedVectors), "the given one stays as it is"
-    with pytest.raises(InvalidInput, match="draws real reports already"):
+    assert isinstance(simulated[1], SimulatedVectors), "the given pipeline is unchanged"
+    with pytest.raises(InvalidInput, match="already draws real reports"):
         released(real)
     with pytest.raises(NotFittedError):
         released(make_pipeline(clone(private), RidgeClassifier()))
 
 
-def test_simulated_and_real_vectors_score_alike() -> None:
-    """Accuracies of 300 held-out digits at ε = 20, the head trained behind the release.
+def test_simulated_and_real_vectors_have_similar_scores() -> None:
+    """Accuracies on 300 held-out digits at ε = 20, with a head trained on released vectors.
 
-    Over 60 runs each, real reports gave 0.384 ± 0.023 and simulated ones 0.388 ± 0.028. The twin
-    without noise has 0.743. Both thresholds are at least 6.9 standard deviations of a real run
-    away: a false alarm comes less than once in 10^11 runs.
+    Over 60 runs each, real reports gave 0.384 ± 0.023 and simulated ones 0.388 ± 0.028. The control
+    without noise gives 0.743. Both thresholds are at least 6.9 standard deviations of a real run
+    away: a false alarm occurs less than once in 10^11 runs.
     """
     scores = {}
     for name, step in {
@@ -127,14 +127,14 @@ def test_simulated_and_real_vectors_score_alike() -> None:
     }.items():
         fitted = pipeline(step).fit(X[:300], Y[:300])
         scores[name] = fitted.score(X[300:], Y[300:])
-    twin = RidgeClassifier().fit(X[:300], Y[:300]).score(X[300:], Y[300:])
+    noiseless = RidgeClassifier().fit(X[:300], Y[:300]).score(X[300:], Y[300:])
     assert abs(scores["real"] - scores["simulated"]) < 0.2
-    assert twin - scores["real"] > 0.2
+    assert noiseless - scores["real"] > 0.2
 
 
 @pytest.mark.parametrize("change", [{"epsilon": 8}, {"delta": 1e-5}, {"unit": "user"}])
 @pytest.mark.parametrize("simulated", [False, True])
-def test_a_promise_cannot_be_searched_for(change: dict[str, Any], simulated: bool) -> None:
+def test_the_guarantee_cannot_be_searched(change: dict[str, Any], simulated: bool) -> None:
     ((name, value),) = change.items()
     with pytest.raises(InvalidInput, match=rf"{name} costs privacy.*smallest_epsilon"):
         free_settings("private", **{name: [value]})
@@ -150,8 +150,8 @@ def test_a_promise_cannot_be_searched_for(change: dict[str, Any], simulated: boo
 
 
 @pytest.mark.parametrize("change", [{"epsilon": 50}, {"unit": "user"}])
-def test_a_promise_cannot_be_exchanged_with_its_vectors(change: dict[str, Any]) -> None:
-    """More budget scores better, so a search that could would always pick it."""
+def test_vectors_with_another_guarantee_raise(change: dict[str, Any]) -> None:
+    """A larger budget scores better, so a search would always choose it."""
     ((name, value),) = change.items()
     step = SimulatedVectors(PrivateVectors(epsilon=4))
     grid = {
@@ -166,25 +166,25 @@ def test_a_promise_cannot_be_exchanged_with_its_vectors(change: dict[str, Any]) 
         step.set_params(vectors=None)
     with pytest.raises(InvalidInput, match="must be a PrivateVectors, got str"):
         step.set_params(vectors="none", random_state=5)
-    assert (step.vectors.epsilon, step.random_state) == (4, 0), "nothing changes when refused"
+    assert (step.vectors.epsilon, step.random_state) == (4, 0), "nothing changes after an error"
 
 
-def test_vectors_that_promise_the_same_may_be_exchanged() -> None:
+def test_vectors_with_the_same_guarantee_are_accepted() -> None:
     step = SimulatedVectors(PrivateVectors(epsilon=4))
     other = PrivateVectors(epsilon=4, percentile=50.0)
     assert step.set_params(vectors=other, random_state=5).vectors is other
     assert clone(step).vectors.percentile == 50.0
-    found = GridSearchCV(pipeline(step), {"private__vectors": [other]}, cv=2).fit(X, Y)
-    assert found.best_estimator_["private"].release_.guarantee.epsilon == 4
+    search = GridSearchCV(pipeline(step), {"private__vectors": [other]}, cv=2).fit(X, Y)
+    assert search.best_estimator_["private"].release_.guarantee.epsilon == 4
 
 
-def test_a_promise_that_stays_may_be_named() -> None:
+def test_setting_the_same_guarantee_is_accepted() -> None:
     private = PrivateVectors(epsilon=4, delta=None)
     assert private.set_params(epsilon=4, delta=None, unit="item", percentile=50).percentile == 50
     assert clone(private).epsilon == 4
     with pytest.raises(InvalidInput, match="epsilon"):
         private.set_params(epsilon=8, percentile=10)
-    assert private.percentile == 50, "nothing changes when something is refused"
+    assert private.percentile == 50, "nothing changes after an error"
 
 
 @pytest.mark.parametrize(
@@ -196,12 +196,12 @@ def test_a_promise_that_stays_may_be_named() -> None:
         ({"mechanism": ["laplace", "noise"]}, r"mechanism.*'noise'"),
     ],
 )
-def test_other_names_are_refused(choices: dict[str, Any], message: str) -> None:
+def test_other_settings_raise(choices: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         free_settings(**choices)
 
 
-def test_the_usual_grid_fits_everywhere() -> None:
+def test_every_setting_of_the_default_grid_can_be_fitted() -> None:
     for grid in free_settings():
         for name, values in grid.items():
             for value in values:
@@ -209,7 +209,7 @@ def test_the_usual_grid_fits_everywhere() -> None:
     assert all(key.startswith("a__b__") for grid in free_settings("a__b") for key in grid)
 
 
-def test_the_score_simulates_what_stands_behind(drawn: list[int]) -> None:
+def test_the_score_is_the_simulated_score_of_the_model(drawn: list[int]) -> None:
     head = FrozenEstimator(RidgeClassifier().fit(X, Y))
     private = PrivateVectors(epsilon=50, model=head)
     score = SimulatedScore("accuracy", seeds=3)
@@ -229,29 +229,28 @@ def test_the_score_simulates_what_stands_behind(drawn: list[int]) -> None:
     assert pickle.loads(pickle.dumps(score)) == score, "searches send it to other processes"
 
 
-def test_the_score_passes_what_stands_before() -> None:
-    whole = make_pipeline(StandardScaler(), PrivateVectors(epsilon=50), RidgeClassifier())
-    fitted = whole.fit(X, Y)
+def test_the_score_applies_the_steps_before_the_release() -> None:
+    steps = make_pipeline(StandardScaler(), PrivateVectors(epsilon=50), RidgeClassifier())
+    fitted = steps.fit(X, Y)
     scaled = fitted[0].transform(X)
     noisy = simulate(fitted[1].release_, scaled, np.random.default_rng([0, 0]))
     assert SimulatedScore(seeds=1)(fitted, X, Y) == fitted[2].score(noisy, Y)
 
 
-def test_nothing_behind_the_release_is_an_error() -> None:
+def test_a_score_without_a_model_after_the_release_raises() -> None:
     for estimator in (
         PrivateVectors(epsilon=4),
         make_pipeline(StandardScaler(), PrivateVectors(epsilon=4)),
         make_pipeline(StandardScaler(), RidgeClassifier()),
     ):
-        with pytest.raises(InvalidInput, match="behind"):
+        with pytest.raises(InvalidInput, match="after it"):
             SimulatedScore("accuracy")(estimator.fit(X, Y), X, Y)
     with pytest.raises(InvalidInput, match="must be a PrivateVectors, got Ridge"):
         SimulatedVectors(RidgeClassifier()).fit(X, Y)
 
 
-def test_codebooks_and_optimal_shapes_are_settings_too() -> None:
-    chosen = {"mechanism": "response", "size": 12}
-    release = PrivateVectors(epsilon=4, **chosen).fit(X, Y).release_
+def test_codebooks_and_optimal_reshaping_are_settings() -> None:
+    release = PrivateVectors(epsilon=4, mechanism="response", size=12).fit(X, Y).release_
     assert release.randomizer.size == 12
     optimal = PrivateVectors(epsilon=4, reshaping=Optimal(rank=5)).fit(X, Y).release_
     assert optimal.encoder.output_dim == 5
@@ -259,19 +258,19 @@ def test_codebooks_and_optimal_shapes_are_settings_too() -> None:
     assert answers.release_.randomizer.domain.size == 10
 
 
-def test_a_rehearsal_with_frames_is_released_with_frames() -> None:
-    """The head knows its columns by name, and would warn of bare arrays."""
+def test_a_pipeline_simulated_on_frames_is_released_on_frames() -> None:
+    """The head knows its columns by name, and would warn about arrays."""
     frame = pandas.DataFrame(X[:50], columns=[f"pixel{i}" for i in range(64)])
-    rehearsed = pipeline(SimulatedVectors(PrivateVectors(epsilon=4))).set_output(transform="pandas")
-    real = released(rehearsed.fit(frame, Y[:50]))
+    simulated = pipeline(SimulatedVectors(PrivateVectors(epsilon=4))).set_output(transform="pandas")
+    real = released(simulated.fit(frame, Y[:50]))
     assert list(real["private"].transform(frame[:2]).columns) == list(frame.columns)
     assert real.predict(frame).shape == (50,)
 
 
-def test_pandas_out_of_both(drawn: list[int]) -> None:
+def test_both_transformers_return_data_frames(drawn: list[int]) -> None:
     frame = pandas.DataFrame(X[:50], columns=[f"pixel{i}" for i in range(64)])
     for step in (PrivateVectors(epsilon=4), SimulatedVectors(PrivateVectors(epsilon=4))):
-        out = step.set_output(transform="pandas").fit(frame, Y[:50]).transform(frame)
-        assert list(out.columns) == list(frame.columns)
-        assert out.index.equals(frame.index)
+        output = step.set_output(transform="pandas").fit(frame, Y[:50]).transform(frame)
+        assert list(output.columns) == list(frame.columns)
+        assert output.index.equals(frame.index)
     assert drawn == [50]

@@ -1,3 +1,5 @@
+"""PrivateVectors: utility, fresh noise, parameters and errors."""
+
 from __future__ import annotations
 
 import pickle
@@ -26,7 +28,7 @@ PUBLIC, PRIVATE, PUBLIC_LABELS, PRIVATE_LABELS = train_test_split(
 
 
 def digits_accuracy(transformer: PrivateVectors) -> float:
-    """Train on released public digits, and count right answers on released private ones."""
+    """Train on released public digits; return the accuracy on released private ones."""
     classifier = RidgeClassifier().fit(transformer.transform(PUBLIC), PUBLIC_LABELS)
     return float(classifier.score(transformer.transform(PRIVATE), PRIVATE_LABELS))
 
@@ -34,18 +36,18 @@ def digits_accuracy(transformer: PrivateVectors) -> float:
 def test_reshaping_to_the_classes_keeps_digits_readable() -> None:
     """At ε = 20, over 200 runs (mean ± standard deviation of the accuracy; chance is 0.10).
 
-    Reshaped 0.574 ± 0.018, plain 0.141 ± 0.013, reshaped for no task 0.188 ± 0.014. The last one
-    is the broken twin that the first line must catch. Reports are unseeded, so bad luck can fail
-    this; every threshold is 8 standard deviations or more away. Given the trained classifier an
-    accuracy is a mean of 719 independent outcomes, and Hoeffding bounds a miss by the 0.15 between
-    0.574 and 0.42 by exp(−2·719·0.15²) ≈ 1e-14.
+    Reshaped 0.574 ± 0.018, plain 0.141 ± 0.013, reshaped without a task 0.188 ± 0.014. The last one
+    is the broken control that the first threshold must reject. Reports are unseeded, so this can
+    fail by chance; every threshold is at least 8 standard deviations away. Given the trained
+    classifier, an accuracy is a mean of 719 independent outcomes, and Hoeffding bounds the
+    probability of falling from 0.574 to 0.42 by exp(−2·719·0.15²) ≈ 1e-14.
     """
     shaped = digits_accuracy(PrivateVectors(epsilon=20).fit(PUBLIC, PUBLIC_LABELS))
     plain = digits_accuracy(PrivateVectors(epsilon=20, reshaping="none").fit(PUBLIC))
-    twin = digits_accuracy(PrivateVectors(epsilon=20).fit(PUBLIC))
+    broken = digits_accuracy(PrivateVectors(epsilon=20).fit(PUBLIC))
     assert shaped > 0.42
     assert plain < 0.35
-    assert twin < 0.38
+    assert broken < 0.38
 
 
 def test_every_transform_is_a_new_release() -> None:
@@ -53,7 +55,7 @@ def test_every_transform_is_a_new_release() -> None:
     assert (transformer.transform(PRIVATE) != transformer.transform(PRIVATE)).any(axis=1).all()
 
 
-def test_no_seed_reaches_a_release() -> None:
+def test_no_seed_affects_a_release() -> None:
     assert not {"random_state", "seed", "rng"} & set(PrivateVectors(epsilon=1).get_params())
     transformer = PrivateVectors(epsilon=5).fit(PUBLIC, PUBLIC_LABELS)
     draws = []
@@ -75,24 +77,24 @@ def test_parameters_reach_the_release() -> None:
     assert release.guarantee.epsilon == Fraction(1, 10)
     assert release.guarantee.unit == "user"
     assert release.provenance.statement == "digits from the UCI repository"
-    wanted = {"percentile": 50.0, "lambda_max": 20.0, "order": 2.0, "allocation": "gap"}
+    settings = {"percentile": 50.0, "lambda_max": 20.0, "order": 2.0, "allocation": "gap"}
     assert release.provenance.settings == {
         "mechanism": "laplace",
         "reshaping": "jacobian",
-        **wanted,
+        **settings,
     }
 
 
-def test_the_default_task_is_a_ridge_onto_the_classes() -> None:
+def test_the_default_task_is_a_ridge_regression_of_the_classes() -> None:
     release = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS.astype(str)).release_
     assert release.provenance.model is not None
     assert release.provenance.model.name == "ridge"
-    # Ten one-hot columns sum to one: nine directions matter and all others get the full stretch.
+    # Ten one-hot columns sum to one: nine directions matter, all others get the full stretch.
     stretch = np.linalg.norm(release.decoder.matrix, axis=0) ** 2
     assert (stretch < 999).sum() == 9
 
 
-def test_without_targets_every_direction_matters_alike() -> None:
+def test_without_targets_all_directions_matter_equally() -> None:
     release = PrivateVectors(epsilon=1).fit(PUBLIC).release_
     matrix = release.encoder.matrix
     np.testing.assert_allclose(matrix @ matrix.T, np.eye(64), atol=1e-12)
@@ -100,7 +102,7 @@ def test_without_targets_every_direction_matters_alike() -> None:
 
 
 @pytest.mark.parametrize("targets", [PUBLIC[:, 10] / 3, PUBLIC[:, 10:13] / 3])
-def test_quantities_are_regressed_on(targets: np.ndarray) -> None:
+def test_numeric_targets_are_regressed(targets: np.ndarray) -> None:
     release = PrivateVectors(epsilon=1).fit(PUBLIC, targets).release_
     stretch = np.linalg.norm(release.decoder.matrix, axis=0) ** 2
     assert (stretch < 999).sum() == targets.reshape(len(PUBLIC), -1).shape[1]
@@ -113,7 +115,7 @@ def test_fitting_twice_gives_the_same_release() -> None:
     assert clone(transformer).fit(PUBLIC, PUBLIC_LABELS).release_ == first
 
 
-def test_a_given_model_is_the_task_and_targets_are_left_alone() -> None:
+def test_a_given_model_is_the_task_and_targets_are_ignored() -> None:
     torch = pytest.importorskip("torch")
     module = torch.nn.Linear(64, 3).double()
     transformer = PrivateVectors(epsilon=2, model=module).fit(PUBLIC, np.full(len(PUBLIC), 1))
@@ -122,10 +124,10 @@ def test_a_given_model_is_the_task_and_targets_are_left_alone() -> None:
 
 def test_a_fitted_estimator_is_used_and_an_unfitted_one_is_fitted() -> None:
     head = RidgeClassifier().fit(PUBLIC, PUBLIC_LABELS)
-    wanted = offaxis.fit(head, PUBLIC, epsilon=1)
-    assert PrivateVectors(epsilon=1, model=head).fit(PUBLIC).release_ == wanted
+    expected = offaxis.fit(head, PUBLIC, epsilon=1)
+    assert PrivateVectors(epsilon=1, model=head).fit(PUBLIC).release_ == expected
     unfitted = RidgeClassifier()
-    assert PrivateVectors(epsilon=1, model=unfitted).fit(PUBLIC, PUBLIC_LABELS).release_ == wanted
+    assert PrivateVectors(epsilon=1, model=unfitted).fit(PUBLIC, PUBLIC_LABELS).release_ == expected
     with pytest.raises(NotFittedError):
         unfitted.predict(PUBLIC)
     with pytest.raises(InvalidInput, match="not fitted"):
@@ -134,11 +136,11 @@ def test_a_fitted_estimator_is_used_and_an_unfitted_one_is_fitted() -> None:
 
 def test_only_a_frozen_estimator_keeps_its_weights_when_cloned() -> None:
     odd = RidgeClassifier().fit(PUBLIC, PUBLIC_LABELS % 2)
-    wanted = offaxis.fit(odd, PUBLIC, epsilon=1)
+    expected = offaxis.fit(odd, PUBLIC, epsilon=1)
     frozen = clone(PrivateVectors(epsilon=1, model=FrozenEstimator(odd)))
-    assert frozen.fit(PUBLIC, PUBLIC_LABELS).release_ == wanted
-    forgotten = clone(PrivateVectors(epsilon=1, model=odd))
-    assert forgotten.fit(PUBLIC, PUBLIC_LABELS).release_ != wanted
+    assert frozen.fit(PUBLIC, PUBLIC_LABELS).release_ == expected
+    not_frozen = clone(PrivateVectors(epsilon=1, model=odd))
+    assert not_frozen.fit(PUBLIC, PUBLIC_LABELS).release_ != expected
 
 
 def test_a_pickled_transformer_keeps_its_release() -> None:
@@ -156,20 +158,20 @@ def test_a_pickled_transformer_keeps_its_release() -> None:
 
 
 @pytest.mark.parametrize("kind", [PrivateVectors, SimulatedVectors])
-def test_no_vector_that_was_transformed_is_kept(kind: type) -> None:
-    given = PRIVATE[:5] + 1 / 3  # no public row has such entries
+def test_transformed_vectors_are_not_kept(kind: type) -> None:
+    private = PRIVATE[:5] + 1 / 3  # no public row has such entries
     transformer = PrivateVectors(epsilon=1)
     if kind is SimulatedVectors:
         transformer = SimulatedVectors(transformer)
     transformer.fit(PUBLIC, PUBLIC_LABELS)
-    transformer.transform(given)
+    transformer.transform(private)
     kept = pickle.dumps(transformer)
-    assert not any(row[4:8].tobytes() in kept for row in given)
-    assert given[0, 4:8].tobytes() in pickle.dumps((transformer, given)), "the search finds them"
+    assert not any(row[4:8].tobytes() in kept for row in private)
+    assert private[0, 4:8].tobytes() in pickle.dumps((transformer, private)), "the search works"
 
 
 def test_it_works_in_a_pipeline_and_a_grid_search() -> None:
-    """At ε = 200 a digit is almost clean: accuracy near 0.92, far above the 0.6 asked for."""
+    """At ε = 200 there is little noise: the accuracy is near 0.92, far above the required 0.6."""
     pipeline = make_pipeline(PrivateVectors(epsilon=200), RidgeClassifier())
     search = GridSearchCV(
         pipeline, {"privatevectors__percentile": [75.0, 90.0]}, cv=2, error_score="raise"
@@ -181,7 +183,7 @@ def test_it_works_in_a_pipeline_and_a_grid_search() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_precision_in_is_precision_out(dtype: type) -> None:
+def test_the_output_keeps_the_dtype_of_the_input(dtype: type) -> None:
     transformer = PrivateVectors(epsilon=1).fit(PUBLIC.astype(dtype), PUBLIC_LABELS)
     assert transformer.transform(PRIVATE[:3].astype(dtype)).dtype == dtype
     assert transformer.transform(PRIVATE[:3].astype(int)).dtype == np.float64
@@ -198,7 +200,7 @@ def test_data_frames_keep_their_columns() -> None:
     assert list(released.index) == list("abcd")
 
 
-def test_feature_names_pass_through() -> None:
+def test_feature_names_are_kept() -> None:
     transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
     assert transformer.n_features_in_ == 64
     assert list(transformer.get_feature_names_out())[:2] == ["x0", "x1"]
@@ -210,39 +212,39 @@ def test_zero_tiny_and_huge_vectors_are_released() -> None:
     assert np.isfinite(transformer.transform(extremes)).all()
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("trusting", [False, True])
-def test_no_setting_lets_a_value_that_is_not_finite_through(bad: float, trusting: bool) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("assume_finite", [False, True])
+def test_values_that_are_not_finite_always_raise(value: float, assume_finite: bool) -> None:
     transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
-    broken = PUBLIC.copy()
-    broken[1, 2] = bad
-    with config_context(assume_finite=trusting):
+    invalid = PUBLIC.copy()
+    invalid[1, 2] = value
+    with config_context(assume_finite=assume_finite):
         with pytest.raises(ValueError, match=r"finite|NaN|infinity"):
-            transformer.transform(broken)
+            transformer.transform(invalid)
         for y in (None, PUBLIC_LABELS):
             with pytest.raises(ValueError, match=r"finite|NaN|infinity"):
-                clone(transformer).fit(broken, y)
+                clone(transformer).fit(invalid, y)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_randomizer_releases(name: str) -> None:
+def test_every_mechanism_releases(name: str) -> None:
     delta = delta_for(name)
     transformer = PrivateVectors(epsilon=2, mechanism=name, delta=delta)
-    # A scalar channel is for tasks of one output: here the number itself.
+    # scalar-response is for tasks with one output: here the digit as a number.
     y = PUBLIC_LABELS.astype(float) if name == "scalar-response" else PUBLIC_LABELS
     released = transformer.fit(PUBLIC, y).transform(PRIVATE[:20])
     assert released.shape == (20, 64)
     assert np.isfinite(released).all()
-    others = (released != transformer.transform(PRIVATE[:20])).any(axis=1)
-    # One of a few codewords may well come again, but not twenty times.
-    assert others.any() if name.endswith(("response", "subset")) else others.all()
+    changed = (released != transformer.transform(PRIVATE[:20])).any(axis=1)
+    # One of a few codewords may well be drawn again, but not twenty times.
+    assert changed.any() if name.endswith(("response", "subset")) else changed.all()
 
 
-def test_a_promise_has_no_default() -> None:
-    for given in (PrivateVectors(), SimulatedVectors()):
-        with pytest.raises(InvalidInput, match="epsilon is what people are promised"):
-            given.fit(PUBLIC, PUBLIC_LABELS)
-    with pytest.raises(InvalidInput, match="epsilon is promised to people"):
+def test_epsilon_has_no_default() -> None:
+    for transformer in (PrivateVectors(), SimulatedVectors()):
+        with pytest.raises(InvalidInput, match="epsilon is promised to people and has no default"):
+            transformer.fit(PUBLIC, PUBLIC_LABELS)
+    with pytest.raises(InvalidInput, match="epsilon is promised to people and not a setting"):
         PrivateVectors().set_params(epsilon=2)  # or a search could choose it
 
 
@@ -257,11 +259,13 @@ def test_a_promise_has_no_default() -> None:
         ({}, PUBLIC_LABELS[:-1], "inconsistent numbers of samples"),
     ],
 )
-def test_bad_settings_are_named(parameters: dict, y: np.ndarray, message: str) -> None:
+def test_invalid_parameters_raise_with_the_reason(
+    parameters: dict, y: np.ndarray, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         PrivateVectors(**{"epsilon": 1} | parameters).fit(PUBLIC, y)
 
 
-def test_too_few_public_vectors_are_an_error() -> None:
+def test_too_few_public_vectors_raise() -> None:
     with pytest.raises(ValueError, match=r"9 sample.* minimum of 10"):
         PrivateVectors(epsilon=1).fit(PUBLIC[:9], PUBLIC_LABELS[:9])

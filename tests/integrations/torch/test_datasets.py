@@ -1,4 +1,4 @@
-"""Datasets that are released once: epochs and workers draw nothing, simulations repeat."""
+"""Datasets are released once: epochs and workers draw no reports, simulations repeat."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def epoch(dataset: Any, workers: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.cat(vectors), torch.cat(labels)
 
 
-class Released(torch.utils.data.Dataset[Any]):
-    """The broken twin: a layer as a transform, so that every look is a new release."""
+class LayerAsTransform(torch.utils.data.Dataset[Any]):
+    """The broken control: a layer as a transform, so that every access is a new release."""
 
     def __init__(self, items: TensorDataset, layer: PrivateLayer) -> None:
         self.items, self.layer = items, layer
@@ -48,29 +48,29 @@ class Released(torch.utils.data.Dataset[Any]):
         return self.layer(vector), label
 
 
-def test_workers_and_epochs_draw_nothing(items: TensorDataset, release: offaxis.Release) -> None:
+def test_workers_and_epochs_draw_no_reports(items: TensorDataset, release: offaxis.Release) -> None:
     private = PrivateDataset(items, release)
     assert len(private.reports) == len(set(private.reports)) == COUNT
     first, labels = epoch(private)
     second, _ = epoch(private)
-    alone, _ = epoch(private, workers=0)
+    single, _ = epoch(private, workers=0)
     assert torch.equal(first, second)
-    assert torch.equal(first, alone)
+    assert torch.equal(first, single)
     assert torch.equal(labels, torch.arange(COUNT))
     np.testing.assert_allclose(first, release.decode(private.reports), rtol=1e-6)
-    twin = Released(items, PrivateLayer(release))
-    assert not torch.equal(epoch(twin, 0)[0], epoch(twin, 0)[0])
+    broken = LayerAsTransform(items, PrivateLayer(release))
+    assert not torch.equal(epoch(broken, 0)[0], epoch(broken, 0)[0])
 
 
 def test_every_item_is_released_exactly_once(
     items: TensorDataset, release: offaxis.Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
-    real = offaxis.Release.privatize
+    privatize = offaxis.Release.privatize
 
     def counted(self: offaxis.Release, vectors: Any) -> Any:
         drawn.append(len(vectors))
-        return real(self, vectors)
+        return privatize(self, vectors)
 
     monkeypatch.setattr(offaxis.Release, "privatize", counted)
     private = PrivateDataset(items, release)
@@ -86,27 +86,27 @@ def test_private_vectors_are_not_kept(items: TensorDataset, release: offaxis.Rel
     for vector in items.tensors[0]:
         for octets in (vector.numpy().tobytes(), vector.double().numpy().tobytes()):
             assert octets not in kept
-    # And this is how a worker that is started afresh gets it.
-    there = pickle.loads(kept)
-    assert there.reports == private.reports
-    assert torch.equal(epoch(there, 0)[0], epoch(private, 0)[0])
-    # What the search would find if it were there:
+    # A newly started worker receives the dataset as a pickle.
+    received = pickle.loads(kept)
+    assert received.reports == private.reports
+    assert torch.equal(epoch(received, 0)[0], epoch(private, 0)[0])
+    # The search finds a vector where there is one:
     assert items.tensors[0][3].numpy().tobytes() in pickle.dumps(items.tensors[0].numpy())
 
 
-Beside = namedtuple("Beside", ["label", "weight"])
+Values = namedtuple("Values", ["label", "weight"])
 
 
-def saved(thing: Any) -> bytes:
+def saved(value: Any) -> bytes:
     file = io.BytesIO()
-    torch.save(thing, file)
+    torch.save(value, file)
     return file.getvalue()
 
 
-def test_what_stands_beside_a_vector_has_memory_of_its_own(
+def test_other_values_of_an_item_share_no_memory_with_the_vector(
     public: np.ndarray, release: offaxis.Release
 ) -> None:
-    """A view's storage is the whole tensor, with the private vectors, and torch writes it all."""
+    """The storage of a view is the whole tensor, private vectors included; torch writes it all."""
     data = torch.tensor(np.hstack([public[:COUNT], np.arange(COUNT)[:, None]]))
     rows, labels = data[:, :6], data[:, 6]
     array = data.numpy()
@@ -115,63 +115,61 @@ def test_what_stands_beside_a_vector_has_memory_of_its_own(
         "array": array[:, 6:],
         "uneven": [label.expand(1 + at % 2) for at, label in enumerate(labels)],
         "tuple": [(label, "a text", {"deep": [label, 7]}) for label in labels],
-        "named": [Beside(label, row[6:]) for label, row in zip(labels, array, strict=True)],
+        "named": [Values(label, row[6:]) for label, row in zip(labels, array, strict=True)],
     }
     secrets = [row.numpy().tobytes() for row in rows]
     for name, column in columns.items():
-        whole = [(row, beside) for row, beside in zip(rows, column, strict=True)]
-        private = PrivateDataset(whole, release)
+        items = [(row, value) for row, value in zip(rows, column, strict=True)]
+        private = PrivateDataset(items, release)
         for kept in (pickle.dumps(private), saved(private), saved(private[3])):
             assert not any(secret in kept for secret in secrets), name
-        for again in (private, pickle.loads(pickle.dumps(private))):
-            assert len(again) == COUNT
-            assert same(again[3][1], column[3]), name
+        for dataset in (private, pickle.loads(pickle.dumps(private))):
+            assert len(dataset) == COUNT
+            assert same(dataset[3][1], column[3]), name
     assert secrets[0] in saved([(row, label) for row, label in zip(rows, labels, strict=True)][:1])
-    assert any(secret in saved(labels) for secret in secrets), "what the search would find"
+    assert any(secret in saved(labels) for secret in secrets), "the search finds them in the input"
 
 
-def test_loaded_reports_share_no_memory_with_what_stands_beside(
+def test_a_loaded_dataset_shares_no_memory_with_the_given_values(
     items: TensorDataset, release: offaxis.Release, tmp_path: Path
 ) -> None:
     PrivateDataset(items, release).save(tmp_path / "mine.reports")
     data = torch.tensor(np.random.default_rng(1).normal(size=(COUNT, 7)))
-    beside = [(row[6],) for row in data]
-    again = PrivateDataset.load(tmp_path / "mine.reports", release, beside=beside)
-    assert data[0, :6].numpy().tobytes() not in saved(again)
-    assert torch.equal(epoch(again, 0)[1], data[:, 6])
+    rest = [(row[6],) for row in data]
+    loaded = PrivateDataset.load(tmp_path / "mine.reports", release, rest=rest)
+    assert data[0, :6].numpy().tobytes() not in saved(loaded)
+    assert torch.equal(epoch(loaded, 0)[1], data[:, 6])
 
 
-def test_a_gradient_beside_a_vector_is_let_go(release: offaxis.Release) -> None:
+def test_other_values_of_an_item_are_detached_from_the_graph(release: offaxis.Release) -> None:
     weight = torch.ones(6, requires_grad=True)
     private = PrivateDataset([(torch.zeros(6), (weight * 2).sum())] * 3, release)
     assert not private[0][1].requires_grad
     assert private[0][1] == 12
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, (torch.Tensor, np.ndarray)):
-        return type(one) is type(other) and one.shape == other.shape and bool((one == other).all())
-    if isinstance(one, (tuple, list)):
-        return type(one) is type(other) and all(map(same, one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return bool(one == other)
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, (torch.Tensor, np.ndarray)):
+        return type(a) is type(b) and a.shape == b.shape and bool((a == b).all())
+    if isinstance(a, (tuple, list)):
+        return type(a) is type(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return bool(a == b)
 
 
-def test_reports_are_kept_in_a_file(
+def test_reports_are_saved_and_loaded(
     items: TensorDataset, release: offaxis.Release, public: np.ndarray, head: Any, tmp_path: Path
 ) -> None:
     private = PrivateDataset(items, release, dtype=torch.float64)
     private.save(tmp_path / "mine.reports")
-    beside = [(label,) for label in range(COUNT)]
-    again = PrivateDataset.load(
-        tmp_path / "mine.reports", release, beside=beside, dtype=torch.float64
-    )
-    assert again.reports == private.reports
-    assert torch.equal(epoch(again, 0)[0], epoch(private, 0)[0])
+    rest = [(label,) for label in range(COUNT)]
+    loaded = PrivateDataset.load(tmp_path / "mine.reports", release, rest=rest, dtype=torch.float64)
+    assert loaded.reports == private.reports
+    assert torch.equal(epoch(loaded, 0)[0], epoch(private, 0)[0])
     assert PrivateDataset.load(tmp_path / "mine.reports", release)[0].dtype == torch.float32
-    with pytest.raises(InvalidInput, match="30 reports and 3 items"):
-        PrivateDataset.load(tmp_path / "mine.reports", release, beside=beside[:3])
+    with pytest.raises(InvalidInput, match="30 reports but 3 tuples"):
+        PrivateDataset.load(tmp_path / "mine.reports", release, rest=rest[:3])
     other = offaxis.fit(head, public, epsilon=2)
     with pytest.raises(InvalidReport, match="belongs to release"):
         PrivateDataset.load(tmp_path / "mine.reports", other)
@@ -206,24 +204,24 @@ def test_a_stream_is_read_once(items: TensorDataset, release: offaxis.Release) -
 
 
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("items", "message"),
     [
         ([], "got shapes"),
         ([np.zeros(6), np.zeros(5)], r"\(5,\), \(6,\)"),
         ([np.zeros((2, 6))], r"\(2, 6\)"),
         ([np.zeros(6), (np.zeros(6), 1)], "or all be tuples"),
-        ([(np.zeros(6), 1), (np.zeros(6), 1, 2)], "tuples of one length"),
+        ([(np.zeros(6), 1), (np.zeros(6), 1, 2)], "tuples of the same length"),
         ([np.full(6, np.nan)], "finite"),
         ([np.zeros(5)], "dimension 6, got 5"),
         (7, "got int"),
     ],
 )
-def test_bad_items_release_nothing(bad: Any, message: str, release: offaxis.Release) -> None:
+def test_invalid_items_release_nothing(items: Any, message: str, release: offaxis.Release) -> None:
     with pytest.raises(InvalidInput, match=message):
-        PrivateDataset(bad, release)
+        PrivateDataset(items, release)
 
 
-def test_a_simulation_repeats_in_every_worker_epoch_and_order(
+def test_a_simulation_is_the_same_in_every_worker_epoch_and_order(
     items: TensorDataset, release: offaxis.Release
 ) -> None:
     simulated = SimulatedDataset(items, release, seed=5)
@@ -236,33 +234,33 @@ def test_a_simulation_repeats_in_every_worker_epoch_and_order(
     assert len(torch.unique(noise, dim=0)) == COUNT, "workers must not share a stream"
     other, _ = epoch(SimulatedDataset(items, release, seed=6), 0)
     assert (other != first).any(dim=1).all()
-    alone = SimulatedDataset(items.tensors[0].numpy(), release, seed=5)
-    np.testing.assert_array_equal(alone[4], simulated[4][0].numpy())
+    only_vectors = SimulatedDataset(items.tensors[0].numpy(), release, seed=5)
+    np.testing.assert_array_equal(only_vectors[4], simulated[4][0].numpy())
 
 
-def test_mistakes_are_named_at_once(items: Any, release: offaxis.Release, tmp_path: Path) -> None:
+def test_invalid_arguments_raise(items: Any, release: offaxis.Release, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"got str; read one from its file with offaxis\.load"):
         PrivateDataset(items, "my.release")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="make tuples of dicts first"):
+    with pytest.raises(InvalidInput, match="convert dicts to tuples first"):
         PrivateDataset([{"vector": vector} for vector, _ in items], release)
-    made = PrivateDataset(items, release)
-    made.save(tmp_path / "mine.reports")
-    with pytest.raises(InvalidInput, match="one tuple an item"):
-        PrivateDataset.load(tmp_path / "mine.reports", release, beside=list(range(COUNT)))  # type: ignore[arg-type]
-    assert repr(made) == f"PrivateDataset({COUNT} reports, ε = 3, pure, {release.hash[:16]})"
+    private = PrivateDataset(items, release)
+    private.save(tmp_path / "mine.reports")
+    with pytest.raises(InvalidInput, match="one tuple per item"):
+        PrivateDataset.load(tmp_path / "mine.reports", release, rest=list(range(COUNT)))  # type: ignore[arg-type]
+    assert repr(private) == f"PrivateDataset({COUNT} reports, ε = 3, pure, {release.hash[:16]})"
 
 
-def test_rows_of_records_and_arrays_of_objects_bring_no_vector(release: offaxis.Release) -> None:
+def test_rows_of_records_and_arrays_of_objects_keep_no_vector(release: offaxis.Release) -> None:
     secret = np.frombuffer(b"a private vector of six numbers: one two threefour", np.uint8)[:48]
     records = np.zeros(3, dtype=[("label", "i8"), ("vector", "f8", 6)])
     records["vector"] = secret.view(np.float64)
-    held = torch.tensor(np.concatenate([[1.0], secret.view(np.float64)]))
+    tensor = torch.tensor(np.concatenate([[1.0], secret.view(np.float64)]))
     vectors = [torch.zeros(6)] * 3
     objects = np.empty(1, dtype=object)
-    objects[0] = held[:1]
-    for beside in (records[["label"]][0], records[["label"]], objects):
-        items = [(vector, beside) for vector in vectors]
+    objects[0] = tensor[:1]
+    for value in (records[["label"]][0], records[["label"]], objects):
+        items = [(vector, value) for vector in vectors]
         assert secret.tobytes() in pickle.dumps(items)
-        found = PrivateDataset(items, release)
-        assert secret.tobytes() not in pickle.dumps(found)
-        assert np.asarray(found[1][1]).tolist() == np.asarray(beside).tolist()
+        private = PrivateDataset(items, release)
+        assert secret.tobytes() not in pickle.dumps(private)
+        assert np.asarray(private[1][1]).tolist() == np.asarray(value).tolist()

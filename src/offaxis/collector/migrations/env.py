@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that it is given."""
+"""Runs the migrations on the connection in the configuration."""
 
 from alembic import context
 

@@ -1,1 +1,1 @@
-"""What the collector answers, one file a kind of question."""
+"""The collector's HTTP endpoints: reports, publishing, analysis, facts and pages."""

@@ -1,4 +1,4 @@
-"""A round's reports as a Parquet file, written while it is sent."""
+"""Endpoints for analysts (means, drift, export) and for operators (health and metrics)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,85 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from offaxis.collector.drift import Profile, drift_facts
-from offaxis.collector.means import can_tell, means_facts
+from offaxis.collector.means import has_estimates, means_facts
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.routes.routing import (
-    admitted,
-    described,
+    authorize,
+    collector_of,
     in_thread,
-    json_answer,
-    of,
+    json_response,
     plain_router,
+    route_options,
 )
 from offaxis.collector.store import Store
 
+router = plain_router()
+_JSON: Final[tuple[str, dict[str, Any]]] = ("application/json", {"type": "object"})
+_PARQUET: Final = "application/vnd.apache.parquet"
+_PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get(
+    **route_options(
+        "/v1/rounds/{name}/means", {200: _JSON}, ("not-found", "no-means"), roles="analyst"
+    )
+)
+async def means(request: Request) -> Response:
+    """Return means and shares of symbols with standard errors, of all people and per group."""
+    collector, _ = authorize(request, "analyst")
+    stored = collector.catalogue.round(request.path_params["name"])
+
+    def compute() -> dict[str, Any]:
+        release = collector.catalogue.release(stored.document.release)
+        if not has_estimates(release):
+            raise Problem("no-means", "fit a release for means, or export the reports")
+        totals = collector.follower.follow(stored.key, release)
+        return means_facts(stored.document.name, release, totals)
+
+    return json_response(await in_thread(compute))
+
+
+@router.get(
+    **route_options("/v1/rounds/{name}/drift", {200: _JSON}, ("not-found",), roles="analyst")
+)
+async def drift(request: Request) -> Response:
+    """Return whether the reports fit the public vectors of the release's profile."""
+    collector, _ = authorize(request, "analyst")
+    stored = collector.catalogue.round(request.path_params["name"])
+
+    def compute() -> dict[str, Any]:
+        release = collector.catalogue.release(stored.document.release)
+        text = collector.store.attached(release.hash, "profile")
+        profile = None if text is None else Profile.from_json(text, release)
+        totals = collector.follower.follow(stored.key, release)
+        return {"round": stored.document.name, **drift_facts(release, profile, totals.observed)}
+
+    facts = await in_thread(compute)
+    collector.metrics.drift.labels(stored.document.name).set(facts["warning"])
+    return json_response(facts)
+
+
+@router.get(
+    **route_options("/v1/rounds/{name}/export", {200: _PARQUET}, ("not-found",), roles="analyst")
+)
+async def export(request: Request) -> Response:
+    """Return the reports as a Parquet file: id, group, report."""
+    collector, _ = authorize(request, "analyst")
+    stored = collector.catalogue.round(request.path_params["name"])
+    release = await in_thread(collector.catalogue.release, stored.document.release)
+    pages = parquet(collector.store, stored.key, release.report_size)
+    # The first page is read before the response begins, so that a failure can still be reported.
+    first = await in_thread(next, pages)
+
+    def parts() -> Any:
+        yield first
+        yield from pages
+
+    return StreamingResponse(parts(), 200, {"cache-control": "no-store"}, _PARQUET)
+
 
 class _Pipe(io.RawIOBase):
-    """Keeps what is written until it is taken."""
+    """Buffers what is written until it is taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,9 +111,9 @@ class _Pipe(io.RawIOBase):
 
 
 def parquet(store: Store, key: int, report_size: int) -> Iterator[bytes]:
-    """Yield a Parquet file with the columns id, group and report, a row group at a time.
+    """Yield a Parquet file with the columns id, group and report, one row group at a time.
 
-    The rows are in the order of ids, so the file does not tell who reported first.
+    The rows are in the order of ids, so the file does not reveal who reported first.
     """
     schema = pa.schema(
         [
@@ -59,7 +123,7 @@ def parquet(store: Store, key: int, report_size: int) -> Iterator[bytes]:
         ]
     )
     pipe = _Pipe()
-    # Ids and reports are nearly random: compressing them takes time and no bytes away.
+    # Ids and reports are nearly random: compression would take time and save nothing.
     with pq.ParquetWriter(pa.PythonFile(pipe, mode="w"), schema, compression="none") as writer:
         for page in store.by_id(key):
             ids, labels, contents = zip(*page, strict=True)
@@ -73,86 +137,22 @@ def parquet(store: Store, key: int, report_size: int) -> Iterator[bytes]:
     yield pipe.take()
 
 
-# ----------------------------------------------------------------------------
-# What analysts ask: means, drift, export. And what operators ask: health and metrics.
-
-router = plain_router()
-_JSON: Final[tuple[str, dict[str, Any]]] = ("application/json", {"type": "object"})
-_PARQUET: Final = "application/vnd.apache.parquet"
-_PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-
-@router.get(
-    **described("/v1/rounds/{name}/means", {200: _JSON}, ("not-found", "no-means"), roles="analyst")
-)
-async def means(request: Request) -> Response:
-    """Return means and shares of symbols with standard errors, of everybody and by group."""
-    collector, _ = admitted(request, "analyst")
-    one = collector.catalogue.round(request.path_params["name"])
-
-    def found() -> dict[str, Any]:
-        release = collector.catalogue.release(one.document.release)
-        if not can_tell(release):
-            raise Problem("no-means", "fit a release for means, or export the reports")
-        totals = collector.follower.follow(one.key, release)
-        return means_facts(one.document.name, release, totals)
-
-    return json_answer(await in_thread(found))
-
-
-@router.get(**described("/v1/rounds/{name}/drift", {200: _JSON}, ("not-found",), roles="analyst"))
-async def drift(request: Request) -> Response:
-    """Say whether the reports fit the public vectors of the release's profile."""
-    collector, _ = admitted(request, "analyst")
-    one = collector.catalogue.round(request.path_params["name"])
-
-    def found() -> dict[str, Any]:
-        release = collector.catalogue.release(one.document.release)
-        text = collector.store.attached(release.hash, "profile")
-        profile = None if text is None else Profile.from_json(text, release)
-        totals = collector.follower.follow(one.key, release)
-        return {"round": one.document.name, **drift_facts(release, profile, totals.observed)}
-
-    facts = await in_thread(found)
-    collector.metrics.drift.labels(one.document.name).set(facts["warning"])
-    return json_answer(facts)
-
-
-@router.get(
-    **described("/v1/rounds/{name}/export", {200: _PARQUET}, ("not-found",), roles="analyst")
-)
-async def export(request: Request) -> Response:
-    """Return the reports as a Parquet file: id, group, report."""
-    collector, _ = admitted(request, "analyst")
-    one = collector.catalogue.round(request.path_params["name"])
-    release = await in_thread(collector.catalogue.release, one.document.release)
-    pages = parquet(collector.store, one.key, release.report_size)
-    # The first page is read before the answer begins, so that a failure can still be told.
-    first = await in_thread(next, pages)
-
-    def parts() -> Any:
-        yield first
-        yield from pages
-
-    return StreamingResponse(parts(), 200, {"cache-control": "no-store"}, _PARQUET)
-
-
-@router.get(**described("/healthz", {200: _JSON}, roles="none"))
+@router.get(**route_options("/healthz", {200: _JSON}, roles="none"))
 async def healthz(request: Request) -> Response:
-    """Say that the process is alive."""
-    return json_answer({"status": "alive"})
+    """Return that the process is alive."""
+    return json_response({"status": "alive"})
 
 
-@router.get(**described("/readyz", {200: _JSON}, roles="none"))
+@router.get(**route_options("/readyz", {200: _JSON}, roles="none"))
 async def readyz(request: Request) -> Response:
-    """Say whether the database answers, is up to date and takes reports."""
-    if not await in_thread(of(request).check):
-        raise unavailable("the database does not answer, is not up to date, or takes no writes")
-    return json_answer({"status": "ready"})
+    """Return whether the database responds, is migrated and stores reports."""
+    if not await in_thread(collector_of(request).check):
+        raise unavailable("the database does not respond, is not migrated, or cannot be written")
+    return json_response({"status": "ready"})
 
 
-@router.get(**described("/metrics", {200: "text/plain"}, roles="analyst or admin"))
+@router.get(**route_options("/metrics", {200: "text/plain"}, roles="analyst or admin"))
 async def metrics(request: Request) -> Response:
     """Return Prometheus metrics of this process."""
-    collector, _ = admitted(request, "analyst", "admin")
+    collector, _ = authorize(request, "analyst", "admin")
     return Response(collector.metrics.text(), 200, {}, _PROMETHEUS)

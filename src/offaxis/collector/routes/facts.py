@@ -1,8 +1,9 @@
-"""Facts that a publisher attaches to a release: the curve of utility against ε, and an audit.
+"""Endpoints for what describes a release: its privacy card, and documents attached to it.
 
-They are what ``offaxis recommend --json`` and ``offaxis audit --json`` print, read strictly and
-written again without what belongs to nobody else, such as the name of a file. People look at them;
-nothing is computed from them, and no device reads them.
+A publisher attaches *facts*: the curve of utility against ε and an audit, as printed by ``offaxis
+recommend --json`` and ``offaxis audit --json``. They are read strictly and stored without anything
+local to the publisher, such as file names. The dashboard shows them; nothing is computed from them,
+and no device reads them. A *profile* is used to test for drift.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from offaxis.collector.access import LARGEST_PROFILE
 from offaxis.collector.drift import Profile
 from offaxis.collector.problems import Problem
 from offaxis.collector.routes.routing import (
-    admitted,
+    authorize,
     body_of,
-    described,
-    hexadecimal,
+    hex_parameter,
     in_thread,
-    json_answer,
+    json_response,
     plain_router,
+    route_options,
 )
 from offaxis.collector.service import Collector
 from offaxis.collector.store import Attached
@@ -40,11 +41,11 @@ Kind = Literal["curve", "audit"]
 KINDS: Final[tuple[Kind, ...]] = ("curve", "audit")
 
 LARGEST_FACTS: Final = 1 << 20
-"""Bytes."""
+"""Largest document of facts, in bytes."""
 
-_HOW: Final = {
-    "curve": "a curve is what offaxis recommend --epsilon 0.5:10 --json prints",
-    "audit": "an audit is what offaxis audit --json prints",
+_SOURCES: Final = {
+    "curve": "a curve is the output of offaxis recommend --epsilon 0.5:10 --json",
+    "audit": "an audit is the output of offaxis audit --json",
 }
 _Name = Annotated[str, Field(max_length=200)]
 _Text = Annotated[str, Field(max_length=2000)]
@@ -63,9 +64,9 @@ class _Utility(_Part):
     high: float
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_interval(self) -> Self:
         if not self.low <= self.score <= self.high:
-            raise ValueError("a score lies within its interval")
+            raise ValueError("the score must be within its interval")
         return self
 
 
@@ -99,20 +100,20 @@ class _Budget(_Part):
 
 
 class Curve(_Part):
-    """What is recommended at every budget, beside the ceiling."""
+    """The recommendation and the ceiling at every budget."""
 
     budgets: Annotated[list[_Budget], Field(min_length=2, max_length=100)]
 
     @model_validator(mode="after")
-    def _one_line(self) -> Self:
-        if len({one.goal for one in self.budgets}) > 1:
-            raise ValueError("all budgets have one goal")
-        if any(one.epsilon >= other.epsilon for one, other in pairwise(self.budgets)):
-            raise ValueError("budgets ascend")
+    def _check_budgets(self) -> Self:
+        if len({budget.goal for budget in self.budgets}) > 1:
+            raise ValueError("all budgets must have the same goal")
+        if any(budget.epsilon >= after.epsilon for budget, after in pairwise(self.budgets)):
+            raise ValueError("budgets must ascend")
         return self
 
     def check(self, release: Release) -> None:
-        """Take it as it is: a curve is of a task, and a task has many releases."""
+        """Accept any release: a curve belongs to a task, and a task has many releases."""
 
 
 class _Event(_Part):
@@ -140,7 +141,7 @@ class _Finding(_Part):
 
 
 class Audit(_Part):
-    """What was found by attacking a release."""
+    """The findings of an audit of a release."""
 
     release: Sha256
     randomizer: _Name
@@ -164,56 +165,57 @@ class Audit(_Part):
     html: str | None = Field(default=None, exclude=True)
 
     @model_validator(mode="after")
-    def _is_told(self) -> Self:
-        if self.violation != any(one.verdict == "violation" for one in self.findings):
-            raise ValueError("a violation is one of the findings")
+    def _check_violation(self) -> Self:
+        if self.violation != any(finding.verdict == "violation" for finding in self.findings):
+            raise ValueError("violation must agree with the findings")
         return self
 
     def check(self, release: Release) -> None:
-        """Refuse an audit of another release, or of another promise than this one makes."""
-        promised = (decimal(release.guarantee.epsilon), decimal(release.guarantee.delta))
-        if self.release != release.hash or (self.epsilon, self.delta) != promised:
-            raise InvalidInput("this audit is of another release")
+        """Reject an audit of another release or of another guarantee."""
+        guarantee = (decimal(release.guarantee.epsilon), decimal(release.guarantee.delta))
+        if self.release != release.hash or (self.epsilon, self.delta) != guarantee:
+            raise InvalidInput("this audit belongs to another release")
 
 
 _MODELS: Final[dict[Kind, type[Curve | Audit]]] = {"curve": Curve, "audit": Audit}
 
 
 def read_facts(kind: Kind, body: bytes, release: Release) -> str:
-    """Read untrusted facts about a release; return the JSON to keep, or InvalidInput."""
+    """Read untrusted facts about a release; return the JSON to store, or raise InvalidInput."""
     try:
-        found = _MODELS[kind].model_validate_json(body)
+        document = _MODELS[kind].model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part)[:40] for part in first["loc"])
-        raise InvalidInput(f"{_HOW[kind]}; {where or 'this'}: {first['msg']}") from None
-    found.check(release)
-    return found.model_dump_json()
+        field = ".".join(str(part)[:40] for part in first["loc"])
+        raise InvalidInput(f"{_SOURCES[kind]}; {field or 'this'}: {first['msg']}") from None
+    document.check(release)
+    return document.model_dump_json()
 
 
-# ----------------------------------------------------------------------------
-# What people want to know of a release: its privacy card, its curve and its audit.
+# ---- Endpoints
 
 router = plain_router()
 _JSON: Final[tuple[str, dict[str, Any]]] = ("application/json", {"type": "object"})
 _PROBLEMS: Final = ("not-found", "invalid-release", "invalid-request", "too-large", "timeout")
 
 
-@router.get(**described("/v1/releases/{hash}/card", {200: _JSON}, ("not-found", "invalid-request")))
+@router.get(
+    **route_options("/v1/releases/{hash}/card", {200: _JSON}, ("not-found", "invalid-request"))
+)
 async def card(request: Request) -> Response:
-    """Return the privacy card, computed from the parameters, and which facts are attached."""
-    collector, _ = admitted(request)
-    hash_ = hexadecimal(request, "hash").hex()
+    """Return the privacy card, computed from the parameters, and the kinds of attached facts."""
+    collector, _ = authorize(request)
+    hash_ = hex_parameter(request, "hash").hex()
 
-    def found() -> dict[str, Any]:
+    def compute() -> dict[str, Any]:
         facts = card_facts(collector.catalogue.release(hash_))
         return facts | {"facts": collector.store.kinds_attached(hash_, KINDS)}
 
-    return json_answer(await in_thread(found))
+    return json_response(await in_thread(compute))
 
 
 @router.put(
-    **described(
+    **route_options(
         "/v1/releases/{hash}/profile",
         {204: ""},
         _PROBLEMS,
@@ -222,8 +224,8 @@ async def card(request: Request) -> Response:
     )
 )
 async def attach_profile(request: Request) -> Response:
-    """Attach what reports of public vectors look like, for warnings of drift."""
-    collector, _ = admitted(request, "admin")
+    """Attach a profile of the public vectors, for warnings of drift."""
+    collector, _ = authorize(request, "admin")
 
     def read(body: bytes, release: Release) -> str:
         return Profile.from_json(body.decode("utf-8", "replace"), release).to_json()
@@ -232,7 +234,7 @@ async def attach_profile(request: Request) -> Response:
 
 
 @router.put(
-    **described(
+    **route_options(
         "/v1/releases/{hash}/facts/{kind}",
         {204: ""},
         _PROBLEMS,
@@ -241,8 +243,8 @@ async def attach_profile(request: Request) -> Response:
     )
 )
 async def attach_facts(request: Request) -> Response:
-    """Attach a curve or an audit, in place of an older one."""
-    collector, _ = admitted(request, "admin")
+    """Attach a curve or an audit, replacing an older one."""
+    collector, _ = authorize(request, "admin")
     kind = _kind(request)
     return await _attach(request, collector, kind, LARGEST_FACTS, partial(read_facts, kind))
 
@@ -254,8 +256,8 @@ async def _attach(
     most: int,
     read: Callable[[bytes, Release], str],
 ) -> Response:
-    """Attach what ``read`` makes of the body and the release, in place of an older one."""
-    hash_ = hexadecimal(request, "hash").hex()
+    """Validate the body with ``read`` and attach the result, replacing an older one."""
+    hash_ = hex_parameter(request, "hash").hex()
     body = await body_of(request, most)
 
     def store() -> None:
@@ -270,20 +272,22 @@ async def _attach(
 
 
 @router.get(
-    **described("/v1/releases/{hash}/facts/{kind}", {200: _JSON}, ("not-found", "invalid-request"))
+    **route_options(
+        "/v1/releases/{hash}/facts/{kind}", {200: _JSON}, ("not-found", "invalid-request")
+    )
 )
 async def facts(request: Request) -> Response:
-    """Return the curve or the audit as it was attached."""
-    collector, _ = admitted(request)
-    hash_, kind = hexadecimal(request, "hash").hex(), _kind(request)
-    found = await in_thread(collector.store.attached, hash_, kind)
-    if found is None:
+    """Return the attached curve or audit."""
+    collector, _ = authorize(request)
+    hash_, kind = hex_parameter(request, "hash").hex(), _kind(request)
+    document = await in_thread(collector.store.attached, hash_, kind)
+    if document is None:
         raise Problem("not-found", f"no {kind} is attached to this release")
-    return Response(found, 200, {"cache-control": "no-store"}, "application/json")
+    return Response(document, 200, {"cache-control": "no-store"}, "application/json")
 
 
 def _kind(request: Request) -> Kind:
     for kind in KINDS:
         if request.path_params["kind"] == kind:
             return kind
-    raise Problem("not-found", f"facts are {' or '.join(KINDS)}")
+    raise Problem("not-found", f"the kind of facts must be {' or '.join(KINDS)}")

@@ -1,7 +1,7 @@
-"""Pages for browsers: the dashboard and the client's modules, as they are in the wheel.
+"""Static files for browsers: the dashboard and the JavaScript client, as in the wheel.
 
-What may be served is listed when the collector starts; a path is looked up, never opened. Pages
-need no token: they hold nothing that is not public, and call the API like everybody else.
+The files to serve are read when the collector starts; a request's path is looked up among them and
+never opened. Pages need no token: they contain only public content and use the API like any client.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _MEDIA: Final = {
     ".safetensors": "application/octet-stream",
     ".release": "application/octet-stream",
 }
-"""What is served, by the ending of its name; nothing else is."""
+"""Media types by file extension; files with other extensions are not served."""
 
 HEADERS: Final = {
-    # Nothing runs or is loaded that does not come from here; no page can be put into another.
+    # Everything that runs or is loaded comes from this origin; pages cannot be framed.
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
         "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -46,7 +46,7 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    # Asked for again each time, and sent again only if it is another.
+    # Browsers revalidate every time; unchanged files are not sent again.
     "cache-control": "no-cache",
 }
 
@@ -55,49 +55,48 @@ router = plain_router()
 
 @dataclass(frozen=True)
 class Page:
-    """A file of the wheel, ready to be sent."""
+    """A file in memory, ready to be sent."""
 
     content: bytes
     media: str
     etag: str
 
-    def answer(self, request: Request) -> Response:
-        """Send the file, or say that it has not changed."""
+    def response(self, request: Request) -> Response:
+        """Return the file, or 304 if the browser has this version."""
         headers = {**HEADERS, "etag": self.etag}
-        known = request.headers.get("if-none-match", "").split(",")
-        if self.etag in {one.strip().removeprefix("W/") for one in known}:
+        etags = request.headers.get("if-none-match", "").split(",")
+        if self.etag in {etag.strip().removeprefix("W/") for etag in etags}:
             return Response(None, 304, headers)
         return Response(self.content, 200, headers, self.media)
 
 
 def _files(folder: Traversable, name: str = "") -> Iterator[tuple[str, Page]]:
-    for one in folder.iterdir():
-        if one.is_dir():
-            yield from _files(one, f"{name}{one.name}/")
-        elif (ending := "." + one.name.rpartition(".")[2]) in _MEDIA:
-            content = one.read_bytes()
+    for file in folder.iterdir():
+        if file.is_dir():
+            yield from _files(file, f"{name}{file.name}/")
+        elif (extension := "." + file.name.rpartition(".")[2]) in _MEDIA:
+            content = file.read_bytes()
             etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            yield name + one.name, Page(content, _MEDIA[ending], etag)
+            yield name + file.name, Page(content, _MEDIA[extension], etag)
 
 
-_OWN: Final = dict(_files(files("offaxis.collector") / "pages"))
+_PACKAGED: Final = dict(_files(files("offaxis.collector") / "pages"))
 
 
-def listed(extra: Mapping[str, Path]) -> dict[str, Page]:
-    """Return all files that are served, by path: those of the wheel, and those of other folders."""
+def served_files(extra: Mapping[str, Path]) -> dict[str, Page]:
+    """Return all files to serve, by path: those of the wheel, and those of extra folders."""
     others = (_files(folder, f"{name}/") for name, folder in extra.items())
-    return _OWN | dict(chain.from_iterable(others))
+    return _PACKAGED | dict(chain.from_iterable(others))
 
 
 def serve_index(routes: APIRouter, path: str, name: str | None = None) -> None:
     """Serve one file at a path, or the file that the path names."""
 
     async def page(request: Request) -> Response:
-        found = request.app.state.pages.get(name or request.path_params["file"])
-        if found is None:
-            raise Problem("not-found", "there is no such page")
-        answer: Response = found.answer(request)
-        return answer
+        file: Page | None = request.app.state.pages.get(name or request.path_params["file"])
+        if file is None:
+            raise Problem("not-found", "no such page")
+        return file.response(request)
 
     routes.add_api_route(path, page, methods=["GET", "HEAD"], include_in_schema=False)
 

@@ -1,4 +1,4 @@
-"""Releases and rounds."""
+"""Endpoints to publish and fetch releases and rounds, and to manage tokens."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from offaxis.collector.access import LARGEST_JSON, Role, new_token
-from offaxis.collector.means import MOST_NUMBERS, numbers
+from offaxis.collector.means import MOST_NUMBERS, moments_size
 from offaxis.collector.problems import Problem
 from offaxis.collector.routes.routing import (
-    admitted,
+    authorize,
     body_of,
-    described,
-    hexadecimal,
+    hex_parameter,
     in_thread,
-    json_answer,
+    json_response,
     plain_router,
+    route_options,
     signature_of,
 )
-from offaxis.collector.service import Collector, state_facts
+from offaxis.collector.service import Collector
 from offaxis.collector.store import Differs, StoredRound
 from offaxis.errors import InvalidDocument, InvalidRelease
 from offaxis.formats.documents import LARGEST_ROUND, Round, public_key, verify_release, verify_round
@@ -39,7 +39,7 @@ _BODY: Final = ("conflict", "too-large", "timeout")
 
 
 @router.put(
-    **described(
+    **route_options(
         "/v1/releases/{hash}",
         {200: _JSON, 201: _JSON},
         ("invalid-release", "invalid-request", *_BODY),
@@ -49,9 +49,9 @@ _BODY: Final = ("conflict", "too-large", "timeout")
     )
 )
 async def publish(request: Request) -> Response:
-    """Publish a release file under its hash. It cannot be changed or taken back."""
-    collector, _ = admitted(request, "admin")
-    hash_ = hexadecimal(request, "hash").hex()
+    """Publish a release file under its hash. It cannot be changed or withdrawn."""
+    collector, _ = authorize(request, "admin")
+    hash_ = hex_parameter(request, "hash").hex()
     signature = signature_of(request, "invalid-release")
     content = await body_of(request, collector.settings.largest_release)
 
@@ -67,34 +67,34 @@ async def publish(request: Request) -> Response:
         raise Problem("invalid-release", str(error)) from None
     except Differs as error:
         raise Problem("conflict", str(error)) from None
-    return json_answer({"hash": hash_}, 201 if new else 200)
+    return json_response({"hash": hash_}, 201 if new else 200)
 
 
-@router.get(**described("/v1/releases", {200: _JSON}))
+@router.get(**route_options("/v1/releases", {200: _JSON}))
 async def releases(request: Request) -> Response:
     """List the releases."""
-    collector, _ = admitted(request)
-    found = await in_thread(collector.store.releases)
-    listed = [
+    collector, _ = authorize(request)
+    stored = await in_thread(collector.store.releases)
+    facts = [
         {
-            "hash": one["hash"],
-            "signature": base64.b64encode(one["signature"]).decode(),
-            "published_at": one["at"].isoformat(),
+            "hash": release["hash"],
+            "signature": base64.b64encode(release["signature"]).decode(),
+            "published_at": release["at"].isoformat(),
         }
-        for one in found
+        for release in stored
     ]
-    return json_answer({"releases": listed})
+    return json_response({"releases": facts})
 
 
-@router.get(**described("/v1/releases/{hash}", {200: _FILE}, ("not-found", "invalid-request")))
+@router.get(**route_options("/v1/releases/{hash}", {200: _FILE}, ("not-found", "invalid-request")))
 async def fetch(request: Request) -> Response:
-    """Fetch a release file, its signature in the header Offaxis-Signature."""
-    collector, _ = admitted(request)
-    hash_ = hexadecimal(request, "hash").hex()
-    found = await in_thread(collector.store.release_file, hash_)
-    if found is None:
-        raise Problem("not-found", "there is no such release")
-    content, signature = found
+    """Return a release file, with its signature in the header Offaxis-Signature."""
+    collector, _ = authorize(request)
+    hash_ = hex_parameter(request, "hash").hex()
+    stored = await in_thread(collector.store.release_file, hash_)
+    if stored is None:
+        raise Problem("not-found", "no such release")
+    content, signature = stored
     headers = {
         "offaxis-signature": base64.b64encode(signature).decode(),
         "cache-control": "private, max-age=31536000, immutable",
@@ -104,7 +104,7 @@ async def fetch(request: Request) -> Response:
 
 
 @router.put(
-    **described(
+    **route_options(
         "/v1/rounds/{name}",
         {200: _JSON, 201: _JSON},
         ("invalid-round", *_BODY),
@@ -114,22 +114,22 @@ async def fetch(request: Request) -> Response:
     )
 )
 async def open_round(request: Request) -> Response:
-    """Announce a round: signed JSON in its one form. It cannot be changed, only closed."""
-    collector, _ = admitted(request, "admin")
+    """Announce a round: signed canonical JSON. It cannot be changed, only closed."""
+    collector, _ = authorize(request, "admin")
     signature = signature_of(request, "invalid-round")
     body = await body_of(request, LARGEST_ROUND)
 
     def store() -> bool:
         document = Round.from_bytes(body)
         if document.name != request.path_params["name"]:
-            raise Problem("invalid-round", "the round has another name than the path")
+            raise Problem("invalid-round", "the round's name must be the one in the path")
         if collector.settings.publisher is not None:
             verify_round(public_key(collector.settings.publisher), document, signature)
         try:
             release = collector.catalogue.release(document.release)
         except Problem:
             raise Problem("invalid-round", "publish the round's release first") from None
-        if numbers(release, len(document.groups)) > MOST_NUMBERS:
+        if moments_size(release, len(document.groups)) > MOST_NUMBERS:
             raise Problem("invalid-round", "too many groups for means of this dimension")
         new = collector.store.add_round(document, signature)
         collector.catalogue.refresh()
@@ -141,53 +141,56 @@ async def open_round(request: Request) -> Response:
         raise Problem("invalid-round", str(error)) from None
     except Differs as error:
         raise Problem("conflict", str(error)) from None
-    one = collector.catalogue.round(request.path_params["name"])
-    return json_answer(_round_facts(collector, one), 201 if new else 200)
+    stored = collector.catalogue.round(request.path_params["name"])
+    return json_response(_round_facts(collector, stored), 201 if new else 200)
 
 
-def _round_facts(collector: Collector, one: StoredRound) -> dict[str, Any]:
+def _round_facts(collector: Collector, stored: StoredRound) -> dict[str, Any]:
+    closed_at = stored.closed_at
     return {
-        "document": json.loads(one.document.to_bytes()),
-        "signature": base64.b64encode(one.signature).decode(),
-        **state_facts(one, collector.now()),
+        "document": json.loads(stored.document.to_bytes()),
+        "signature": base64.b64encode(stored.signature).decode(),
+        "state": stored.state(collector.now()),
+        "closed_at": None if closed_at is None else closed_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
 
-@router.get(**described("/v1/rounds", {200: _JSON}))
+@router.get(**route_options("/v1/rounds", {200: _JSON}))
 async def rounds(request: Request) -> Response:
     """List the rounds."""
-    collector, _ = admitted(request)
-    found = collector.catalogue.rounds.values()
-    return json_answer({"rounds": [_round_facts(collector, one) for one in found]})
+    collector, _ = authorize(request)
+    rounds = collector.catalogue.rounds.values()
+    return json_response({"rounds": [_round_facts(collector, stored) for stored in rounds]})
 
 
-@router.get(**described("/v1/rounds/{name}", {200: _JSON}, ("not-found",)))
+@router.get(**route_options("/v1/rounds/{name}", {200: _JSON}, ("not-found",)))
 async def round_(request: Request) -> Response:
-    """Return a round with its signature and state; analysts and admins see the count."""
-    collector, token = admitted(request)
-    one = collector.catalogue.round(request.path_params["name"])
-    facts = _round_facts(collector, one)
+    """Return a round with its signature and state, for analysts and admins also the count."""
+    collector, token = authorize(request)
+    stored = collector.catalogue.round(request.path_params["name"])
+    facts = _round_facts(collector, stored)
     if token.role != "device":
-        facts["reports"] = await in_thread(collector.store.count, one.key)
-    return json_answer(facts)
+        facts["reports"] = await in_thread(collector.store.count, stored.key)
+    return json_response(facts)
 
 
-@router.post(**described("/v1/rounds/{name}/close", {200: _JSON}, ("not-found",), roles="admin"))
+@router.post(
+    **route_options("/v1/rounds/{name}/close", {200: _JSON}, ("not-found",), roles="admin")
+)
 async def close(request: Request) -> Response:
-    """Close a round now, for good. What had come before is still counted."""
-    collector, _ = admitted(request, "admin")
-    one = collector.catalogue.round(request.path_params["name"])
+    """Close a round now, permanently. Reports received before still count."""
+    collector, _ = authorize(request, "admin")
+    stored = collector.catalogue.round(request.path_params["name"])
 
     def store() -> None:
-        collector.store.close_round(one.key, collector.now())
+        collector.store.close_round(stored.key, collector.now())
         collector.catalogue.refresh()
 
     await in_thread(store)
-    return json_answer(_round_facts(collector, collector.catalogue.round(one.document.name)))
+    return json_response(_round_facts(collector, collector.catalogue.round(stored.document.name)))
 
 
-# ----------------------------------------------------------------------------
-# Making, listing and revoking tokens.
+# ---- Tokens
 
 
 class _NewToken(BaseModel):
@@ -198,7 +201,7 @@ class _NewToken(BaseModel):
 
 
 @router.post(
-    **described(
+    **route_options(
         "/v1/tokens",
         {201: _JSON},
         ("invalid-request", "too-large", "timeout"),
@@ -207,56 +210,58 @@ class _NewToken(BaseModel):
     )
 )
 async def create_token(request: Request) -> Response:
-    """Make a token. It is shown this once."""
-    collector, _ = admitted(request, "admin")
+    """Create a token. It is shown only in this response."""
+    collector, _ = authorize(request, "admin")
     try:
-        wanted = _NewToken.model_validate_json(await body_of(request, LARGEST_JSON))
+        new = _NewToken.model_validate_json(await body_of(request, LARGEST_JSON))
     except ValidationError:
         raise Problem("invalid-request", 'send {"name": …, "role": …}') from None
     token = new_token()
 
     def store() -> int:
-        number = collector.store.add_token(token, wanted.name, wanted.role, collector.now())
+        number = collector.store.add_token(token, new.name, new.role, collector.now())
         collector.catalogue.refresh()
         return number
 
     number = await in_thread(store)
-    return json_answer({"id": number, "token": token, **wanted.model_dump()}, 201)
+    return json_response({"id": number, "token": token, **new.model_dump()}, 201)
 
 
-@router.get(**described("/v1/token", {200: _JSON}))
+@router.get(**route_options("/v1/token", {200: _JSON}))
 async def own_token(request: Request) -> Response:
-    """Say whose token was sent, and its role."""
-    _, token = admitted(request)
-    return json_answer({"name": token.name, "role": token.role})
+    """Return the name and the role of the token that was sent."""
+    _, token = authorize(request)
+    return json_response({"name": token.name, "role": token.role})
 
 
-@router.get(**described("/v1/tokens", {200: _JSON}, roles="admin"))
+@router.get(**route_options("/v1/tokens", {200: _JSON}, roles="admin"))
 async def tokens(request: Request) -> Response:
     """List names and roles of tokens."""
-    collector, _ = admitted(request, "admin")
-    found = await in_thread(collector.store.all_tokens)
-    for one in found:
-        for at in ("created_at", "revoked_at"):
-            one[at] = one[at] and one[at].isoformat()
-    return json_answer({"tokens": found})
+    collector, _ = authorize(request, "admin")
+    tokens = await in_thread(collector.store.all_tokens)
+    for token in tokens:
+        for time in ("created_at", "revoked_at"):
+            token[time] = token[time] and token[time].isoformat()
+    return json_response({"tokens": tokens})
 
 
 @router.delete(
-    **described("/v1/tokens/{number}", {204: ""}, ("not-found", "invalid-request"), roles="admin")
+    **route_options(
+        "/v1/tokens/{number}", {204: ""}, ("not-found", "invalid-request"), roles="admin"
+    )
 )
 async def revoke_token(request: Request) -> Response:
-    """Make a token invalid for good."""
-    collector, _ = admitted(request, "admin")
+    """Revoke a token permanently."""
+    collector, _ = authorize(request, "admin")
     text = request.path_params["number"]
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise Problem("invalid-request", "a token's number is a whole number")
+        raise Problem("invalid-request", "a token's number must be an integer")
 
     def store() -> bool:
-        found = collector.store.revoke_token(int(text), collector.now())
+        exists = collector.store.revoke_token(int(text), collector.now())
         collector.catalogue.refresh()
-        return found
+        return exists
 
     if not await in_thread(store):
-        raise Problem("not-found", "there is no such token")
+        raise Problem("not-found", "no such token")
     return Response(status_code=204)

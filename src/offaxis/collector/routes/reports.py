@@ -1,4 +1,4 @@
-"""Uploading and withdrawing reports: the paths that must be fast."""
+"""Endpoints to upload, withdraw and delete reports; uploads are the ones that must be fast."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from starlette.responses import Response
 from offaxis.collector.access import MOST_REPORTS, authenticate
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.routes.routing import (
-    admitted,
+    authorize,
     body_of,
-    described,
-    hexadecimal,
+    collector_of,
+    hex_parameter,
     in_thread,
-    json_answer,
-    of,
+    json_response,
     plain_router,
+    route_options,
 )
 from offaxis.collector.service import Collector
 from offaxis.collector.store import StoredRound
@@ -30,7 +30,7 @@ from offaxis.release import Release
 BATCH: Final = "application/vnd.offaxis.reports"
 _ID: Final = 32
 _MANY: Final = 100
-"""Reports from which on they are read beside the writer; few are read faster by it, together."""
+"""Batches above this size are validated outside the writer, which reads small ones together."""
 
 router = plain_router()
 _GROUP: Final = (("Offaxis-Group", False, {"type": "string", "maxLength": 100}),)
@@ -48,7 +48,7 @@ _COUNTS: Final[dict[str, Any]] = {
         "conflicts": {"type": "array", "items": {"type": "integer"}},
     },
 }
-_REFUSALS: Final = (
+_PROBLEMS: Final = (
     *("not-found", "conflict", "not-open", "closed", "too-large"),
     *("timeout", "invalid-report", "invalid-request"),
 )
@@ -61,55 +61,55 @@ _REPEATED: Final = Response(
 
 
 @router.put(
-    **described(
+    **route_options(
         "/v1/rounds/{name}/reports/{id}",
         {200: ("application/json", _OUTCOME), 201: ("application/json", _OUTCOME)},
-        _REFUSALS,
+        _PROBLEMS,
         "application/octet-stream",
         _GROUP,
         "device",
     )
 )
 async def upload(request: Request) -> Response:
-    """Upload one report under its id; the same again changes nothing."""
-    collector, one, release = await _wanted(request, 1)
-    id_ = hexadecimal(request, "id")
+    """Upload one report under its id; repeating it changes nothing."""
+    collector, stored, release = await _open_round(request, 1)
+    id_ = hex_parameter(request, "id")
     content = await body_of(request, release.report_size)
-    (outcome,) = await _outcomes(request, collector, one, release, [id_], [content])
+    (outcome,) = await _outcomes(request, collector, stored, release, [id_], [content])
     if outcome == "conflict":
-        raise Problem("conflict", "another report has this id, and stays")
+        raise Problem("conflict", "another report is stored under this id")
     return _ACCEPTED if outcome == "accepted" else _REPEATED
 
 
 @router.post(
-    **described(
+    **route_options(
         "/v1/rounds/{name}/reports",
         {200: ("application/json", _COUNTS)},
-        _REFUSALS,
+        _PROBLEMS,
         BATCH,
         _GROUP,
         "device",
     )
 )
 async def upload_batch(request: Request) -> Response:
-    """Upload up to 10,000 reports of one group: ids and reports in turn. All or none are read."""
-    collector, one, release = await _wanted(request, 0)
+    """Upload up to 10,000 reports of one group, as alternating ids and reports, all or none."""
+    collector, stored, release = await _open_round(request, 0)
     size = _ID + release.report_size
     body = await body_of(request, MOST_REPORTS * size)
     if not body or len(body) % size:
         raise Problem(
             "invalid-report",
-            f"a batch repeats an id of {_ID} bytes and a report of {release.report_size} bytes",
+            f"a batch must repeat an id of {_ID} bytes and a report of {release.report_size} bytes",
         )
     token = authenticate(request, collector.catalogue.tokens, "device")
     collector.device_buckets.take(token.id, len(body) // size)
     starts = range(0, len(body), size)
-    ids = [body[at : at + _ID] for at in starts]
-    contents = [body[at + _ID : at + size] for at in starts]
-    outcomes = await _outcomes(request, collector, one, release, ids, contents)
+    ids = [body[start : start + _ID] for start in starts]
+    contents = [body[start + _ID : start + size] for start in starts]
+    outcomes = await _outcomes(request, collector, stored, release, ids, contents)
     counts = Counter(outcomes)
-    conflicts = [at for at, outcome in enumerate(outcomes) if outcome == "conflict"]
-    return json_answer(
+    conflicts = [i for i, outcome in enumerate(outcomes) if outcome == "conflict"]
+    return json_response(
         {
             "accepted": counts["accepted"],
             "repeated": counts["repeated"],
@@ -118,47 +118,48 @@ async def upload_batch(request: Request) -> Response:
     )
 
 
-async def _wanted(request: Request, count: int) -> tuple[Collector, StoredRound, Release]:
-    """Return the round that a device may send to, with its release."""
-    collector = of(request)
+async def _open_round(request: Request, count: int) -> tuple[Collector, StoredRound, Release]:
+    """Authenticate a device, charge its rate, and return the round, unless it opens later."""
+    collector = collector_of(request)
     token = authenticate(request, collector.catalogue.tokens, "device")
-    one = collector.catalogue.round(request.path_params["name"])
+    stored = collector.catalogue.round(request.path_params["name"])
     if count:
         collector.device_buckets.take(token.id, count)
     now = collector.now()
-    if now < one.document.opens and one.state(now) == "waiting":
-        wait = int((one.document.opens - now).total_seconds()) + 1
+    if now < stored.document.opens and stored.state(now) == "waiting":
+        wait = int((stored.document.opens - now).total_seconds()) + 1
         raise Problem("not-open", "the round opens later", {"retry-after": str(min(wait, 86_400))})
-    hash_ = one.document.release
-    release = collector.catalogue.ready(hash_)
+    hash_ = stored.document.release
+    release = collector.catalogue.cached_release(hash_)
     if release is None:
         release = await in_thread(collector.catalogue.release, hash_)
-    return collector, one, release
+    return collector, stored, release
 
 
 async def _outcomes(
     request: Request,
     collector: Collector,
-    one: StoredRound,
+    stored: StoredRound,
     release: Release,
     ids: list[bytes],
     contents: list[bytes],
 ) -> list[Outcome]:
+    """Store reports and return their outcomes, or raise a problem if the round is closed."""
     label = request.headers.get("offaxis-group")
-    if (label is None) != (not one.document.groups) or (
-        label is not None and label not in one.document.groups
+    if (label is None) != (not stored.document.groups) or (
+        label is not None and label not in stored.document.groups
     ):
         raise Problem("invalid-report", "Offaxis-Group must be one of the round's groups, if any")
-    # Looked at again, now that all of the body has come: this decides.
-    one = collector.catalogue.round(one.document.name)
-    if one.state(collector.now()) == "closed":
-        outcomes = await in_thread(_late, collector, one, ids, contents)
+    # The state after the whole body has arrived decides.
+    stored = collector.catalogue.round(stored.document.name)
+    if stored.state(collector.now()) == "closed":
+        outcomes = await in_thread(_late_outcomes, collector, stored, ids, contents)
     else:
         many = len(ids) > _MANY
         try:
             if many:
                 await in_thread(release.observe, contents)
-            upload = Upload(one.key, release, ids, contents, label, checked=many)
+            upload = Upload(stored.key, release, ids, contents, label, checked=many)
             outcomes = await collector.writer.put(upload)
         except InvalidReport as error:
             raise Problem("invalid-report", str(error)) from None
@@ -171,25 +172,25 @@ async def _outcomes(
         for outcome, count in Counter(outcomes).items():
             collector.metrics.reports.labels(outcome).inc(count)
     if "closed" in outcomes:
-        raise Problem("closed", "the round takes no more reports")
+        raise Problem("closed", "the round accepts no more reports")
     return outcomes
 
 
-def _late(
-    collector: Collector, one: StoredRound, ids: list[bytes], contents: list[bytes]
+def _late_outcomes(
+    collector: Collector, stored: StoredRound, ids: list[bytes], contents: list[bytes]
 ) -> list[Outcome]:
-    """Say of reports that come after closing which of them are stored already."""
-    if one.deleted_at is not None:
+    """Return which reports that arrive after closing are already stored."""
+    if stored.deleted_at is not None:
         return ["closed"] * len(ids)
     outcomes: list[Outcome] = []
-    stored = collector.store.stored(one.key, ids)
-    for (taken, known), content in zip(stored, contents, strict=True):
-        outcomes.append("closed" if not taken else "repeated" if known == content else "conflict")
+    rows = collector.store.stored(stored.key, ids)
+    for (taken, kept), content in zip(rows, contents, strict=True):
+        outcomes.append("closed" if not taken else "repeated" if kept == content else "conflict")
     return outcomes
 
 
 @router.delete(
-    **described(
+    **route_options(
         "/v1/rounds/{name}/reports/{id}",
         {204: ""},
         ("not-found", "invalid-request"),
@@ -197,18 +198,18 @@ def _late(
     )
 )
 async def withdraw(request: Request) -> Response:
-    """Forget a report; who knows its id may. The id stays taken, known before or not."""
-    collector, _ = admitted(request, "device")
-    one = collector.catalogue.round(request.path_params["name"])
-    id_ = hexadecimal(request, "id")
-    # After closing nothing is accepted any more, so an unknown id need not be taken.
-    still = one.state(collector.now()) != "closed"
-    await in_thread(partial(collector.store.withdraw, one.key, id_, take=still))
+    """Delete a report; knowing its id is enough. The id stays taken, even if it was unknown."""
+    collector, _ = authorize(request, "device")
+    stored = collector.catalogue.round(request.path_params["name"])
+    id_ = hex_parameter(request, "id")
+    # A closed round accepts nothing, so an unknown id need not be taken.
+    open_ = stored.state(collector.now()) != "closed"
+    await in_thread(partial(collector.store.withdraw, stored.key, id_, take=open_))
     return Response(status_code=204)
 
 
 @router.delete(
-    **described(
+    **route_options(
         "/v1/rounds/{name}/reports",
         {200: ("application/json", {"type": "object"})},
         ("not-found", "conflict"),
@@ -217,10 +218,10 @@ async def withdraw(request: Request) -> Response:
 )
 async def purge(request: Request) -> Response:
     """Delete all reports of a closed round. Its means stay."""
-    collector, _ = admitted(request, "admin")
-    one = collector.catalogue.round(request.path_params["name"])
-    if one.state(collector.now()) != "closed":
+    collector, _ = authorize(request, "admin")
+    stored = collector.catalogue.round(request.path_params["name"])
+    if stored.state(collector.now()) != "closed":
         raise Problem("conflict", "close the round first")
-    deleted = await in_thread(collector.retention.delete, one, collector.now())
+    deleted = await in_thread(collector.retention.delete, stored, collector.now())
     await in_thread(collector.catalogue.refresh)
-    return json_answer({"deleted": deleted})
+    return json_response({"deleted": deleted})

@@ -1,6 +1,7 @@
-"""How routes are written: plain requests in, plain answers out, described for OpenAPI by hand.
+"""Helpers for endpoints: plain requests and responses, with a hand-written OpenAPI description.
 
-The framework's injection would read and copy every body; reports are checked once, by the release.
+FastAPI's dependency injection would read and copy every body; reports are validated once, by the
+release.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
 
 
 class Plain(APIRoute):
-    """A route whose endpoint gets the request as it is, and nothing around it."""
+    """A route that passes the request to its endpoint without dependency injection."""
 
     def __init__(self, path: str, endpoint: Endpoint, **more: Any) -> None:
         super().__init__(path, endpoint, **more)
 
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             response = await endpoint(Request(scope, receive))
             await response(scope, receive, send)
 
-        self.app = answer
+        self.app = respond
 
 
 def plain_router() -> APIRouter:
@@ -51,33 +52,34 @@ def plain_router() -> APIRouter:
     return APIRouter(route_class=Plain)
 
 
-def described(
+def route_options(
     path: str,
-    answers: dict[int, str | tuple[str, dict[str, Any]]],
+    success: dict[int, str | tuple[str, dict[str, Any]]],
     problems: tuple[str, ...] = (),
     body: str | tuple[str, dict[str, Any]] | None = None,
     headers: tuple[tuple[str, bool, dict[str, Any]], ...] = (),
     roles: str = "any",
 ) -> dict[str, Any]:
-    """Return the arguments of a route: what OpenAPI says of it.
+    """Return the arguments of a route, with its description for OpenAPI.
 
     Parameters
     ----------
     path : str
-        The template, whose parameters are described by their names.
-    answers : dict
-        Media type, and a schema where it is JSON, by status code.
+        The template; its parameters are described in ``_PARAMETERS``.
+    success : dict
+        Media type, with a schema if it is JSON, by status code.
     problems : tuple of str
-        Kinds of problems, besides those that every route may answer.
+        Problem types, besides those that every route may return.
     body, headers
-        What is sent: a media type, with a schema if JSON; names, whether required, and schemas.
+        The request: a media type, with a schema if it is JSON; and tuples of the header's name,
+        whether it is required, and its schema.
     roles : str
-        Who may ask.
+        Roles that may send the request.
     """
-    where = [part[1:-1] for part in path.split("/") if part.startswith("{")]
+    names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": _PARAMETERS[name]}
-        for name in where
+        for name in names
     ] + [
         {"name": name, "in": "header", "required": required, "schema": schema}
         for name, required, schema in headers
@@ -89,16 +91,16 @@ def described(
     if roles != "none":
         extra["security"] = [{"token": []}]
         common = ("unknown-token", "forbidden", "too-many", *common)
-    kinds: dict[int, list[str]] = {}
+    by_status: dict[int, list[str]] = {}
     for kind in (*problems, *common):
-        kinds.setdefault(STATUS[kind], []).append(kind)
+        by_status.setdefault(STATUS[kind], []).append(kind)
     responses: dict[int | str, dict[str, Any]] = {
-        status: {"description": "", **({"content": _content(answer)} if answer else {})}
-        for status, answer in answers.items()
+        status: {"description": "", **({"content": _content(content)} if content else {})}
+        for status, content in success.items()
     }
-    for status, names in kinds.items():
+    for status, kinds in by_status.items():
         responses[status] = {
-            "description": ", ".join(names),
+            "description": ", ".join(kinds),
             "content": {"application/problem+json": {"schema": _PROBLEM}},
         }
     return {
@@ -107,7 +109,7 @@ def described(
         "openapi_extra": extra,
         "description": f"Role: {roles}.",
         "response_class": Response,
-        "status_code": min(answers),
+        "status_code": min(success),
     }
 
 
@@ -124,20 +126,20 @@ _PROBLEM: Final = {
 
 
 def _content(body: str | tuple[str, dict[str, Any]]) -> dict[str, Any]:
-    octets: dict[str, Any] = {"type": "string", "format": "binary"}
-    media, schema = (body, octets) if isinstance(body, str) else body
+    binary: dict[str, Any] = {"type": "string", "format": "binary"}
+    media, schema = (body, binary) if isinstance(body, str) else body
     return {media: {"schema": schema}}
 
 
-def of(request: Request) -> Collector:
-    """Return the collector that answers."""
+def collector_of(request: Request) -> Collector:
+    """Return the collector that serves the request."""
     collector: Collector = request.app.state.collector
     return collector
 
 
-def admitted(request: Request, *roles: Role) -> tuple[Collector, Token]:
-    """Return the collector and the request's token, if its role and its rate allow it."""
-    collector = of(request)
+def authorize(request: Request, *roles: Role) -> tuple[Collector, Token]:
+    """Return the collector and the request's token, if its role and its rate allow the request."""
+    collector = collector_of(request)
     token = authenticate(request, collector.catalogue.tokens, *roles)
     device = token.role == "device"
     (collector.device_buckets if device else collector.reader_buckets).take(token.id)
@@ -145,35 +147,35 @@ def admitted(request: Request, *roles: Role) -> tuple[Collector, Token]:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Read the request's body, as far as it may be long."""
-    return await read_body(request, most, of(request).settings.body_seconds)
+    """Read the request's body, of at most ``most`` bytes."""
+    return await read_body(request, most, collector_of(request).settings.body_seconds)
 
 
 def signature_of(request: Request, kind: str) -> bytes:
-    """Return the signature in the request's header."""
+    """Return the signature in the request's header, or raise a problem of type ``kind``."""
     try:
-        found = base64.b64decode(request.headers.get("offaxis-signature", ""), validate=True)
+        signature = base64.b64decode(request.headers.get("offaxis-signature", ""), validate=True)
     except binascii.Error:
-        found = b""
-    if len(found) != 64:
-        raise Problem(kind, "the header Offaxis-Signature holds 64 bytes in base64")
-    return found
+        signature = b""
+    if len(signature) != 64:
+        raise Problem(kind, "the header Offaxis-Signature must be 64 bytes in base64")
+    return signature
 
 
-def hexadecimal(request: Request, name: str) -> bytes:
-    """Return a path's parameter of 32 bytes in small hexadecimal digits."""
+def hex_parameter(request: Request, name: str) -> bytes:
+    """Return a path parameter of 32 bytes in lower-case hexadecimal digits."""
     text: str = request.path_params[name]
     try:
-        found = bytes.fromhex(text)
+        value = bytes.fromhex(text)
     except ValueError:
-        found = b""
-    if len(found) != 32 or found.hex() != text:
-        raise Problem("invalid-request", f"{name} has 64 hexadecimal digits, in small letters")
-    return found
+        value = b""
+    if len(value) != 32 or value.hex() != text:
+        raise Problem("invalid-request", f"{name} must be 64 lower-case hexadecimal digits")
+    return value
 
 
-def json_answer(facts: dict[str, Any], status: int = 200) -> Response:
-    """Answer with JSON."""
+def json_response(facts: dict[str, Any], status: int = 200) -> Response:
+    """Return a JSON response."""
     text = json.dumps(facts, allow_nan=False)
     return Response(text, status, {"cache-control": "no-store"}, "application/json")
 

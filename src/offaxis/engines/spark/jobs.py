@@ -1,4 +1,8 @@
-"""Whether the rows of a DataFrame come out the same when they are computed again."""
+"""Bulk jobs on the rows of a DataFrame.
+
+An output folder appears completely or not at all. Rows that might change when Spark computes them
+again are rejected, because a record could then be released twice.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,13 @@ from offaxis.engines.arrow import (
     Batches,
     check_ids,
     decode_batches,
+    facts_file,
     fold_means,
     job_facts,
     privatize_batches,
-    written,
 )
 from offaxis.engines.spark.cluster import Tasks, pyspark, watched
-from offaxis.engines.spark.data import DataFrame, appearing, fold, select, shared
+from offaxis.engines.spark.data import DataFrame, broadcast, complete_folder, fold, select
 from offaxis.engines.tallies import Tallies, fold_tallies
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
@@ -31,35 +35,12 @@ from offaxis.geometry import as_task_model
 from offaxis.release import Release
 from offaxis.sampling.entropy import JobKey
 
-_UNSTEADY: Final = frozenset(
+_UNSTABLE: Final = frozenset(
     {"Aggregate", "Deduplicate", "Distinct", "GlobalLimit", "LocalLimit", "Offset", "Sample"}
     | {"Tail", "Window"}
 )
-"""What may give other rows, or sums rounded otherwise, when it is computed again."""
+"""Plan nodes that may give other rows, or differently rounded sums, when computed again."""
 
-
-def check_steady(frame: DataFrame) -> None:
-    """Refuse a plan that may give a record another vector when a task is tried again."""
-    plan = frame._jdf.queryExecution().analyzed()
-    unsteady = sorted(_UNSTEADY & set(_steps(plan)))
-    if plan.deterministic() and not unsteady:
-        return
-    why = f"it has {', '.join(unsteady)}" if unsteady else "it has random columns"
-    raise InvalidInput(
-        f"these rows may come out otherwise when they are computed again ({why}), and a record "
-        f"would be released twice: write them to Parquet first and privatize what was written"
-    )
-
-
-def _steps(plan: Any) -> Iterator[str]:
-    yield plan.nodeName()
-    children = plan.children()
-    for at in range(children.size()):
-        yield from _steps(children.apply(at))
-
-
-# ----------------------------------------------------------------------------
-# Rows of a DataFrame to reports, and back: what is written appears whole or not at all.
 
 _IDS: Final = ("tinyint", "smallint", "int", "bigint", "string", "binary")
 
@@ -74,22 +55,22 @@ def privatize(
     force: bool = False,
     progress: Tasks | None = None,
 ) -> dict[str, Any]:
-    """Write one report a row to a folder of Parquet files, and say what was made.
+    """Write one report per row to a folder of Parquet files; return the facts of the job.
 
     A second job on the same rows draws a new key and spends the budget again.
 
     Parameters
     ----------
     frame : DataFrame
-        Best read from files. Rows that might come out otherwise when they are computed again are
-        refused: random columns, aggregates, limits, samples.
+        Preferably read from files. Rows that might change when they are computed again raise an
+        error: random columns, aggregates, limits, samples.
     out : str
-        A folder that does not exist, on a file system that all machines reach. It appears whole or
-        not at all.
+        A folder that does not exist, on a file system that all machines reach. It appears
+        completely or not at all.
     ids, vectors : str
-        The columns; every id must be there and different from the others.
+        The columns; ids must be present and unique.
     force : bool
-        Replace a folder that is already there.
+        Replace an existing folder.
 
     Examples
     --------
@@ -103,21 +84,21 @@ def privatize(
     >>> facts["reports"], facts["guarantee"]["epsilon"]
     (40, '2')
     """
-    spark, chosen = frame.sparkSession, select(frame, ids, vectors)
-    check_steady(chosen)
+    spark, records = frame.sparkSession, select(frame, ids, vectors)
+    _check_stable(records)
     with (
         watched(spark, progress),
-        appearing(chosen, out, force=force, reports=True) as folder,
+        complete_folder(records, out, force=force, reports=True) as folder,
     ):
-        kind = _kind_of_ids(chosen, ids)
-        rows = _check_records(chosen, ids)
-        with shared(spark, release) as public, _job() as key:
+        kind = _id_type(records, ids)
+        rows = _check_records(records, ids)
+        with broadcast(spark, release) as shared, _job_key() as key:
 
             def task(batches: Batches) -> Iterator[Any]:
-                return privatize_batches(public.value, key, batches, ids=ids, vectors=vectors)
+                return privatize_batches(shared.value, key, batches, ids=ids, vectors=vectors)
 
-            drawn = chosen.mapInArrow(task, f"`{ids}` {kind}, {REPORT} binary")
-            drawn.write.parquet(folder.address)
+            reports = records.mapInArrow(task, f"`{ids}` {kind}, {REPORT} binary")
+            reports.write.parquet(folder.address)
         committed = _check_records(spark.read.parquet(folder.address), ids)
         if committed != rows:
             raise InvalidInput(
@@ -125,38 +106,8 @@ def privatize(
                 f"read; nothing was released"
             )
         facts = job_facts(release, rows)
-        folder.write(FACTS, written(facts))
+        folder.write(FACTS, facts_file(facts))
     return facts
-
-
-@contextmanager
-def _job() -> Iterator[JobKey]:
-    key = JobKey()
-    try:
-        yield key
-    finally:
-        key.destroy()
-
-
-def _kind_of_ids(frame: DataFrame, ids: str) -> str:
-    kind: str = frame.schema[ids].dataType.simpleString()
-    if kind not in _IDS:
-        raise InvalidInput(
-            f"column {ids!r} must hold whole numbers, text or bytes, it is of type {kind}"
-        )
-    return kind
-
-
-def _check_records(frame: DataFrame, ids: str) -> int:
-    """Return the number of records, or refuse ids that are missing or there twice."""
-    functions = pyspark().sql.functions
-    counted = frame.agg(
-        functions.count(functions.lit(1)),
-        functions.count(frame[ids]),
-        functions.countDistinct(frame[ids]),
-    ).first()
-    check_ids(ids, *counted)
-    return int(counted[0])
 
 
 def decode(
@@ -168,7 +119,7 @@ def decode(
     force: bool = False,
     progress: Tasks | None = None,
 ) -> int:
-    """Decode reports into a folder of Parquet files, other columns kept; return how many.
+    """Decode reports into a folder of Parquet files and keep other columns; return the number.
 
     Examples
     --------
@@ -185,28 +136,11 @@ def decode(
     spark = frame.sparkSession
     with (
         watched(spark, progress),
-        shared(spark, release) as public,
-        appearing(frame, out, force=force, reports=False) as folder,
+        broadcast(spark, release) as shared,
+        complete_folder(frame, out, force=force, reports=False) as folder,
     ):
-        _decoded(frame, public, reports).write.parquet(folder.address)
+        _decoded(frame, shared, reports).write.parquet(folder.address)
         return int(spark.read.parquet(folder.address).count())
-
-
-def _decoded(frame: DataFrame, public: Any, reports: str = REPORT) -> DataFrame:
-    """Return the frame with decoded vectors in place of reports; ``public`` is shared."""
-    types = pyspark().sql.types
-    vectors = types.StructField(VECTOR, types.ArrayType(types.DoubleType()))
-    schema = types.StructType([vectors if f.name == reports else f for f in frame.schema])
-
-    def task(batches: Batches) -> Iterator[Any]:
-        return decode_batches(public.value, batches, reports=reports, fixed=False)
-
-    select(frame, reports)
-    return frame.mapInArrow(task, schema)
-
-
-# ----------------------------------------------------------------------------
-# What reports and releases say over all rows of a DataFrame: means, and trials of releases.
 
 
 def group_means(
@@ -218,7 +152,7 @@ def group_means(
     weights: str | None = None,
     progress: Tasks | None = None,
 ) -> Aggregate:
-    """Estimate the mean of all, or of each group, with standard errors; see Release.aggregate.
+    """Estimate the mean of all reports or of each group; see Release.aggregate.
 
     Examples
     --------
@@ -229,21 +163,21 @@ def group_means(
     >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
     >>> reports = enumerate(bytearray(report) for report in release.privatize(vectors))
     >>> frame = session.createDataFrame(reports, "id int, report binary")
-    >>> found = spark.group_means(frame, release)
-    >>> found.estimate.shape, int(found.count)
+    >>> mean = spark.group_means(frame, release)
+    >>> mean.estimate.shape, int(mean.count)
     ((3,), 40)
     """
-    _ = release.unbiased_decoder
+    _ = release.unbiased_decoder  # raises for a biased mechanism, before the job starts
     spark = frame.sparkSession
-    with shared(spark, release) as public:
+    with broadcast(spark, release) as shared:
 
         def part(batches: Batches) -> GroupMoments:
             return fold_means(
-                public.value, batches, reports=reports, groups=groups, weights=weights
+                shared.value, batches, reports=reports, groups=groups, weights=weights
             )
 
-        chosen = select(frame, *(name for name in (reports, groups, weights) if name))
-        total = fold(chosen, part, GroupMoments(grouped=groups is not None), progress)
+        columns = select(frame, *(name for name in (reports, groups, weights) if name))
+        total = fold(columns, part, GroupMoments(grouped=groups is not None), progress)
     return total.summary()
 
 
@@ -258,10 +192,10 @@ def evaluate(
     seed: int = 0,
     progress: Tasks | None = None,
 ) -> list[Evaluation]:
-    """Measure what a model keeps of its answers under each release, all in one pass.
+    """Measure the utility of a model under each release, in one pass.
 
-    Vectors are public ones: nothing here protects them. The noise repeats with the seed as long as
-    the frame has the same partitions.
+    The vectors must be public: nothing here protects them. The noise is the same for the same seed
+    as long as the frame has the same partitions.
 
     Examples
     --------
@@ -272,30 +206,29 @@ def evaluate(
     >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
     >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
     >>> task = np.random.default_rng(1).standard_normal((2, 3))
-    >>> (found,) = spark.evaluate(frame, [release], task, seeds=4)
-    >>> found.clean["agreement"], found.runs["agreement"].shape
+    >>> (scores,) = spark.evaluate(frame, [release], task, seeds=4)
+    >>> scores.clean["agreement"], scores.runs["agreement"].shape
     (1.0, (4,))
     """
     spark, task_model = frame.sparkSession, as_task_model(model)
     context = pyspark().TaskContext
-    with shared(spark, (list(releases), task_model)) as public:
+    with broadcast(spark, (list(releases), task_model)) as shared:
 
         def part(batches: Batches) -> Tallies:
-            known, task = public.value
-            number = context.get().partitionId()
+            shared_releases, task = shared.value
             return fold_tallies(
-                known,
+                shared_releases,
                 task,
                 batches,
                 vectors=vectors,
                 targets=targets,
                 seeds=seeds,
                 seed=seed,
-                part=number,
+                part=context.get().partitionId(),
             )
 
-        chosen = select(frame, vectors, *([targets] if targets else []))
-        total = fold(chosen, part, Tallies(len(releases), seeds), progress)
+        columns = select(frame, vectors, *([targets] if targets else []))
+        total = fold(columns, part, Tallies(len(releases), seeds), progress)
     return total.evaluations()
 
 
@@ -311,7 +244,7 @@ def sweep(
     progress: Tasks | None = None,
     **grid: Any,
 ) -> list[SweepCell]:
-    """Evaluate a grid of settings, as :func:`offaxis.evaluation.sweep` does, in one pass.
+    """Evaluate a grid of settings in one pass, like :func:`offaxis.evaluation.sweep`.
 
     ``public`` may be :class:`SparkVectors`.
 
@@ -330,5 +263,71 @@ def sweep(
     cells = list(fit_cells(model, public, **grid))
     columns: dict[str, Any] = {"vectors": vectors, "targets": targets}
     releases = [cell.release for cell in cells]
-    found = evaluate(frame, releases, model, **columns, seeds=seeds, seed=seed, progress=progress)
-    return [cell.scored(scores) for cell, scores in zip(cells, found, strict=True)]
+    results = evaluate(frame, releases, model, **columns, seeds=seeds, seed=seed, progress=progress)
+    return [cell.scored(scores) for cell, scores in zip(cells, results, strict=True)]
+
+
+# ---- Checks and tasks
+
+
+def _check_stable(frame: DataFrame) -> None:
+    """Raise for a plan that may give a record another vector when a task is retried."""
+    plan = frame._jdf.queryExecution().analyzed()
+    unstable = sorted(_UNSTABLE & set(_node_names(plan)))
+    if plan.deterministic() and not unstable:
+        return
+    reason = ", ".join(unstable) if unstable else "random columns"
+    raise InvalidInput(
+        f"these rows may change when they are computed again (the plan has {reason}), and a record "
+        f"would be released twice; write them to Parquet first and privatize the files"
+    )
+
+
+def _node_names(plan: Any) -> Iterator[str]:
+    yield plan.nodeName()
+    children = plan.children()
+    for at in range(children.size()):
+        yield from _node_names(children.apply(at))
+
+
+@contextmanager
+def _job_key() -> Iterator[JobKey]:
+    key = JobKey()
+    try:
+        yield key
+    finally:
+        key.destroy()
+
+
+def _id_type(frame: DataFrame, ids: str) -> str:
+    kind: str = frame.schema[ids].dataType.simpleString()
+    if kind not in _IDS:
+        raise InvalidInput(
+            f"column {ids!r} must hold whole numbers, text or bytes, its type is {kind}"
+        )
+    return kind
+
+
+def _check_records(frame: DataFrame, ids: str) -> int:
+    """Return the number of records; raise for missing or repeated ids."""
+    functions = pyspark().sql.functions
+    counts = frame.agg(
+        functions.count(functions.lit(1)),
+        functions.count(frame[ids]),
+        functions.countDistinct(frame[ids]),
+    ).first()
+    check_ids(ids, *counts)
+    return int(counts[0])
+
+
+def _decoded(frame: DataFrame, shared: Any, reports: str) -> DataFrame:
+    """Return the frame with decoded vectors in place of reports; ``shared`` is a broadcast."""
+    types = pyspark().sql.types
+    vectors = types.StructField(VECTOR, types.ArrayType(types.DoubleType()))
+    schema = types.StructType([vectors if f.name == reports else f for f in frame.schema])
+
+    def task(batches: Batches) -> Iterator[Any]:
+        return decode_batches(shared.value, batches, reports=reports, fixed=False)
+
+    select(frame, reports)
+    return frame.mapInArrow(task, schema)

@@ -1,8 +1,8 @@
-"""Masked sums and local gradient releases in Flower: a side for its clients, a strategy each.
+"""Secure aggregation and local gradient releases in Flower: one client mod and one strategy each.
 
-Needs Flower 1.30 or newer (extra ``flower``), which does not share an environment with every
-extra of offaxis. Flower sends usage statistics unless it is told not to; importing this package
-first turns that off (FLWR_TELEMETRY_ENABLED=0), unless the variable is set already.
+Needs Flower 1.30 or newer (extra ``flower``). Its pinned dependencies conflict with some extras of
+offaxis, so use a separate environment. Flower sends usage statistics by default. Importing this
+package before Flower turns that off (FLWR_TELEMETRY_ENABLED=0), unless the variable is already set.
 """
 
 import os
@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtra(f"offaxis.federated.flower needs Flower: {installing('flower')}") from error
 
-from offaxis.federated.flower.local import LocalClientSide, LocalStrategy
-from offaxis.federated.flower.secure import MaskedClientSide, MaskedStrategy
+from offaxis.federated.flower.local import LocalMod, LocalStrategy
+from offaxis.federated.flower.secure import SecureAggregationMod, SecureAggregationStrategy
 
-__all__ = ["LocalClientSide", "LocalStrategy", "MaskedClientSide", "MaskedStrategy"]
+__all__ = ["LocalMod", "LocalStrategy", "SecureAggregationMod", "SecureAggregationStrategy"]

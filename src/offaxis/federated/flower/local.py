@@ -15,86 +15,88 @@ from flwr.serverapp import Grid
 from offaxis.errors import InvalidDocument
 from offaxis.federated.flower.records import (
     TrainingOnly,
-    answer,
-    answered,
     as_vector,
     from_vector,
-    learnt,
     log,
-    made_of,
+    make_refusal,
+    make_reply,
     model_of,
-    refusal,
+    parse_reply,
+    train_or_zero,
+    without_errors,
 )
-from offaxis.federated.local import GradientRelease, LocalClient, LocalServer
+from offaxis.federated.local import GradientMechanism, LocalClient, LocalServer
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.vectors import Vectors
 
 
-class LocalClientSide:
-    """A mod that turns what a training function returns into a bundle of reports.
+class LocalMod:
+    """A client mod that replaces the result of a training function by a bundle of reports.
 
-    The training function replies either with trained arrays of the names it was sent (their
-    difference is the update, for a recipe of one sample), or with an ArrayRecord of one array
-    ``gradients`` (samples, d). Nothing else of the reply leaves, no errors either: a client whose
-    training fails releases zeros. A bundle is paid for before the client trains.
+    The training function replies with the trained arrays under the names it received (their
+    difference is the update, for a mechanism with ``samples=1``), or with an ArrayRecord of one
+    array ``gradients`` (samples, d). Nothing else of the reply is sent, not even an error: a client
+    whose training fails releases zeros. A bundle is paid for before the client trains.
 
     Parameters
     ----------
-    recipe : DirectGradient or PermutedGradients
+    mechanism : DirectGradient or PermutedGradients
     rounds : int
-        How many bundles this client sends, ever; its promise is that of all together.
+        How many bundles this client may ever send; its guarantee covers all of them together.
     ledger : callable
-        Where this node keeps its :class:`~offaxis.privacy.Ledger`, from its context: a path that
-        the node's operator chooses, with limits of its own if they like. What Flower itself keeps
-        ends with the run.
+        Returns, for a node's context, the path of its :class:`~offaxis.privacy.Ledger`. The node's
+        operator chooses the path and may set further limits in the ledger. The state that Flower
+        keeps ends with the run.
 
     Examples
     --------
-    >>> from offaxis.federated.flower import LocalClientSide  # first: it turns telemetry off
+    >>> from offaxis.federated.flower import LocalMod  # first: it turns telemetry off
     >>> from flwr.clientapp import ClientApp
     >>> from offaxis.federated import DirectGradient
     >>> public = np.random.default_rng(0).normal(0, 1, (50, 4))  # updates on public data
-    >>> recipe = DirectGradient.fit(public, samples=1, epsilon=2)
-    >>> where = lambda context: context.node_config["offaxis-ledger"]
-    >>> side = LocalClientSide(recipe, rounds=5, ledger=where)
-    >>> print(side.guarantee)
+    >>> mod = LocalMod(
+    ...     DirectGradient.fit(public, samples=1, epsilon=2),
+    ...     rounds=5,
+    ...     ledger=lambda context: context.node_config["offaxis-ledger"],
+    ... )
+    >>> print(mod.guarantee)
     ε = 10, pure
     >>> app = ClientApp()
-    >>> @app.train(mods=[side])
+    >>> @app.train(mods=[mod])
     ... def train(message, context):
-    ...     ...  # reply with trained arrays, as always
+    ...     ...  # reply with trained arrays, as usual
     """
 
     def __init__(
-        self, recipe: GradientRelease, rounds: int, *, ledger: Callable[[Context], str | Path]
+        self, mechanism: GradientMechanism, rounds: int, *, ledger: Callable[[Context], str | Path]
     ) -> None:
-        self.recipe, self._path = recipe, ledger
-        self.guarantee: Guarantee = LocalClient(recipe, rounds).guarantee
-        """What all bundles of a client promise together."""
+        self.mechanism, self._path = mechanism, ledger
+        self.guarantee: Guarantee = LocalClient(mechanism, rounds).guarantee
+        """The guarantee of all bundles of a client together."""
 
     def __call__(
         self, message: Message, context: Context, call_next: Callable[..., Message]
     ) -> Message:
-        """Pay, train, and send a bundle instead of the arrays."""
+        """Pay for a bundle, train, and send the bundle instead of the arrays."""
         try:
             model = model_of(message)
             before, names = as_vector(model), list(model)  # training may change it in place
             limit = Limit(self.guarantee.epsilon, self.guarantee.delta)
             with closing(Ledger(self._path(context), limit)) as ledger:
-                release = self.recipe.release
-                ledger.spend(release.guarantee, release.hash, self.recipe.reports)
+                release = self.mechanism.release
+                ledger.spend(release.guarantee, release.hash, self.mechanism.reports)
         except Exception as error:
-            return refusal(message, error)
-        shape = (self.recipe.samples, self.recipe.dim)
-        rows = learnt(
+            return make_refusal(message, error)
+        shape = (self.mechanism.samples, self.mechanism.dim)
+        rows = train_or_zero(
             lambda: call_next(message, context), lambda arrays: _rows(before, names, arrays), shape
         )
         try:
-            bundle = self.recipe.report(rows)
-        except Exception as error:  # no numbers make it fail; if some did, no text may leave
-            return refusal(message, error)
-        return answer(message, bundle=list(bundle))
+            bundle = self.mechanism.report(rows)
+        except Exception as error:  # no data make it fail; if some did, send no error text
+            return make_refusal(message, error)
+        return make_reply(message, bundle=list(bundle))
 
 
 def _rows(before: Vectors, names: list[str], after: ArrayRecord) -> Vectors:
@@ -102,7 +104,7 @@ def _rows(before: Vectors, names: list[str], after: ArrayRecord) -> Vectors:
         rows: Vectors = np.asarray(after["gradients"].numpy(), dtype=np.float64)
         return rows
     if list(after) != names:
-        raise InvalidDocument("reply with the arrays' own names, or with 'gradients'")
+        raise InvalidDocument("reply with arrays of the same names, or with 'gradients'")
     return (as_vector(after) - before)[None]
 
 
@@ -118,34 +120,22 @@ class LocalStrategy(TrainingOnly):
     >>> from offaxis.federated import DirectGradient
     >>> public = np.random.default_rng(0).normal(0, 1, (50, 4))
     >>> strategy = LocalStrategy(DirectGradient.fit(public, samples=1, epsilon=2), step=0.5)
-    >>> strategy.step
-    0.5
 
-    ``strategy.start(grid, initial_arrays=arrays, num_rounds=5)`` calls these in every round:
-
-    >>> from types import SimpleNamespace
-    >>> from flwr.app import Array, ArrayRecord, ConfigRecord
-    >>> strategy.summary()
-    >>> arrays, grid = ArrayRecord({"w": Array(np.zeros(4))}), SimpleNamespace(get_node_ids=list)
-    >>> strategy.configure_train(1, arrays, ConfigRecord(), grid)  # a message a node; none here
-    []
-    >>> strategy.aggregate_train(1, []), strategy.aggregate_evaluate(1, [])  # nobody answered
-    ((None, None), None)
-    >>> strategy.configure_evaluate(1, arrays, ConfigRecord(), grid)
-    []
+    In a server app: ``strategy.start(grid, initial_arrays=arrays, num_rounds=5)``.
     """
 
-    def __init__(self, recipe: GradientRelease, step: float = 1.0) -> None:
-        self.recipe, self.step = recipe, step
+    def __init__(self, mechanism: GradientMechanism, step: float = 1.0) -> None:
+        self.mechanism, self.step = mechanism, step
 
     def summary(self) -> None:
-        """Log what one bundle promises."""
-        log.log(INFO, "local bundles of %d reports, %s each", self.recipe.reports, self.recipe)
+        """Log the guarantee of one bundle."""
+        mechanism = self.mechanism
+        log.log(INFO, "local bundles of %d reports, %s", mechanism.reports, mechanism.guarantee)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask all nodes to train."""
+        """Request training from all nodes."""
         self._arrays = arrays
         config["server-round"] = server_round
         record = RecordDict({"arrays": arrays, "config": config})
@@ -156,12 +146,12 @@ class LocalStrategy(TrainingOnly):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Decode, average and take a step."""
-        server = LocalServer(self.recipe)
+        """Decode and average the bundles, and move the model."""
+        server = LocalServer(self.mechanism)
         bundles = [
             bundle
-            for reply in answered(replies)
-            if (bundle := made_of(reply, partial(_readable, server), "bundle"))
+            for reply in without_errors(replies)
+            if (bundle := parse_reply(reply, partial(_decodable, server), "bundle"))
         ]
         if not bundles:
             return None, None
@@ -170,7 +160,7 @@ class LocalStrategy(TrainingOnly):
         return from_vector(moved, self._arrays), MetricRecord({"clients": len(bundles)})
 
 
-def _readable(server: LocalServer, bundle: list[bytes]) -> list[bytes]:
-    """Return a bundle, or raise what decoding it raises."""
+def _decodable(server: LocalServer, bundle: list[bytes]) -> list[bytes]:
+    """Return a bundle that decodes; otherwise raise the decoding error."""
     server.decode(bundle)
     return bundle

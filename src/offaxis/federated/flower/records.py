@@ -1,4 +1,4 @@
-"""Between Flower's records and what offaxis works on: vectors and the messages of a masked sum."""
+"""Conversion between Flower's records and vectors, messages, and what all strategies share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,34 @@ ENROL: Final = "query.offaxis_enrol"
 AGREE: Final = "query.offaxis_agree"
 SIGN: Final = "query.offaxis_sign"
 OPEN: Final = "query.offaxis_open"
-_REFUSED: Final = 0
-"""Flower's code for an error of no known kind."""
+_UNKNOWN_ERROR: Final = 0
+"""Flower's code for an error of unknown kind."""
 
 log = logging.getLogger("offaxis.federated")
 
 R = TypeVar("R")
+
+
+class TrainingOnly(Strategy):  # type: ignore[misc]
+    """A strategy whose clients train but are not evaluated.
+
+    Their metrics would not be protected; evaluate on public data with ``evaluate_fn``.
+    """
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Send no evaluation requests."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Return no metrics."""
+        return None
+
+
+# ---- Arrays
 
 
 def as_vector(arrays: ArrayRecord) -> Vectors:
@@ -45,43 +67,48 @@ def from_vector(vector: Vectors, like: ArrayRecord) -> ArrayRecord:
 
 
 def model_of(message: Message) -> ArrayRecord:
-    """Return the model that a server sends; refuse one that holds a NaN or an infinity."""
+    """Return the model that a server sent; raise if it holds a NaN or an infinity."""
     arrays = only_arrays(message.content)
     check_finite(as_vector(arrays), "the model's arrays")
     return arrays
 
 
-def learnt(
+def only_arrays(content: RecordDict) -> ArrayRecord:
+    """Return the only record of arrays in a message."""
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise InvalidDocument(f"a training message holds one ArrayRecord, got {len(records)}")
+    return records[0]
+
+
+def train_or_zero(
     train: Callable[[], Message], read: Callable[[ArrayRecord], Vectors], shape: tuple[int, ...]
 ) -> Vectors:
-    """Return what a training function's reply tells, read from its arrays; zero however it fails.
+    """Return what ``read`` makes of the trained arrays; zeros if training fails in any way.
 
-    Its errors stay in this client's log. A client must answer all the same: whether training fails
-    can depend on its data, and a server can choose a model with which it does.
+    Errors stay in this client's log. A client must answer in every case: whether training fails
+    can depend on its data, and a server can choose a model for which it does.
     """
     try:
         reply = train()
         if not reply.has_error():
             with np.errstate(all="ignore"):
-                found = read(only_arrays(reply.content))
-            if found.shape == shape:
-                return found
-            log.warning("training gave %s, wanted was %s; zero is sent", found.shape, shape)
+                trained = read(only_arrays(reply.content))
+            if trained.shape == shape:
+                return trained
+            log.warning(
+                "training returned shape %s, expected %s; sending zeros", trained.shape, shape
+            )
         else:
-            log.warning("training failed, and zero is sent: %s", reply.error)
+            log.warning("training failed; sending zeros: %s", reply.error)
     except KeyboardInterrupt:
         raise
     except BaseException:  # an exit, a panic of another language, a task that was cancelled
-        log.warning("training failed, and zero is sent", exc_info=True)
+        log.warning("training failed; sending zeros", exc_info=True)
     return np.zeros(shape)
 
 
-def only_arrays(content: RecordDict) -> ArrayRecord:
-    """Return the one record of arrays in a message."""
-    records = list(content.array_records.values())
-    if len(records) != 1:
-        raise InvalidDocument(f"a training message holds one ArrayRecord, got {len(records)}")
-    return records[0]
+# ---- Messages
 
 
 def fields_of(message: Message, *names: str) -> tuple[Any, ...]:
@@ -93,55 +120,35 @@ def fields_of(message: Message, *names: str) -> tuple[Any, ...]:
     return tuple(record[name] for name in names)
 
 
-def made_of(reply: Message, make: Callable[..., R], *names: str) -> R | None:
-    """Make something of a reply's entries; a client that sends nonsense is left out."""
+def parse_reply(reply: Message, parse: Callable[..., R], *names: str) -> R | None:
+    """Call ``parse`` with a reply's entries; a client that sends invalid ones is left out."""
     try:
-        return make(*fields_of(reply, *names))
+        return parse(*fields_of(reply, *names))
     except (OffaxisError, TypeError, ValueError) as error:
         log.warning("node %d is left out: %s", reply.metadata.src_node_id, error)
         return None
 
 
-def answer(to: Message, **entries: Any) -> Message:
-    """Return a reply that holds these entries and nothing else."""
-    return Message(RecordDict({KEY: ConfigRecord(entries)}), reply_to=to)
-
-
-def refusal(to: Message, why: Exception) -> Message:
-    """Return a reply that only says that there is none; why stays in this client's log.
-
-    The text of an error can tell something about the update, and the server need not know it.
-    """
-    log.warning("refused %s: %s", to.metadata.message_type, why)
-    return Message(Error(_REFUSED, "this client takes no part in this step"), reply_to=to)
-
-
-def question(node: int, kind: str, **entries: Any) -> Message:
+def make_request(node: int, kind: str, **entries: Any) -> Message:
     """Return a message of the server to one node."""
     content = RecordDict({KEY: ConfigRecord(entries)})
     return Message(content, dst_node_id=node, message_type=kind)
 
 
-def answered(replies: Iterable[Message]) -> list[Message]:
-    """Return replies that are no errors."""
+def make_reply(to: Message, **entries: Any) -> Message:
+    """Return a reply that holds these entries and nothing else."""
+    return Message(RecordDict({KEY: ConfigRecord(entries)}), reply_to=to)
+
+
+def make_refusal(to: Message, reason: Exception) -> Message:
+    """Return a reply that gives no reason; the reason stays in this client's log.
+
+    The text of an error can reveal something about the update, and the server need not know it.
+    """
+    log.warning("refused %s: %s", to.metadata.message_type, reason)
+    return Message(Error(_UNKNOWN_ERROR, "this client takes no part in this step"), reply_to=to)
+
+
+def without_errors(replies: Iterable[Message]) -> list[Message]:
+    """Return the replies that are not errors."""
     return [reply for reply in replies if not reply.has_error()]
-
-
-# ----------------------------------------------------------------------------
-# What all strategies of offaxis have in common: clients train, and are not evaluated.
-
-
-class TrainingOnly(Strategy):  # type: ignore[misc]
-    """Asks clients for no metrics, which would not be protected; ``evaluate_fn`` is for those."""
-
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Ask nobody."""
-        return []
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        """Return nothing."""
-        return None

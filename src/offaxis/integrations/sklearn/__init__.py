@@ -1,8 +1,16 @@
-"""scikit-learn: vectors released in a pipeline, and a search over what costs no privacy."""
+"""scikit-learn: release vectors in a pipeline, and search the settings that cost no privacy."""
 
 from __future__ import annotations
 
 from offaxis.errors import MissingExtra, installing
+
+try:
+    import sklearn.frozen  # noqa: F401 - new in 1.6
+except ImportError as error:
+    raise MissingExtra(
+        f"offaxis.integrations.sklearn needs scikit-learn 1.6 or newer: {installing('sklearn')}"
+    ) from error
+
 from offaxis.integrations.sklearn.search import (
     SimulatedScore,
     SimulatedVectors,
@@ -12,10 +20,3 @@ from offaxis.integrations.sklearn.search import (
 from offaxis.integrations.sklearn.vectors import PrivateVectors
 
 __all__ = ["PrivateVectors", "SimulatedScore", "SimulatedVectors", "free_settings", "released"]
-
-try:
-    import sklearn.frozen  # noqa: F401 - new in 1.6
-except ImportError as error:
-    raise MissingExtra(
-        f"offaxis.integrations.sklearn needs scikit-learn 1.6 or newer: {installing('sklearn')}"
-    ) from error

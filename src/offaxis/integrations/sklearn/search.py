@@ -1,4 +1,8 @@
-"""What a search may try: the settings that cost no privacy."""
+"""Searches over settings that cost no privacy, simulated on public vectors.
+
+:func:`free_settings` gives the grid, :class:`SimulatedVectors` and :class:`SimulatedScore` the
+seeded simulation, and :func:`released` the pipeline that draws real reports.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +29,17 @@ from offaxis.encoding import Jacobian
 from offaxis.errors import InvalidInput
 from offaxis.integrations.sklearn.vectors import (
     DTYPES,
-    PROMISES,
+    GUARANTEE_PARAMETERS,
     NoisyTransformer,
     PrivateVectors,
-    check_promises,
+    check_guarantee,
 )
 from offaxis.mechanisms import find_mechanism
 from offaxis.release import Release
 from offaxis.simulation import simulate
 
 FREE: Final = ("mechanism", "model", "reshaping", "percentile", "size")
-"""Decided on public vectors before any private one is seen, whatever ε is."""
+"""Chosen on public vectors before any private one is seen, for any ε."""
 
 _PERCENTILES: Final = (75.0, 90.0, 99.0)
 _CAPS: Final = (3.0, 10.0, 1000.0)
@@ -44,17 +48,17 @@ _CAPS: Final = (3.0, 10.0, 1000.0)
 def free_settings(step: str = "", /, **choices: Iterable[Any]) -> list[dict[str, list[Any]]]:
     """Return a parameter grid of settings that cost no privacy, for any scikit-learn search.
 
-    They are fitted on public vectors and published with the release; the guarantee is the same
-    whichever a search picks, as long as it searches on **public** vectors. ε, δ and the unit are
-    refused: more budget always scores better, so a score cannot choose them.
+    They are fitted to public vectors and published with the release. The guarantee is the same for
+    every choice, as long as the search uses **public** vectors. ε, δ and the unit raise an error: a
+    larger budget always scores better, so a score cannot choose them.
 
     Parameters
     ----------
     step : str
-        Where the :class:`PrivateVectors` is: the name of its step in a pipeline, with double
-        underscores for what is nested. Empty for the estimator itself.
+        Name of the step of the :class:`PrivateVectors` in a pipeline, with double underscores for
+        nested steps. Empty for the estimator itself.
     **choices : iterable
-        What to try of a setting. Without any: radius, shape and stretch, where they matter.
+        The values to try for each setting. By default reshaping and percentile are searched.
 
     Returns
     -------
@@ -63,8 +67,8 @@ def free_settings(step: str = "", /, **choices: Iterable[Any]) -> list[dict[str,
     Raises
     ------
     InvalidInput
-        If a name is not a setting that costs no privacy, or mechanisms with and without a δ are
-        mixed, which promise different things.
+        If a name is not a setting that costs no privacy, or if mechanisms with and without a δ,
+        which have different guarantees, are mixed.
 
     Examples
     --------
@@ -86,64 +90,65 @@ def free_settings(step: str = "", /, **choices: Iterable[Any]) -> list[dict[str,
     prefix = f"{step}__" if step else ""
     for name in choices:
         _check_name(name)
-    given = {name: list(values) for name, values in choices.items()}
-    _check_mechanisms(given.get("mechanism", []))
-    grids = [given] if given else _usual()
+    chosen = {name: list(values) for name, values in choices.items()}
+    _check_mechanisms(chosen.get("mechanism", []))
+    grids = [chosen] if chosen else _default_grid()
     return [{prefix + name: values for name, values in grid.items()} for grid in grids]
 
 
-def _usual() -> list[dict[str, list[Any]]]:
+def _default_grid() -> list[dict[str, list[Any]]]:
     """Return the grid of the settings that matter most."""
-    stretched = [Jacobian(lambda_max=cap) for cap in _CAPS]
-    shapes = ["none", "centre", "optimal", *stretched]
-    return [{"reshaping": shapes, "percentile": list(_PERCENTILES)}]
+    jacobians = [Jacobian(lambda_max=cap) for cap in _CAPS]
+    reshapings = ["none", "centre", "optimal", *jacobians]
+    return [{"reshaping": reshapings, "percentile": list(_PERCENTILES)}]
 
 
 def _check_name(name: str) -> None:
-    if name in PROMISES:
+    if name in GUARANTEE_PARAMETERS:
         raise InvalidInput(
-            f"{name} costs privacy and is promised to people: decide it, do not search for it; "
-            f"offaxis.smallest_epsilon finds the least budget for a goal, on public vectors"
+            f"{name} costs privacy and is promised to people: choose it, do not search for it; "
+            f"offaxis.smallest_epsilon finds the smallest ε for a target, on public vectors"
         )
     if name not in FREE:
-        raise InvalidInput(f"a setting that costs no privacy is one of {', '.join(FREE)}: {name!r}")
+        raise InvalidInput(
+            f"a setting that costs no privacy is one of {', '.join(FREE)}, got {name!r}"
+        )
 
 
 def _check_mechanisms(names: list[Any]) -> None:
     if len({find_mechanism(name).needs_delta for name in names}) > 1:
         raise InvalidInput(
-            f"some of these mechanisms are pure and some have a δ, which are different promises, "
+            f"some of these mechanisms are pure and some have a δ, which are different guarantees, "
             f"got {', '.join(names)}; search one kind at a time"
         )
 
 
-# ----------------------------------------------------------------------------
-# Seeded stand-ins for research on public vectors: they draw no report and protect nobody.
+# ---- Simulation on public vectors
 
 
 class SimulatedVectors(NoisyTransformer):
-    """Public vectors as reports *would* leave them: seeded, fast, **and no release of anything**.
+    """Simulated reports of public vectors: seeded, fast, and **not a release**.
 
     For tuning and research on public vectors, where every fold would otherwise draw real reports:
-    harmless there, but slow and never twice the same. Never pass it private vectors:
-    :func:`released` puts the fitted :class:`PrivateVectors` in its place afterwards.
+    harmless there, but slow and not repeatable. Never pass it private vectors; afterwards
+    :func:`released` replaces it by the fitted :class:`PrivateVectors`.
 
-    ``set_params`` refuses other ``vectors`` if their ``epsilon``, ``delta`` or ``unit`` is another,
-    as it does these by name: a search must not pick them by their score. A grid that exchanges the
-    whole step of a pipeline does not ask it, and is not refused.
+    ``set_params`` raises an error for other ``vectors`` with another ``epsilon``, ``delta`` or
+    ``unit``, and for these by name: a search must not choose them by their score. A grid that
+    replaces the whole step of a pipeline does not call it and is not detected.
 
     Parameters
     ----------
     vectors : PrivateVectors
-        With the promise and the settings; cloned and fitted by ``fit``.
+        The guarantee and the settings; cloned and fitted by ``fit``.
     random_state : int, RandomState or None, default=0
-        With an integer the same X gets the same noise, for every setting and in any process, and
-        another X independent noise.
+        With an integer, the same X gets the same noise, for every setting and in any process, and
+        another X gets independent noise.
 
     Attributes
     ----------
     vectors_ : PrivateVectors
-        Fitted.
+        The fitted transformer.
     release_ : offaxis.Release
         Its release.
 
@@ -159,12 +164,10 @@ class SimulatedVectors(NoisyTransformer):
     >>> pipe = make_pipeline(SimulatedVectors(PrivateVectors(epsilon=8)), RidgeClassifier())
     >>> grid = free_settings("simulatedvectors__vectors", percentile=[50, 90])
     >>> search = GridSearchCV(pipe, grid, cv=2).fit(X, y)
-    >>> bool(search.best_score_ == GridSearchCV(pipe, grid, cv=2).fit(X, y).best_score_)
-    True
     >>> private = released(search.best_estimator_)                       # draws real reports
-    >>> private.predict(X[:3]).shape, private[0].release_ is search.best_estimator_[0].release_
-    ((3,), True)
-    >>> print(search.best_estimator_[0].release_.guarantee)
+    >>> private.predict(X[:3]).shape
+    (3,)
+    >>> print(private[0].release_.guarantee)
     ε = 8, pure
     """
 
@@ -173,17 +176,17 @@ class SimulatedVectors(NoisyTransformer):
         self.random_state = random_state
 
     def set_params(self, **params: Any) -> SimulatedVectors:
-        """Change settings that cost no privacy; refuse vectors that promise something else."""
-        given = params.get("vectors", self.vectors)
-        if given is not self.vectors:
-            wanted = _private(given)
+        """Change settings that cost no privacy; raise for vectors with another guarantee."""
+        vectors = params.get("vectors", self.vectors)
+        if vectors is not self.vectors:
+            new = _private(vectors)
             if isinstance(self.vectors, PrivateVectors | None):
-                check_promises(_private(self.vectors), vars(wanted))
+                check_guarantee(_private(self.vectors), vars(new))
         super().set_params(**params)
         return self
 
     def fit(self, X: Any, y: Any = None) -> SimulatedVectors:
-        """Fit the release to public vectors, as :meth:`PrivateVectors.fit` does."""
+        """Fit the release to public vectors, like :meth:`PrivateVectors.fit`."""
         self.vectors_ = clone(_private(self.vectors)).fit(X, y)
         self.n_features_in_ = self.vectors_.n_features_in_
         if hasattr(self.vectors_, "feature_names_in_"):
@@ -198,40 +201,41 @@ class SimulatedVectors(NoisyTransformer):
         return release
 
     def transform(self, X: Any) -> Any:
-        """Return decoded vectors as reports would give them. **Nothing here is protected.**"""
+        """Return simulated decoded vectors. **Nothing here is protected.**"""
         check_is_fitted(self, "vectors_")
         vectors = validate_data(self, X, reset=False, dtype=DTYPES)
-        # By their content, so that the rows of a test fold do not get a training fold's noise.
+        # Seeded by content, so that a test fold does not get the noise of a training fold.
         digest = hashlib.sha256(np.ascontiguousarray(vectors).tobytes()).digest()
         words = check_random_state(self.random_state).randint(1 << 30, size=4).tolist()
         rng = np.random.default_rng([*words, int.from_bytes(digest)])
         return simulate(self.release_, vectors, rng)
 
 
-def _private(given: Any) -> PrivateVectors:
-    if given is not None and not isinstance(given, PrivateVectors):
-        raise InvalidInput(f"vectors must be a PrivateVectors, got {type(given).__name__}")
-    return PrivateVectors() if given is None else given
+def _private(vectors: Any) -> PrivateVectors:
+    if vectors is not None and not isinstance(vectors, PrivateVectors):
+        raise InvalidInput(f"vectors must be a PrivateVectors, got {type(vectors).__name__}")
+    return PrivateVectors() if vectors is None else vectors
 
 
 @dataclass(frozen=True)
 class SimulatedScore:
-    """A scorer for any scikit-learn search: what is kept of held-out **public** vectors, simulated.
+    """A scorer for any scikit-learn search: the simulated utility on held-out **public** vectors.
 
-    The mean score of what stands behind the release, over seeded repetitions. No report is drawn.
+    It is the mean score of the model after the release, over seeded repetitions of the noise. No
+    report is drawn.
 
     Parameters
     ----------
     scoring : str, callable or None
-        As in scikit-learn; None is the ``score`` of what stands behind.
+        As in scikit-learn; None is the ``score`` method of the model.
     seeds : int
-        Repetitions of the noise.
+        Number of repetitions.
     seed : int
-        Of the simulation.
+        Seed of the simulation.
 
     Examples
     --------
-    A model that is there already needs no training on noisy vectors, so this search simulates only:
+    A model that is already trained is not fitted to noisy vectors, so this search only simulates:
 
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.frozen import FrozenEstimator
@@ -251,24 +255,24 @@ class SimulatedScore:
     seed: int = 0
 
     def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
-        """Return the mean score of a fitted pipeline, or of a release with a model of its own."""
-        before, release, behind = _parts(estimator)
-        vectors = X if before is None else before.transform(X)
-        score = check_scoring(behind, self.scoring)
+        """Return the mean score of a pipeline, or of a PrivateVectors with a frozen model."""
+        preprocessing, release, model = _parts(estimator)
+        vectors = X if preprocessing is None else preprocessing.transform(X)
+        score = check_scoring(model, self.scoring)
         runs = []
         for index in range(self.seeds):
             decoded = simulate(release, vectors, np.random.default_rng([self.seed, index]))
-            runs.append(float(score(behind, decoded, y)))
+            runs.append(float(score(model, decoded, y)))
         return float(np.mean(runs))
 
 
 def _parts(estimator: Any) -> tuple[Any, Release, Any]:
-    """Return what stands before the release (or None), the release, and what stands behind it."""
+    """Return the steps before the release (or None), the release, and the steps after it."""
     if isinstance(estimator, Pipeline):
         places = [i for i, (_, step) in enumerate(estimator.steps) if hasattr(step, "release_")]
         if len(places) != 1 or places[0] == len(estimator.steps) - 1:
             raise InvalidInput(
-                f"the pipeline must have one fitted PrivateVectors with something behind it, "
+                f"the pipeline must have one fitted PrivateVectors and a step after it, "
                 f"got {[name for name, _ in estimator.steps]}"
             )
         at = places[0]
@@ -277,39 +281,38 @@ def _parts(estimator: Any) -> tuple[Any, Release, Any]:
     model = getattr(private, "model", None)
     if not hasattr(private, "release_") or not isinstance(model, FrozenEstimator):
         raise InvalidInput(
-            "there is nothing behind the release to score: put a head behind it in a Pipeline, or "
-            "use PrivateVectors(model=FrozenEstimator(head)) with a fitted head"
+            "the release has no model to score: put one after it in a Pipeline, or use "
+            "PrivateVectors(model=FrozenEstimator(model)) with a fitted model"
         )
     return None, private.release_, model
 
 
-# ----------------------------------------------------------------------------
-# From a rehearsal on public vectors to the real thing: real reports in place of simulated ones.
+# ---- From simulated to real reports
 
-_SHOWN: Final = 3
-"""So many places are named when something is refused."""
+_MOST_NAMED: Final = 3
+"""At most this many places are named in an error."""
 
 
 def released(fitted: Any) -> Any:
     """Return a fitted pipeline with real reports in place of simulated ones.
 
-    Nothing is fitted again: every :class:`SimulatedVectors` gives way to its ``vectors_``, however
-    deep it is nested in Pipelines, FeatureUnions, ColumnTransformers and FrozenEstimators. The
-    given pipeline stays simulated. From here on **every transform and every predict of what is
-    returned spends the budget**.
+    Nothing is fitted again: every :class:`SimulatedVectors` is replaced by its ``vectors_``, at any
+    depth of Pipelines, FeatureUnions, ColumnTransformers and FrozenEstimators. The given pipeline
+    stays simulated. **Every transform and every predict of the returned pipeline spends the
+    budget.**
 
-    Anything else that holds a SimulatedVectors, such as a search or an ensemble, is refused. What
-    a function of your own calls is not looked into.
+    Anything else that holds a SimulatedVectors, such as a search or an ensemble, raises an error.
+    The code of your functions is not inspected.
 
     Parameters
     ----------
-    fitted : Pipeline, or anything of the above
-        A bare SimulatedVectors becomes a :class:`PrivateVectors`.
+    fitted : Pipeline, or any of the above
+        A SimulatedVectors alone becomes a :class:`PrivateVectors`.
 
     Raises
     ------
     InvalidInput
-        If nothing is simulated, or a SimulatedVectors would remain; the message says where.
+        If nothing is simulated, or a SimulatedVectors would remain; the message names its place.
 
     Examples
     --------
@@ -322,53 +325,55 @@ def released(fitted: Any) -> Any:
     >>> released(pipe.fit(X, y)).predict(X[:2]).shape                    # two private reports
     (2,)
     """
-    made = _exchanged(fitted, is_fitted=True)
-    remaining = list(islice(_places(made, SimulatedVectors), _SHOWN))
+    real = _replaced(fitted, is_fitted=True)
+    remaining = list(islice(_places(real, SimulatedVectors), _MOST_NAMED))
     if remaining:
         raise InvalidInput(
             f"a SimulatedVectors would remain at {', '.join(remaining)} and draw no report; pass a "
-            f"fitted Pipeline (of a search, its best_estimator_) with nothing simulated inside of "
-            f"other estimators than Pipeline, FeatureUnion, ColumnTransformer and FrozenEstimator"
+            f"fitted Pipeline (the best_estimator_ of a search) with nothing simulated inside "
+            f"estimators other than Pipeline, FeatureUnion, ColumnTransformer and FrozenEstimator"
         )
-    if made is fitted:
-        is_real = next(_places(made, PrivateVectors), None) is not None
+    if real is fitted:
+        is_real = next(_places(real, PrivateVectors), None) is not None
         raise InvalidInput(
             "nothing in this pipeline is simulated: "
-            + ("it draws real reports already" if is_real else "it releases nothing at all")
+            + ("it already draws real reports" if is_real else "it releases nothing")
         )
-    return made
+    return real
 
 
-def _exchanged(node: Any, *, is_fitted: bool) -> Any:
-    """Return the node itself if nothing in it is simulated, or else a copy with real vectors."""
+def _replaced(node: Any, *, is_fitted: bool) -> Any:
+    """Return the node itself if nothing in it is simulated, else a copy with real vectors."""
     if isinstance(node, SimulatedVectors):
         return _real(node, is_fitted=is_fitted)
     changes = {}
     if isinstance(node, FrozenEstimator):
-        inside = _exchanged(node.estimator, is_fitted=True)
-        if inside is not node.estimator:
-            changes["estimator"] = inside
-    for name, are_fitted in _lists(node, is_fitted):
+        estimator = _replaced(node.estimator, is_fitted=True)
+        if estimator is not node.estimator:
+            changes["estimator"] = estimator
+    for name, are_fitted in _part_lists(node, is_fitted):
         before = getattr(node, name)
-        after = [(n, _exchanged(part, is_fitted=are_fitted), *rest) for n, part, *rest in before]
+        after = [(n, _replaced(part, is_fitted=are_fitted), *rest) for n, part, *rest in before]
         if any(new[1] is not old[1] for new, old in zip(after, before, strict=True)):
             changes[name] = after
     if not changes:
         return node
-    made = _copied(node)
+    copied = copy(node)
+    if "_sklearn_output_config" in vars(copied):
+        copied._sklearn_output_config = dict(copied._sklearn_output_config)
     for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+        setattr(copied, name, value)
+    return copied
 
 
-def _lists(node: Any, is_fitted: bool) -> list[tuple[str, bool]]:
-    """Return which attributes list the parts of a node, and whether these are fitted."""
+def _part_lists(node: Any, is_fitted: bool) -> list[tuple[str, bool]]:
+    """Return the attributes that list the parts of a node, and whether these are fitted."""
     if isinstance(node, Pipeline):
         return [("steps", is_fitted)]
     if isinstance(node, FeatureUnion):
         return [("transformer_list", is_fitted)]
     if isinstance(node, ColumnTransformer):
-        # It fits clones and keeps what it was given, for another fit.
+        # It fits clones, and keeps the unfitted originals for another fit.
         fitted = [("transformers_", True)] if is_fitted else []
         return [("transformers", False), *fitted]
     return []
@@ -377,37 +382,30 @@ def _lists(node: Any, is_fitted: bool) -> list[tuple[str, bool]]:
 def _real(simulated: SimulatedVectors, *, is_fitted: bool) -> PrivateVectors:
     if is_fitted:
         check_is_fitted(simulated, "vectors_")
-        made: PrivateVectors = copy(simulated.vectors_)
+        real: PrivateVectors = copy(simulated.vectors_)
     else:
-        made = PrivateVectors() if simulated.vectors is None else clone(simulated.vectors)
-    # What stands behind was fitted to frames or arrays, as set_output had it.
-    made._sklearn_output_config = dict(getattr(simulated, "_sklearn_output_config", {}))
-    return made
-
-
-def _copied(estimator: Any) -> Any:
-    made = copy(estimator)
-    if "_sklearn_output_config" in vars(made):
-        made._sklearn_output_config = dict(made._sklearn_output_config)
-    return made
+        real = PrivateVectors() if simulated.vectors is None else clone(simulated.vectors)
+    # Later steps were fitted to frames or arrays, as configured with set_output.
+    real._sklearn_output_config = dict(getattr(simulated, "_sklearn_output_config", {}))
+    return real
 
 
 def _places(root: Any, kind: type) -> Iterator[str]:
-    """Say where instances are: in parameters and fitted attributes, and whatever they hold."""
-    waiting = deque([(type(root).__name__, root)])
+    """Yield the paths of instances in parameters and fitted attributes, at any depth."""
+    queue = deque([(type(root).__name__, root)])
     seen: dict[int, Any] = {}
-    while waiting:
-        path, node = waiting.popleft()
+    while queue:
+        path, node = queue.popleft()
         if id(node) in seen:
             continue
-        seen[id(node)] = node  # kept, so that no other object gets its id
+        seen[id(node)] = node  # a reference, so that no other object gets its id
         if isinstance(node, kind):
             yield path
         else:
-            waiting.extend(_inside(path, node))
+            queue.extend(_children(path, node))
 
 
-def _inside(path: str, node: Any) -> Iterator[tuple[str, Any]]:
+def _children(path: str, node: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(node, dict):
         yield from ((f"{path}[{key!r}]", value) for key, value in node.items())
     elif isinstance(node, list | tuple | set | frozenset):

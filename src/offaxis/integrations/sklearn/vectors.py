@@ -1,14 +1,7 @@
-"""A public linear task when no model is given: what do public targets depend on?
+"""PrivateVectors: a scikit-learn transformer that replaces vectors by their decoded reports.
 
-Contract: :func:`linear_task` returns the weights (k, m) of a ridge regression with an intercept of
-the targets on the public vectors; classes are regressed as one-hot columns.
-
-Why this and not a trained classifier. Reshaping needs directions, not probabilities, and the
-one-hot least-squares weights span the discriminant directions of the classes (Hastie, Tibshirani,
-Friedman 2009, §4.3). It is one m×m eigen-decomposition with nothing to converge. The penalty
-matters more than the loss: without one, a direction in which the public vectors hardly vary can get
-the largest weight of all and draw the whole reshaping onto it. It is chosen by generalised
-cross-validation (Golub, Heath, Wahba 1979), free once the decomposition is there.
+``fit`` sees public data only; ``transform`` is a real release of its input. If no model is given,
+the task is a linear one, fitted to public targets (:func:`linear_task`).
 """
 
 from __future__ import annotations
@@ -31,146 +24,17 @@ from offaxis.geometry.public import MINIMUM
 from offaxis.mechanisms import find_mechanism
 from offaxis.vectors import Vectors, as_batch
 
-PENALTIES: Final = np.logspace(-6, 2, 17)
-"""Candidates, in units of the mean variance of a public direction."""
-
-_NULL: Final = 1e-12
-"""Directions whose variance is below this fraction of the largest are taken as constant."""
-
-
-_INSTEAD: Final = (
-    "pass other targets, a model, y=None to treat every direction alike, or reshaping='none'"
-)
-
-_Targets = tuple[Any, Vectors, float]
-"""Columns to regress on (n, k), their means, their total squared deviation from the means."""
-
-
-def identity_task(X: Vectors) -> Layers:
-    """Return z ↦ z: every direction matters alike, so reshaping only centres."""
-    _require_variation(X)
-    dim = X.shape[1]
-    return Layers([np.eye(dim)], [np.zeros(dim)], name="identity")
-
-
-def linear_task(X: Vectors, y: NDArray[Any]) -> Layers:
-    """Fit the linear task from public vectors to public targets.
-
-    Parameters
-    ----------
-    X : (n, m) array
-        Public vectors, finite.
-    y : (n,) or (n, k) array
-        Integers, booleans and strings of shape (n,) are classes. Floats, and anything of shape
-        (n, k), are quantities; columns count by their scale.
-
-    Raises
-    ------
-    InvalidInput
-        If y or the vectors are constant, or y does not follow the vectors in any direction.
-    """
-    _require_variation(X)
-    targets, means, total = _targets(y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
-    centre = X.mean(axis=0)
-    centred = X - centre
-    # In units of the peak, so that squares neither overflow nor vanish.
-    peak = np.abs(centred).max()
-    centred /= peak
-    cross = np.asarray((targets.T @ centred).T)
-    weight = _ridge(centred, cross, total) / peak
-    if not weight.any():
-        raise InvalidInput(
-            f"y does not follow the public vectors in any direction: the fitted weights are all "
-            f"zero; {_INSTEAD}"
-        )
-    return Layers([weight], [means - weight @ centre], name="ridge")
-
-
-def _require_variation(X: Vectors) -> None:
-    # Compared as they are: the rounding of a mean would make equal vectors look alive.
-    if (X[0] == X).all():
-        raise InvalidInput(
-            "all public vectors are the same, so there is nothing to fit to them; "
-            "pass public vectors that differ from each other"
-        )
-
-
-def _targets(y: NDArray[Any]) -> _Targets:
-    if y.ndim == 1 and y.dtype.kind in "iubOSUT":
-        return _one_hot(y)
-    if y.dtype.kind not in "iubf" or y.ndim not in (1, 2):
-        raise InvalidInput(
-            f"y must be classes (n,) or quantities (n,) or (n, k), got shape {y.shape} of dtype "
-            f"{y.dtype}"
-        )
-    columns = y.reshape(len(y), -1).astype(np.float64)
-    if (columns == columns[0]).all():
-        raise InvalidInput(
-            f"y is constant ({columns[0].tolist()}), so no direction matters to it; {_INSTEAD}"
-        )
-    means = columns.mean(axis=0)
-    columns -= means
-    return columns, means, float((columns**2).sum())
-
-
-def _one_hot(y: NDArray[Any]) -> _Targets:
-    try:
-        classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    except TypeError:
-        raise InvalidInput(
-            "y mixes labels that cannot be compared; make them all integers or all strings"
-        ) from None
-    n, k = len(y), len(classes)
-    if k == 1:
-        raise InvalidInput(
-            f"y holds only one class ({classes[0]}), so no direction matters to it; {_INSTEAD}"
-        )
-    if 2 * k > n:
-        raise InvalidInput(
-            f"y holds {k} classes for {n} public vectors, fewer than two vectors a class; "
-            f"if y is a quantity, pass it as floats: y.astype(float)"
-        )
-    # Sparse, and not centred: the vectors are, so the products are the same.
-    columns = csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, k))
-    means = counts / n
-    return columns, means, float(n * (means * (1 - means)).sum())
-
-
-def _ridge(X: Vectors, cross: Vectors, total: float) -> Vectors:
-    """Return the weights (k, m) for centred X, from XᵀY and ‖Y − mean‖²."""
-    variance, basis = np.linalg.eigh(X.T @ X)
-    alive = variance > _NULL * variance[-1]
-    variance, basis = variance[alive], basis[:, alive]
-    turned = basis.T @ cross
-    # How much of Y each direction explains, and how much none does. The leftover is a difference
-    # of large numbers and exactly zero when the directions can fit anything.
-    explained = (turned**2).sum(axis=1) / variance
-    freedom = max(len(X) - 1 - variance.size, 0)
-    leftover = max(total - explained.sum(), 0.0) if freedom > 0 else 0.0
-    penalties = PENALTIES * variance.sum() / X.shape[1]
-    kept = penalties[:, None] / (variance + penalties[:, None])
-    scores = (leftover + kept**2 @ explained) / (freedom + kept.sum(axis=1)) ** 2
-    penalty = penalties[scores.argmin()]
-    weight: Vectors = (basis @ (turned / (variance + penalty)[:, None])).T
-    return weight
-
-
-# ----------------------------------------------------------------------------
-# A scikit-learn transformer that replaces vectors by what their private reports say.
-#
-# ``fit`` sees public data only; ``transform`` is a real release of whatever it is given.
-
 DTYPES: Final = (np.float64, np.float32)
 
-PROMISES: Final = ("epsilon", "delta", "unit")
-"""What is promised to people. Not settings: a search may not pick them by their score."""
+GUARANTEE_PARAMETERS: Final = ("epsilon", "delta", "unit")
+"""Parameters of the guarantee. Not settings: a search must not choose them by their score."""
 
 
 class NoisyTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A transformer whose output is decoded reports, drawn or simulated."""
+    """A transformer whose outputs are decoded reports, real or simulated."""
 
     def __sklearn_tags__(self) -> Any:
-        """Say that the output is random, keeps its precision, and that y may be left out."""
+        """Declare that the output is random and keeps its dtype, and that y is optional."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
@@ -182,21 +46,21 @@ class NoisyTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  
 
 
 class PrivateVectors(NoisyTransformer):
-    """Vectors as a collector sees them who only ever receives private reports.
+    """Replace vectors by what a collector decodes from their private reports.
 
-    **Whatever you fit on is public**: the map and the radius learnt from it are published with the
-    release, without any noise. In a pipeline that means the training set.
+    **All data passed to ``fit`` are public**: the map and the radius learnt from them are published
+    with the release, without any noise. In a pipeline that is the training set.
 
     **Every call of ``transform`` is a new release and spends the budget again.** Transforming the
-    same private vectors n times costs n·ε. Call it once, keep the result.
+    same private vectors n times costs n·ε. Call it once and keep the result.
 
-    There is no ``random_state``, on purpose: noise that can be repeated can be subtracted. For
-    seeded research wrap it as :class:`~offaxis.integrations.sklearn.SimulatedVectors`.
+    There is deliberately no ``random_state``: noise that can be repeated can be subtracted. For
+    seeded research wrap it in :class:`~offaxis.integrations.sklearn.SimulatedVectors`.
 
-    ``epsilon``, ``delta`` and ``unit`` are given once, at construction; ``set_params`` refuses to
-    change them, and so no search can pick them by their score as parameters. A search that
-    exchanges the whole transformer, as ``{"private": [PrivateVectors(epsilon=1), …]}`` does in a
-    pipeline, cannot be refused from in here: do not write such a grid. All else costs no privacy
+    ``epsilon``, ``delta`` and ``unit`` are fixed at construction. ``set_params`` raises an error
+    for a change, so no search can choose them by their score. A search that replaces the whole
+    transformer, such as ``{"private": [PrivateVectors(epsilon=1), …]}`` in a pipeline, cannot be
+    detected here: do not write such a grid. All other settings cost no privacy
     (:func:`~offaxis.integrations.sklearn.free_settings`).
 
     Parameters
@@ -204,33 +68,33 @@ class PrivateVectors(NoisyTransformer):
     epsilon : number
         Budget of one vector in one call of ``transform``, read exactly: 0.1 means 1/10.
     mechanism : str, default="laplace"
-        As in :func:`offaxis.fit`.
+        See :func:`offaxis.fit`.
     model : optional
-        The public task, anything :func:`offaxis.fit` takes. A scikit-learn estimator that is not
-        fitted is cloned and fitted to (X, y). Note that ``clone``, and so every grid search,
-        forgets the weights of a fitted one: wrap it in ``sklearn.frozen.FrozenEstimator`` to keep
-        them. None fits a linear task to y; without y, every direction matters alike.
+        The public task, any model that :func:`offaxis.fit` accepts. A scikit-learn estimator that
+        is not fitted is cloned and fitted to (X, y). ``clone``, and so every grid search, discards
+        the weights of a fitted estimator: wrap it in ``sklearn.frozen.FrozenEstimator`` to keep
+        them. None fits a linear task to y; without y, all directions matter equally.
     delta : number, optional
-        For the Gaussian only.
+        For the Gaussian mechanism only.
     unit : {"item", "user"}, default="item"
-        What one report stands for.
+        The unit that one report protects.
     reshaping : {"jacobian", "optimal", "centre", "none"}, Jacobian or Optimal, optional
-        Shape the space to the task (the default), or use the mechanism plainly.
+        Reshape the space for the task (the default), or use the mechanism without reshaping.
     percentile : float, optional
         Public percentile of the encoded norms that becomes the radius; 90 by default.
     size : int, optional
-        Number of codewords or of projected coordinates, for the mechanisms that have them.
+        Number of codewords or of projected coordinates, for mechanisms that have them.
     statement : str, default=""
-        Where the public data came from, in your words; kept in the release.
+        Origin of the public data, in your words; stored in the release.
 
     Attributes
     ----------
     release_ : offaxis.Release
-        The frozen release; save it, publish it, read its guarantee.
+        The fitted release, to save and to publish.
     n_features_in_ : int
         Dimension m of the vectors.
     feature_names_in_ : array of str
-        Names of the columns, if ``fit`` was given a data frame.
+        Names of the columns, if ``fit`` received a data frame.
 
     Examples
     --------
@@ -273,8 +137,8 @@ class PrivateVectors(NoisyTransformer):
         self.statement = statement
 
     def set_params(self, **params: Any) -> PrivateVectors:
-        """Change settings that cost no privacy; refuse to change what is promised to people."""
-        check_promises(self, params)
+        """Change settings that cost no privacy; raise for a change of the guarantee."""
+        check_guarantee(self, params)
         super().set_params(**params)
         return self
 
@@ -284,9 +148,9 @@ class PrivateVectors(NoisyTransformer):
         Parameters
         ----------
         X : array (n, m)
-            PUBLIC vectors, at least 10. Nothing here protects them.
+            Public vectors, at least 10. Nothing here protects them.
         y : array (n,) or (n, k), optional
-            Public targets, used when the task still has to be fitted. With ``model=None``,
+            Public targets, used if the task has to be fitted. With ``model=None``,
             integers, booleans and strings of shape (n,) are classes; floats, and anything of
             shape (n, k), are quantities, whose columns count by their scale.
 
@@ -302,7 +166,7 @@ class PrivateVectors(NoisyTransformer):
         """
         if self.epsilon is None:
             raise InvalidInput(
-                "epsilon is what people are promised, and has no default; give it, for example "
+                "epsilon is promised to people and has no default; pass it, for example "
                 "PrivateVectors(epsilon=2)"
             )
         checks = {"dtype": DTYPES, "ensure_min_samples": MINIMUM}
@@ -326,12 +190,12 @@ class PrivateVectors(NoisyTransformer):
         return self
 
     def _task(self, public: NDArray[Any], targets: NDArray[Any] | None) -> Any:
-        """Return what :func:`offaxis.fit` shall shape the space for."""
+        """Return the task for which :func:`offaxis.fit` reshapes the space."""
         mechanism = find_mechanism(self.mechanism)
         if not mechanism.read_reshaping(self.reshaping).uses_task and not mechanism.needs_task:
             return None
         if self.model is None:
-            # Checked once more: sklearn.config_context(assume_finite=True) skips the check above.
+            # Checked again: sklearn.config_context(assume_finite=True) skips the check above.
             X, _ = as_batch(public, None, "public vectors")
             return identity_task(X) if targets is None else linear_task(X, targets)
         model = self.model.estimator if isinstance(self.model, FrozenEstimator) else self.model
@@ -340,24 +204,24 @@ class PrivateVectors(NoisyTransformer):
         return model
 
     def transform(self, X: Any) -> Any:
-        """Release vectors: draw an exact report of each, and return what the reports decode to.
+        """Release vectors: draw an exact report of each, and return the decoded reports.
 
         **Every call spends the budget again**, for every vector in X.
 
         Parameters
         ----------
         X : array (n, m)
-            Private vectors; any finite ones, zero, tiny and huge ones included.
+            Private vectors; all finite values are accepted, including zero, tiny and huge ones.
 
         Returns
         -------
         array (n, m)
-            float32 for float32, float64 otherwise; or as ``set_output`` says.
+            float32 for float32, float64 otherwise; or as configured with ``set_output``.
 
         Raises
         ------
         ValueError
-            If the vectors are not finite or of another dimension. Nothing is released then.
+            If the vectors are not finite or have another dimension. Nothing is released then.
         """
         check_is_fitted(self)
         vectors = validate_data(self, X, reset=False, dtype=DTYPES)
@@ -365,21 +229,21 @@ class PrivateVectors(NoisyTransformer):
         return decoded.astype(vectors.dtype, copy=False)
 
 
-def check_promises(current: PrivateVectors, wanted: Mapping[str, Any]) -> None:
-    """Refuse parameters that promise something else to people than the current ones.
+def check_guarantee(current: PrivateVectors, params: Mapping[str, Any]) -> None:
+    """Raise for parameters that change the guarantee.
 
     Raises
     ------
     InvalidInput
     """
-    for name in PROMISES:
+    for name in GUARANTEE_PARAMETERS:
         old = getattr(current, name)
-        new = wanted.get(name, old)
+        new = params.get(name, old)
         if new is not old and (type(new) is not type(old) or new != old):
             raise InvalidInput(
                 f"{name} is promised to people and not a setting to tune, got {name}={new!r} in "
                 f"place of {old!r}; make a new PrivateVectors({name}=…), or find the smallest "
-                f"budget for a goal with offaxis.smallest_epsilon, on public vectors"
+                f"ε for a target with offaxis.smallest_epsilon, on public vectors"
             )
 
 
@@ -389,3 +253,136 @@ def _is_fitted(model: Any) -> bool:
     except NotFittedError:
         return False
     return True
+
+
+# ---- The default task
+
+PENALTIES: Final = np.logspace(-6, 2, 17)
+"""Candidate penalties, in units of the mean variance of a public direction."""
+
+_NULL: Final = 1e-12
+"""Directions whose variance is below this fraction of the largest count as constant."""
+
+
+_ALTERNATIVES: Final = (
+    "pass other targets, a model, y=None to treat all directions equally, or reshaping='none'"
+)
+
+_Targets = tuple[Any, Vectors, float]
+"""Target columns (n, k), their means, their total squared deviation from the means."""
+
+
+def identity_task(X: Vectors) -> Layers:
+    """Return z ↦ z: all directions matter equally, so reshaping only centres."""
+    _require_variation(X)
+    dim = X.shape[1]
+    return Layers([np.eye(dim)], [np.zeros(dim)], name="identity")
+
+
+def linear_task(X: Vectors, y: NDArray[Any]) -> Layers:
+    """Fit a ridge regression with intercept of public targets on public vectors, weights (k, m).
+
+    Classes are regressed as one-hot columns. Reshaping needs directions, not probabilities, and the
+    one-hot least-squares weights span the discriminant directions of the classes (Hastie,
+    Tibshirani, Friedman 2009, §4.3). This is one m×m eigen-decomposition; nothing has to converge.
+    The penalty matters more than the loss: without one, a direction in which the public vectors
+    hardly vary can get the largest weight of all and dominate the reshaping. It is chosen by
+    generalised cross-validation (Golub, Heath, Wahba 1979), which is free given the decomposition.
+
+    Parameters
+    ----------
+    X : (n, m) array
+        Public vectors, finite.
+    y : (n,) or (n, k) array
+        Integers, booleans and strings of shape (n,) are classes. Floats, and anything of shape
+        (n, k), are quantities; columns count by their scale.
+
+    Raises
+    ------
+    InvalidInput
+        If y or the vectors are constant, or y does not depend on the vectors in any direction.
+    """
+    _require_variation(X)
+    targets, means, total = _targets(y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
+    centre = X.mean(axis=0)
+    centred = X - centre
+    # In units of the peak, so that squares neither overflow nor vanish.
+    peak = np.abs(centred).max()
+    centred /= peak
+    cross = np.asarray((targets.T @ centred).T)
+    weight = _ridge(centred, cross, total) / peak
+    if not weight.any():
+        raise InvalidInput(
+            f"y does not depend on the public vectors in any direction: the fitted weights are "
+            f"all zero; {_ALTERNATIVES}"
+        )
+    return Layers([weight], [means - weight @ centre], name="ridge")
+
+
+def _require_variation(X: Vectors) -> None:
+    # Compared without centring: the rounding of a mean would make equal vectors look different.
+    if (X[0] == X).all():
+        raise InvalidInput(
+            "all public vectors are the same, so nothing can be fitted to them; "
+            "pass public vectors that differ from each other"
+        )
+
+
+def _targets(y: NDArray[Any]) -> _Targets:
+    if y.ndim == 1 and y.dtype.kind in "iubOSUT":
+        return _one_hot(y)
+    if y.dtype.kind not in "iubf" or y.ndim not in (1, 2):
+        raise InvalidInput(
+            f"y must be classes (n,) or quantities (n,) or (n, k), got shape {y.shape} of dtype "
+            f"{y.dtype}"
+        )
+    columns = y.reshape(len(y), -1).astype(np.float64)
+    if (columns == columns[0]).all():
+        raise InvalidInput(
+            f"y is constant ({columns[0].tolist()}), so no direction matters to it; {_ALTERNATIVES}"
+        )
+    means = columns.mean(axis=0)
+    columns -= means
+    return columns, means, float((columns**2).sum())
+
+
+def _one_hot(y: NDArray[Any]) -> _Targets:
+    try:
+        classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    except TypeError:
+        raise InvalidInput(
+            "y mixes labels that cannot be compared; make them all integers or all strings"
+        ) from None
+    n, k = len(y), len(classes)
+    if k == 1:
+        raise InvalidInput(
+            f"y holds only one class ({classes[0]}), so no direction matters to it; {_ALTERNATIVES}"
+        )
+    if 2 * k > n:
+        raise InvalidInput(
+            f"y holds {k} classes for {n} public vectors, fewer than two vectors per class; "
+            f"if y is a quantity, pass it as floats: y.astype(float)"
+        )
+    # Sparse and not centred: the vectors are centred, so the products are the same.
+    columns = csr_array((np.ones(n), (np.arange(n), codes)), shape=(n, k))
+    means = counts / n
+    return columns, means, float(n * (means * (1 - means)).sum())
+
+
+def _ridge(X: Vectors, cross: Vectors, total: float) -> Vectors:
+    """Return the weights (k, m) for centred X, from XᵀY and ‖Y − mean‖²."""
+    variance, basis = np.linalg.eigh(X.T @ X)
+    varying = variance > _NULL * variance[-1]
+    variance, basis = variance[varying], basis[:, varying]
+    rotated = basis.T @ cross
+    # How much of Y each direction explains, and how much none of them does. The residual is a
+    # difference of large numbers and exactly zero when the directions can fit anything.
+    explained = (rotated**2).sum(axis=1) / variance
+    freedom = max(len(X) - 1 - variance.size, 0)
+    residual = max(total - explained.sum(), 0.0) if freedom > 0 else 0.0
+    penalties = PENALTIES * variance.sum() / X.shape[1]
+    shrinkage = penalties[:, None] / (variance + penalties[:, None])
+    scores = (residual + shrinkage**2 @ explained) / (freedom + shrinkage.sum(axis=1)) ** 2
+    penalty = penalties[scores.argmin()]
+    weight: Vectors = (basis @ (rotated / (variance + penalty)[:, None])).T
+    return weight

@@ -15,7 +15,7 @@ _number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "release",
         sa.Column("hash", sa.String(64), nullable=False),

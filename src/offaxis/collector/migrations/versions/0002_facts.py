@@ -1,4 +1,4 @@
-"""Facts of a release, and moments that know the symbols of groups and how many they count.
+"""Add facts of a release, and moments with shares of symbols per group and the number of reports.
 
 Revision ID: 0002
 """
@@ -13,7 +13,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns, and let moments be computed again where their reports are still there."""
+    """Add the columns; delete moments whose reports still exist, so that they are recomputed."""
     for name in ("curve", "audit"):
         op.add_column("release", sa.Column(name, sa.Text))
     op.add_column("moments", sa.Column("counted", sa.Integer))
@@ -21,7 +21,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the columns; what moments know beyond 0001 is not read by it."""
+    """Drop the columns; version 0001 ignores what else the moments contain."""
     op.drop_column("moments", "counted")
     for name in ("audit", "curve"):
         op.drop_column("release", name)

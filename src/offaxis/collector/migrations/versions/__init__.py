@@ -1,1 +1,1 @@
-"""One file a version of the tables."""
+"""One file per version of the tables."""

@@ -1,11 +1,11 @@
-/** Decoders: public maps from what a report says to a vector, for what a page shows. */
+/** Decoders: public maps from an observation to a vector, for display in a page. */
 
 import { InvalidInput, Unsupported } from "./errors.js";
 import { Network, add, asMap, asShift, multiply, take } from "./encoders.js";
 
 const MOST_POINTS = 4096;
 
-/** z = B v + c; as shrinkage it pulls towards c and is biased in a mean. */
+/** z = B v + c; as shrinkage it shrinks towards c, and a mean of it is biased. */
 class Linear {
   constructor(tensors, prefix, unbiased) {
     const [matrix, offset] = take(tensors, prefix, "matrix", "offset");
@@ -95,7 +95,7 @@ class Codeword {
   }
 }
 
-/** The mean of the codewords: a named one weighs e^ε times its share, others once. */
+/** The mean of the codewords: the reported one weighs e^ε times its share, others their share. */
 class PosteriorCodeword extends Codeword {
   bind(randomizer) {
     if (!randomizer.takesSymbols) {
@@ -117,7 +117,7 @@ class PosteriorCodeword extends Codeword {
   }
 }
 
-/** A posterior mean over public points: checked like every part, but decoded by servers only. */
+/** A posterior mean over public points: checked like every part, but not decoded in the browser. */
 class Posterior {
   unbiased = false;
 
@@ -144,11 +144,11 @@ class Posterior {
   }
 
   decode() {
-    throw new Unsupported("posterior decoders are not supported in the browser; decode elsewhere");
+    throw new Unsupported("posterior decoders are not supported in the browser; decode in Python");
   }
 }
 
-/** Return the mean of rows by their shares. */
+/** Return the mean of rows, weighted by their shares. */
 function weighted({ columns, values }, shares) {
   const mass = shares.reduce((sum, share) => sum + share, 0);
   const mean = new Float64Array(columns);
@@ -158,11 +158,11 @@ function weighted({ columns, values }, shares) {
 
 function checkPositive(prior) {
   if (!prior.every((share) => share > 0)) {
-    throw new InvalidInput("every codeword or point must stand for a positive share");
+    throw new InvalidInput("every codeword or point must have a positive share");
   }
 }
 
-/** Kind → how it is built from a file's tensors and the prefix of their names. */
+/** Kind → function that builds it from a file's tensors and the prefix of their names. */
 export const DECODERS = new Map([
   ["linear", (...from) => new Linear(...from, true)],
   ["shrinkage", (...from) => new Linear(...from, false)],

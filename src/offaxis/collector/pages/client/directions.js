@@ -1,5 +1,5 @@
 /**
- * Public directions: what a nonce stands for, bit by bit (docs/report-format.md).
+ * Public directions: the vectors that a nonce expands to, bit by bit (docs/report-format.md).
  *
  * Nothing here is secret and no guarantee rests on it: a poor generator would only cost utility.
  */
@@ -13,15 +13,15 @@ const PUBLIC_KEY = new TextEncoder().encode("offaxis rank v1.");
 const TABLE_SHA256 = "9d3456d114aad5a18526ed2817a4a3a91b756da278a9ad0fd211b47c8e6ae33f";
 const BLOCK = 16;
 const WORDS = BLOCK / 2;
-const STREAM_BLOCKS = 1 << 16; // so many blocks are held at a time
+const STREAM_BLOCKS = 1 << 16; // held in memory at a time
 
-let made = null;
-let measured = null;
+let cachedTable = null;
+let cachedSpread = null;
 
-/** Return the 65,536 odd integers that follow the normal law. */
+/** Return the table of 65,536 odd integers that follow the normal law. */
 export function table() {
-  made ??= makeTable();
-  return made;
+  cachedTable ??= makeTable();
+  return cachedTable;
 }
 
 async function makeTable() {
@@ -35,7 +35,7 @@ async function makeTable() {
   const packed = new DataView(new ArrayBuffer(2 * values.length));
   values.forEach((value, k) => packed.setInt16(2 * k, value, true));
   if (toHex(await sha256(packed.buffer)) !== TABLE_SHA256) {
-    throw new OffaxisError("the table of directions came out different on this machine");
+    throw new OffaxisError("the table of directions differs on this machine");
   }
   return values;
 }
@@ -43,16 +43,16 @@ async function makeTable() {
 /** Return the root mean square of the table: the length of one standard deviation. */
 export async function spread() {
   const squares = (values) => values.reduce((sum, value) => sum + value * value, 0);
-  measured ??= Math.sqrt(squares(await table()) / (1 << 16));
-  return measured;
+  cachedSpread ??= Math.sqrt(squares(await table()) / (1 << 16));
+  return cachedSpread;
 }
 
-/** Return how many key-stream blocks a pair takes. */
+/** Return the number of key-stream blocks per pair. */
 export function blocksPerPair(dim) {
   return Math.ceil(dim / WORDS);
 }
 
-/** Return the first vectors of `count` pairs from pair `first` on, one after the other. */
+/** Return the first vectors of `count` pairs, starting at pair `first`, one after the other. */
 async function expand(nonce, first, count, dim) {
   const blocks = blocksPerPair(dim);
   const counter = new Uint8Array(BLOCK);
@@ -78,7 +78,7 @@ export function vector(nonce, pair, dim) {
 }
 
 /**
- * Return ⟨n, g_j⟩ for every pair j, divided by √⟨g_j, g_j⟩ if asked for.
+ * Return ⟨n, g_j⟩ for every pair j, divided by √⟨g_j, g_j⟩ if `normalise` is set.
  *
  * With |n|² <= 2**40, |g_i| < 2**15 and dim <= 2**20 every partial sum is an integer below 2**53,
  * so that no order of summation changes it; root and quotient are correctly rounded.
@@ -105,22 +105,22 @@ export async function scores(nonce, pairs, input, normalise) {
 /**
  * Return the `near` vectors of highest score, ascending; ties by index.
  *
- * Of each pair one vector counts, the one whose score is not negative. Exactly `near` distinct
- * indices come back whatever the scores are, which is all that a guarantee needs.
+ * One vector of each pair counts, the one whose score is not negative. Exactly `near` distinct
+ * indices are returned whatever the scores are, which is all that a guarantee needs.
  */
 export function nearest(score, near) {
   const sizes = score.map(Math.abs);
   const threshold = sizes.slice().sort()[sizes.length - near];
-  let room = near;
-  for (const size of sizes) room -= size > threshold ? 1 : 0;
+  let ties = near;
+  for (const size of sizes) ties -= size > threshold ? 1 : 0;
   const chosen = [];
   sizes.forEach((size, pair) => {
-    if (size > threshold || (size === threshold && room-- > 0)) {
+    if (size > threshold || (size === threshold && ties-- > 0)) {
       chosen.push(2 * pair + (score[pair] < 0 ? 1 : 0));
     }
   });
   if (chosen.length !== near) {
-    throw new OffaxisError("a ranking did not choose exactly as many directions as it must");
+    throw new OffaxisError(`a ranking chose ${chosen.length} directions instead of ${near}`);
   }
   return chosen;
 }

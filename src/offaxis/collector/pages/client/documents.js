@@ -1,8 +1,8 @@
 /**
- * What a publisher signs: releases, and the rounds in which they are asked for.
+ * Documents that a publisher signs: releases, and rounds in which they are reported.
  *
- * A signature speaks of one hash, in one role: a signed release cannot pass for a round, nor a
- * round for a release, and neither can be changed by a byte.
+ * A signature covers one hash in one role: a signed release cannot pass for a round, nor a round
+ * for a release, and neither can be changed by a byte.
  */
 
 import { InvalidDocument, shown } from "./errors.js";
@@ -43,49 +43,49 @@ const FIELDS = {
 };
 
 /**
- * Read an untrusted round strictly: the bytes of its document, or the object that a collector's
- * JSON held, which is then written in the one form that is signed.
+ * Read an untrusted round strictly: the bytes of its document, or an object parsed from a
+ * collector's JSON, which is then written in canonical form.
  */
 export function readRound(document) {
-  let found, text;
+  let fields, text;
   try {
-    const given = document instanceof Uint8Array;
-    text = decoded(given ? document : encoded(canonicalJson(asMaps(document))));
-    found = parseJson(text);
+    const isBytes = document instanceof Uint8Array;
+    text = decoded(isBytes ? document : encoded(canonicalJson(asMaps(document))));
+    fields = parseJson(text);
   } catch (error) {
-    throw new InvalidDocument(`this is no round: ${shown(error.message)}`);
+    throw new InvalidDocument(`not a round: ${shown(error.message)}`);
   }
-  if (!(found instanceof Map) || found.size !== Object.keys(FIELDS).length) {
-    throw new InvalidDocument("this is no round: it has other fields");
+  if (!(fields instanceof Map) || fields.size !== Object.keys(FIELDS).length) {
+    throw new InvalidDocument("not a round: it has other fields");
   }
-  for (const [field, fits] of Object.entries(FIELDS)) {
-    if (!fits(found.get(field))) throw new InvalidDocument(`this is no round: ${field} is wrong`);
+  for (const [field, isValid] of Object.entries(FIELDS)) {
+    if (!isValid(fields.get(field))) throw new InvalidDocument(`not a round: invalid ${field}`);
   }
-  if (canonicalJson(found) !== text) {
-    throw new InvalidDocument("this round is not in the form that is signed; write it again");
+  if (canonicalJson(fields) !== text) {
+    throw new InvalidDocument("the round is not in canonical form; write it again");
   }
-  const [opens, closes] = [new Date(found.get("opens")), new Date(found.get("closes"))];
-  if (!(opens < closes)) throw new InvalidDocument("this is no round: it closes before it opens");
+  const [opens, closes] = [new Date(fields.get("opens")), new Date(fields.get("closes"))];
+  if (!(opens < closes)) throw new InvalidDocument("not a round: it closes before it opens");
   return Object.freeze({
-    name: found.get("name"),
-    study: found.get("study"),
-    number: Number(found.get("number")),
-    release: found.get("release"),
+    name: fields.get("name"),
+    study: fields.get("study"),
+    number: Number(fields.get("number")),
+    release: fields.get("release"),
     opens,
     closes,
-    groups: Object.freeze(found.get("groups")),
-    keepDays: Number(found.get("keep_days")),
+    groups: Object.freeze(fields.get("groups")),
+    keepDays: Number(fields.get("keep_days")),
     document: text,
   });
 }
 
-/** Read a document's text, up to the largest one. */
+/** Decode a document's text, up to the largest allowed size. */
 function decoded(bytes) {
-  if (bytes.length > LARGEST_ROUND) throw new RangeError(`it has over ${LARGEST_ROUND} bytes`);
+  if (bytes.length > LARGEST_ROUND) throw new RangeError(`larger than ${LARGEST_ROUND} bytes`);
   return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
 }
 
-/** Turn what JSON.parse gives into what canonicalJson takes. */
+/** Convert the result of JSON.parse to what canonicalJson takes. */
 function asMaps(value) {
   if (Array.isArray(value)) return value.map(asMaps);
   if (typeof value === "number") return Number.isInteger(value) ? BigInt(value) : value;
@@ -96,7 +96,7 @@ function asMaps(value) {
 /** Throw InvalidDocument unless the publisher's key signed this release. */
 export async function verifyRelease(publisher, hash, signature) {
   const digest = fromHex(hash, 32);
-  if (!digest) throw new InvalidDocument("a release's hash has 64 hexadecimal digits");
+  if (!digest) throw new InvalidDocument("a release's hash must be 64 hexadecimal digits");
   await verify(publisher, signature, RELEASE, digest, "release");
 }
 
@@ -108,23 +108,23 @@ export async function verifyRound(publisher, round, signature) {
 
 async function verify(publisher, signature, role, digest, what) {
   const key = await publicKey(publisher);
-  const fits = signature instanceof Uint8Array && signature.length === SIGNATURE_BYTES;
+  const wellFormed = signature instanceof Uint8Array && signature.length === SIGNATURE_BYTES;
   const message = new Uint8Array([...encoded(role), ...digest]);
-  if (!fits || !(await ed25519Verify(key, signature, message))) {
+  if (!wellFormed || !(await ed25519Verify(key, signature, message))) {
     throw new InvalidDocument(`the ${what} is not signed by the publisher's key`);
   }
 }
 
-/** Return a public key from its 64 hexadecimal digits, or refuse it where it cannot be used. */
+/** Return a public key from its 64 hexadecimal digits, or throw if this browser cannot use it. */
 export async function publicKey(text) {
   const bytes = fromHex(text, 32);
-  if (!bytes) throw new InvalidDocument("a public key has 64 hexadecimal digits");
+  if (!bytes) throw new InvalidDocument("a public key must be 64 hexadecimal digits");
   try {
     return await ed25519Key(bytes);
   } catch (error) {
     throw new InvalidDocument(
-      `this browser cannot use the publisher's key (${error.message}); one without Ed25519 can be ` +
-        "given the hash of a release instead",
+      `this browser cannot use the publisher's key (${error.message}); without Ed25519, pin the ` +
+        "hash of a release instead",
     );
   }
 }

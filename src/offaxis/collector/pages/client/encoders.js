@@ -1,7 +1,7 @@
 /**
- * Encoders: public maps from a private vector to what a randomizer takes, numbers or a symbol.
+ * Encoders: public maps from a private vector to the input of a randomizer, numbers or a symbol.
  *
- * They carry no privacy, but must be total: every finite vector, tiny or huge, gets an encoding.
+ * They provide no privacy, but must be total: every finite vector, tiny or huge, has an encoding.
  */
 
 import { InvalidInput, InvalidRelease } from "./errors.js";
@@ -20,17 +20,17 @@ const ACTIVATIONS = {
 };
 
 /** Shrink a vector with entries above 2**500 to that size: only its direction matters. */
-export function tame(z) {
+function shrinkHuge(z) {
   const peak = z.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
   return peak <= LARGEST_INPUT ? z : z.map((x) => (x / peak) * LARGEST_INPUT);
 }
 
-/** Take tensors of a part out of a file's, each checked: finite and bounded. */
+/** Remove the tensors of a part from those of a file and return them, checked to be bounded. */
 export function take(tensors, prefix, ...names) {
   return names.map((name) => {
     const full = `${prefix}.${name}`;
     const tensor = tensors.get(full);
-    if (!tensor) throw new InvalidRelease(`the file lacks the tensor '${full}'`);
+    if (!tensor) throw new InvalidRelease(`the file has no tensor '${full}'`);
     tensors.delete(full);
     if (!tensor.values.every((x) => Math.abs(x) <= LARGEST_ENTRY)) {
       throw new InvalidInput(`a map must be finite with entries up to ${LARGEST_ENTRY}`);
@@ -39,7 +39,7 @@ export function take(tensors, prefix, ...names) {
   });
 }
 
-/** Return a vector's numbers, or refuse what is none. */
+/** Return the values of a one-dimensional tensor, or throw. */
 export function asShift({ shape, values }) {
   if (shape.length !== 1 || !values.length) {
     throw new InvalidInput(`a shift must be a vector (m,), got shape (${shape})`);
@@ -47,7 +47,7 @@ export function asShift({ shape, values }) {
   return values;
 }
 
-/** Return {rows, columns, values} of a matrix with a shift along one of its axes. */
+/** Return {rows, columns, values} of a matrix whose axis `axis` has the length of a shift. */
 export function asMap(matrix, shift, axis) {
   const { shape, values } = matrix;
   if (shape.length !== 2 || !values.length || asShift(shift).length !== shape[axis]) {
@@ -95,7 +95,7 @@ class Affine {
   }
 
   encode(z) {
-    return multiply(this.matrix, subtract(tame(z), this.centre));
+    return multiply(this.matrix, subtract(shrinkHuge(z), this.centre));
   }
 }
 
@@ -114,7 +114,7 @@ class Shift {
   }
 
   encode(z) {
-    return subtract(tame(z), this.centre);
+    return subtract(shrinkHuge(z), this.centre);
   }
 }
 
@@ -133,7 +133,7 @@ class Box extends Affine {
   }
 }
 
-/** The symbol of the largest of A (z − c) + b, the first of equals. */
+/** The index of the largest entry of A (z − c) + b, the first of ties. */
 class Argmax extends Affine {
   givesSymbols = true;
 
@@ -163,7 +163,7 @@ export class Network {
     });
     for (let i = 1; i < depth; i++) {
       if (this.layers[i].weight.columns !== this.layers[i - 1].weight.rows) {
-        throw new InvalidInput("the layers of a network do not fit each other");
+        throw new InvalidInput("the layers of a network do not fit together");
       }
     }
     this.activation = ACTIVATIONS[activation];
@@ -180,10 +180,10 @@ export class Network {
   apply(x) {
     let values = x;
     this.layers.forEach(({ weight, bias }, depth) => {
-      values = add(multiply(weight, kept(values)), bias);
+      values = add(multiply(weight, clamped(values)), bias);
       if (depth < this.layers.length - 1) values = values.map(this.activation);
     });
-    return kept(values);
+    return clamped(values);
   }
 
   encode(z) {
@@ -191,9 +191,9 @@ export class Network {
   }
 }
 
-const kept = (x) => x.map((value) => Math.max(-LARGEST_ENTRY, Math.min(LARGEST_ENTRY, value)));
+const clamped = (x) => x.map((value) => Math.max(-LARGEST_ENTRY, Math.min(LARGEST_ENTRY, value)));
 
-/** The answer of a classifier: the symbol of a network's largest output, the first of equals. */
+/** The answer of a classifier: the index of a network's largest output, the first of ties. */
 class Answer extends Network {
   givesSymbols = true;
 
@@ -202,7 +202,7 @@ class Answer extends Network {
   }
 }
 
-/** Kind → how it is built from a file's tensors and the prefix of their names. */
+/** Kind → function that builds it from a file's tensors and the prefix of their names. */
 export const ENCODERS = new Map([
   ["affine", (...from) => new Affine(...from)],
   ["shift", (...from) => new Shift(...from)],

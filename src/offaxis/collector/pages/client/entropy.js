@@ -1,14 +1,13 @@
 /**
- * The only place where a report gets its randomness: `crypto.getRandomValues`.
+ * The only source of randomness for reports: `crypto.getRandomValues`.
  *
- * An Entropy takes no argument and keeps nothing: there is no way to give it a seed, and no state
- * that a copy of the page could repeat. If the browser has no randomness to give, the call fails;
- * nothing falls back to anything weaker.
+ * An Entropy takes no argument and has no state: it cannot be seeded, and a copy of the page cannot
+ * repeat it. If the browser provides no randomness, the call fails; there is no weaker fallback.
  */
 
 import { EntropyFailure } from "./errors.js";
 
-const MOST_BYTES = 65536; // of one call, says the Web Cryptography API
+const MOST_BYTES = 65536; // per call, a limit of the Web Cryptography API
 
 export class Entropy {
   #take(count) {
@@ -18,7 +17,7 @@ export class Entropy {
         globalThis.crypto.getRandomValues(bytes.subarray(start, start + MOST_BYTES));
       }
     } catch (error) {
-      throw new EntropyFailure(`the browser gave no randomness: ${error.message}`);
+      throw new EntropyFailure(`the browser provided no randomness: ${error.message}`);
     }
     return bytes;
   }
@@ -39,14 +38,14 @@ export class Entropy {
   }
 }
 
-/** Read bytes as 16-bit words, low byte first. */
+/** Read bytes as little-endian 16-bit words. */
 export function littleWords(bytes) {
   const words = new Uint16Array(bytes.length >> 1);
   for (let i = 0; i < words.length; i++) words[i] = bytes[2 * i] | (bytes[2 * i + 1] << 8);
   return words;
 }
 
-/** Read bytes as one integer, low byte first, and keep its highest `bits` bits. */
+/** Read bytes as one little-endian integer, and return its highest `bits` bits. */
 export function littleInteger(bytes, bits) {
   let value = 0n;
   for (let i = bytes.length - 1; i >= 0; i--) value = (value << 8n) | BigInt(bytes[i]);

@@ -1,43 +1,43 @@
-/** Every error a page can meet. Messages name the value that was wrong and say the fix. */
+/** All errors that a page can meet. Messages state the invalid value and the fix. */
 
-/** Base of all errors thrown by offaxis on purpose. */
+/** Base class of all errors of offaxis. */
 export class OffaxisError extends Error {
   get name() {
     return this.constructor.name;
   }
 }
 
-/** A vector or a parameter cannot be used; nothing was released. */
+/** A vector or a parameter is invalid; nothing was released. */
 export class InvalidInput extends OffaxisError {}
 
-/** A release file is damaged, of another version, or promises what it does not keep. */
+/** A release file is damaged, has another version, or claims a guarantee that it does not have. */
 export class InvalidRelease extends OffaxisError {}
 
-/** A release file is in order, but uses what the browser has no code for. */
+/** A release file is valid, but uses a part that the browser's client does not implement. */
 export class Unsupported extends InvalidRelease {}
 
 /** Bytes that are not a report of this release. */
 export class InvalidReport extends OffaxisError {}
 
-/** A round, a key or a signature that is not what it should be; nothing was done. */
+/** A round, a key or a signature is invalid; nothing was done. */
 export class InvalidDocument extends OffaxisError {}
 
-/** A release promises less than the page asks for; nothing was released. */
+/** The guarantee of a release is weaker than the page requires; nothing was released. */
 export class LimitExceeded extends OffaxisError {}
 
-/** A round asks for what this device does not give; nothing was paid and nothing sent. */
+/** This device does not accept a round; nothing was paid and nothing sent. */
 export class RoundRefused extends OffaxisError {}
 
-/** A collector could not be reached, or did not answer as one does. */
+/** A collector could not be reached, or did not respond as specified. */
 export class Unreachable extends OffaxisError {}
 
-/** A person's budget does not allow another report; nothing was paid and nothing released. */
+/** Another report would exceed a person's budget; nothing was paid and nothing released. */
 export class BudgetExceeded extends OffaxisError {}
 
-/** The browser gave no randomness; nothing was released and nothing falls back. */
+/** The browser provided no randomness; nothing was released, and there is no fallback. */
 export class EntropyFailure extends OffaxisError {}
 
-/** What a message may show of an untrusted value: a short line of ASCII, nothing that steers. */
+/** Return an untrusted value for a message: a short line of printable ASCII. */
 export function shown(value) {
   const text = typeof value === "string" ? JSON.stringify(value) : String(value);
   return text.slice(0, 60).replace(/[^ -~]/g, "?");

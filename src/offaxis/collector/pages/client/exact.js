@@ -1,10 +1,10 @@
 /**
  * Exact samplers: coins with certified digits, a uniform choice, discrete Laplace noise and
- * randomized response. Integers only; no float enters a decision.
+ * randomized response. They use integers only; no decision depends on a float.
  *
- * Every sampler draws from `bits`, an object with `words(count)` and `integer(bits)`; releases give
- * it an Entropy. The laws and proofs are those of docs/proofs.md (sections 4, 5 and 8), and so is
- * the order in which bits are used.
+ * Every sampler draws from `bits`, an object with `words(count)` and `integer(bits)`; releases pass
+ * an Entropy. The laws, proofs and the order in which bits are used are those of docs/proofs.md
+ * (sections 4, 5 and 8).
  */
 
 import { Fraction, bitLength } from "./fraction.js";
@@ -16,7 +16,7 @@ const ceil = (a, b) => (a > 0n ? (a + b - 1n) / b : -(-a / b));
 
 /** Enclose exp(−x), x > 0: BigInts with low <= exp(−x)·2**bits <= high. */
 export function expMinus(x, bits) {
-  // Halved until at most 1/2, where partial sums of the series lie on either side of the limit.
+  // Halved until at most 1/2, where the partial sums of the series alternate around the limit.
   const halvings = bitLength((2n * x.numerator) / x.denominator);
   const precision = BigInt(bits + halvings + 16);
   const one = 1n << precision;
@@ -29,7 +29,7 @@ export function expMinus(x, bits) {
     if (order % 2n) [low, high] = [low - termHigh, high - termLow];
     else [low, high] = [low + termLow, high + termHigh];
   }
-  // What follows the last term is smaller than it.
+  // The remainder is smaller than the last term.
   low -= termHigh;
   high += termHigh;
   for (let i = 0; i < halvings; i++) {
@@ -48,7 +48,7 @@ function logisticMinus(x, bits) {
   return [(low << shift) / (one + low), ceil(high << shift, one + high)];
 }
 
-/** Enclose near / (near + far·exp(−x)): the chance of a group whose members weigh e^x. */
+/** Enclose near / (near + far·exp(−x)): the probability of a group whose members weigh e^x. */
 function preferred(near, far, x, bits) {
   const precision = bits + 2 + bitLength(far);
   const [low, high] = expMinus(x, precision);
@@ -60,7 +60,7 @@ function preferred(near, far, x, bits) {
 /** A probability p known by certified enclosures: U < p is decided digit by digit. */
 export class Probability {
   #enclose;
-  #known = new Map();
+  #computed = new Map();
 
   constructor(enclose) {
     this.#enclose = enclose;
@@ -76,19 +76,19 @@ export class Probability {
 
   /** Return floor(p · 2**bits). */
   digits(bits) {
-    for (let guard = 16; !this.#known.has(bits); guard *= 2) {
+    for (let guard = 16; !this.#computed.has(bits); guard *= 2) {
       const [low, high] = this.#enclose(bits + guard).map((value) => value >> BigInt(guard));
-      if (low === high) this.#known.set(bits, low);
+      if (low === high) this.#computed.set(bits, low);
     }
-    return this.#known.get(bits);
+    return this.#computed.get(bits);
   }
 
   /** Decide U < p for a uniform U whose first `matched` digits are those of p. */
   exceeds(matched, bits) {
     for (;;) {
       const fresh = bits.integer(64);
-      const wanted = BigInt.asUintN(64, this.digits(matched + 64));
-      if (fresh !== wanted) return fresh < wanted;
+      const next = BigInt.asUintN(64, this.digits(matched + 64));
+      if (fresh !== next) return fresh < next;
       matched += 64;
     }
   }
@@ -108,13 +108,13 @@ function longWords(count, bits) {
 
 /** Draw `count` independent uniform integers in [0, limit), limit <= 2**32, without bias. */
 export function below(limit, count, bits) {
-  if (!(limit >= 1 && limit <= WORDS)) throw new RangeError(`limit must lie in 1..2**32: ${limit}`);
+  if (!(limit >= 1 && limit <= WORDS)) throw new RangeError(`limit must be in 1..2**32: ${limit}`);
   const complete = WORDS - (WORDS % limit);
   const words = longWords(count, bits);
   let missing = [...words.keys()].filter((i) => words[i] >= complete);
   while (missing.length) {
     const fresh = longWords(missing.length, bits);
-    missing.forEach((place, i) => (words[place] = fresh[i]));
+    missing.forEach((index, i) => (words[index] = fresh[i]));
     missing = missing.filter((i) => words[i] >= complete);
   }
   return words.map((word) => word % limit);
@@ -135,7 +135,7 @@ export class DiscreteLaplace {
   #overflow;
 
   constructor(log2Scale, digits) {
-    // Kept where the test of the overflow below is valid.
+    // Restricted to where the overflow test below is valid.
     if (![24, 32].includes(digits) || !(log2Scale >= 0 && log2Scale <= digits - 4)) {
       throw new RangeError(`no sampler for log2Scale=${log2Scale}, digits=${digits}`);
     }
@@ -182,7 +182,7 @@ export class DiscreteLaplace {
     }
     if (minusZero.length) {
       const again = this.#drawChunk(minusZero.length, bits);
-      minusZero.forEach((place, i) => (values[place] = again[i]));
+      minusZero.forEach((index, i) => (values[index] = again[i]));
     }
     return values;
   }
@@ -194,15 +194,15 @@ export class DiscreteLaplace {
     for (let i = 0; i < words.length; i++) {
       const digit = i % digits;
       const head = this.#heads[digit];
-      const one = words[i] === head ? this.#coins[digit].exceeds(16, bits) : words[i] < head;
-      const place = (i - digit) / digits;
-      values[place] = 2 * values[place] + (one ? 1 : 0);
+      const isOne = words[i] === head ? this.#coins[digit].exceeds(16, bits) : words[i] < head;
+      const index = (i - digit) / digits;
+      values[index] = 2 * values[index] + (isOne ? 1 : 0);
     }
     return values;
   }
 }
 
-/** The law on `size` symbols that gives weight e^ε to each of `near` preferred ones, 1 to others. */
+/** The law on `size` symbols with weight e^ε for each of `near` preferred ones and 1 for others. */
 export class Response {
   #coin;
 
@@ -216,18 +216,18 @@ export class Response {
     this.#coin = new Probability((bits) => preferred(c, rest, epsilon, bits));
   }
 
-  /** Draw responses as {isNear, offset}: which group, and the place in it. */
+  /** Draw responses as {isNear, offset}: the group, and the position in it. */
   draw(count, bits) {
     const isNear = this.#coin.draw(count, bits);
-    // Both places are drawn for every response: which one is used must not show in the work.
+    // Both offsets are drawn for every response, so that the work does not reveal which is used.
     const near = below(this.near, count, bits);
     const far = below(this.size - this.near, count, bits);
     return isNear.map((flag, i) => ({ isNear: flag, offset: flag ? near[i] : far[i] }));
   }
 }
 
-/** Return the symbol a draw stands for, given the preferred symbols, ascending. */
-export function place({ isNear, offset }, preferredSymbols) {
+/** Return the symbol that a draw selects, given the preferred symbols in ascending order. */
+export function selectSymbol({ isNear, offset }, preferredSymbols) {
   let skipped = 0;
   preferredSymbols.forEach((symbol, i) => (skipped += symbol - i <= offset ? 1 : 0));
   const chosen = preferredSymbols[isNear ? offset : 0];

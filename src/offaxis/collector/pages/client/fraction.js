@@ -1,11 +1,11 @@
-/** Fractions of BigInts: how ε and δ are kept, compared and read. */
+/** Exact fractions of BigInts, for reading, comparing and adding ε and δ. */
 
 import { InvalidInput, shown } from "./errors.js";
 
 const LARGEST_PART = 10n ** 95n;
 const NUMBER = /^[+-]?(\d+\/0*[1-9]\d*|(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?)$/;
 
-/** A fraction in lowest terms, of BigInts, with a positive denominator. */
+/** A fraction of BigInts in lowest terms, with a positive denominator. */
 export class Fraction {
   constructor(numerator, denominator = 1n) {
     let [a, b] = [numerator < 0n ? -numerator : numerator, denominator];
@@ -15,7 +15,7 @@ export class Fraction {
     Object.freeze(this);
   }
 
-  /** Return a negative number, zero or a positive one, as this is less, equal or more. */
+  /** Return −1, 0 or 1 if this is less than, equal to or greater than `other`. */
   compare(other) {
     const gap = this.numerator * other.denominator - other.numerator * this.denominator;
     return gap < 0n ? -1 : gap > 0n ? 1 : 0;
@@ -35,7 +35,7 @@ export class Fraction {
     );
   }
 
-  /** Return the float64 next to it, or a neighbour of that; for what is shown and decoded. */
+  /** Return the nearest float64 or a neighbour of it; for display and decoding only. */
   toNumber() {
     const smaller = bitLength(this.denominator) - bitLength(abs(this.numerator));
     const extra = 64n + BigInt(Math.max(0, smaller));
@@ -47,7 +47,7 @@ export class Fraction {
   }
 }
 
-/** Read a number exactly; a float stands for its shortest decimal, so 0.1 is 1/10. */
+/** Read a number exactly; a float is read as its shortest decimal, so 0.1 is 1/10. */
 export function exact(value, name) {
   if (value instanceof Fraction) return value;
   if (!["number", "bigint", "string"].includes(typeof value)) {
@@ -69,7 +69,7 @@ export function exactEpsilon(value) {
   const epsilon = exact(value, "epsilon");
   const low = new Fraction(1n, 10n ** 9n);
   if (epsilon.compare(low) < 0 || epsilon.compare(new Fraction(10_000n)) > 0) {
-    throw new InvalidInput(`epsilon must lie between 1e-9 and 10000, got epsilon=${shown(value)}`);
+    throw new InvalidInput(`epsilon must be between 1e-9 and 10000, got epsilon=${shown(value)}`);
   }
   return epsilon;
 }
@@ -92,5 +92,5 @@ function decimal(text) {
 
 const abs = (value) => (value < 0n ? -value : value);
 
-/** Return how many binary digits a natural number has. */
+/** Return the number of binary digits of a natural number. */
 export const bitLength = (value) => (value ? value.toString(2).length : 0);

@@ -1,29 +1,29 @@
-/** Base of all errors thrown by offaxis on purpose. */
+/** Base class of all errors of offaxis. */
 export class OffaxisError extends Error {}
-/** A vector or a parameter cannot be used; nothing was released. */
+/** A vector or a parameter is invalid; nothing was released. */
 export class InvalidInput extends OffaxisError {}
-/** A release file is damaged, of another version, or promises what it does not keep. */
+/** A release file is damaged, has another version, or claims a guarantee that it does not have. */
 export class InvalidRelease extends OffaxisError {}
-/** A release file is in order, but uses what the browser has no code for. */
+/** A release file is valid, but uses a part that the browser's client does not implement. */
 export class Unsupported extends InvalidRelease {}
 /** Bytes that are not a report of this release. */
 export class InvalidReport extends OffaxisError {}
-/** A round, a key or a signature that is not what it should be; nothing was done. */
+/** A round, a key or a signature is invalid; nothing was done. */
 export class InvalidDocument extends OffaxisError {}
-/** A release promises less than the page asks for; nothing was released. */
+/** The guarantee of a release is weaker than the page requires; nothing was released. */
 export class LimitExceeded extends OffaxisError {}
-/** A round asks for what this device does not give; nothing was paid and nothing sent. */
+/** This device does not accept a round; nothing was paid and nothing sent. */
 export class RoundRefused extends OffaxisError {}
-/** A collector could not be reached, or did not answer as one does. */
+/** A collector could not be reached, or did not respond as specified. */
 export class Unreachable extends OffaxisError {}
-/** A person's budget does not allow another report; nothing was paid and nothing released. */
+/** Another report would exceed a person's budget; nothing was paid and nothing released. */
 export class BudgetExceeded extends OffaxisError {}
-/** The browser gave no randomness; nothing was released and nothing falls back. */
+/** The browser provided no randomness; nothing was released, and there is no fallback. */
 export class EntropyFailure extends OffaxisError {}
 
 export type Unit = "item" | "user";
 
-/** What one report promises, computed from the randomizer's parameters. */
+/** The guarantee of one report, computed from the randomizer's parameters. */
 export interface Guarantee {
   /** Exact, "p" or "p/q". */
   readonly epsilon: string;
@@ -33,19 +33,19 @@ export interface Guarantee {
   readonly relation: string;
 }
 
-/** A number, read exactly: a float stands for its shortest decimal, a text for "p/q" or a decimal. */
+/** A number, read exactly: a float as its shortest decimal, a string as "p/q" or a decimal. */
 export type Exact = number | bigint | string;
 
-/** The most that one report may promise away. */
+/** The largest privacy cost of one report. */
 export interface Limit {
   epsilon: Exact;
-  /** 0 unless given: pure. */
+  /** Default 0: pure. */
   delta?: Exact;
-  /** "item" unless given. */
+  /** Default "item". */
   unit?: Unit;
 }
 
-/** Where a release came from, as its file says. */
+/** The origin of a release, as its file states it. */
 export interface Provenance {
   readonly model: { readonly kind: string; readonly name: string; readonly sha256: string } | null;
   readonly public: { readonly count: number; readonly dim: number; readonly sha256: string };
@@ -56,119 +56,119 @@ export interface Provenance {
 /** A private vector: finite numbers. */
 export type Vector = readonly number[] | Float64Array | Float32Array;
 
-/** A frozen release; made by loadRelease() only. */
+/** A frozen release; created by loadRelease() only. */
 export class Release {
   private constructor();
-  /** SHA-256 of the release's content, in hexadecimal: its identity. */
+  /** SHA-256 of the release's content, in hexadecimal; identifies the release. */
   readonly hash: string;
   readonly guarantee: Guarantee;
-  /** The randomizer. */
+  /** Kind of the randomizer. */
   readonly kind: "laplace" | "privunit2" | "privunitg" | "response";
-  /** Numbers of a private vector. */
+  /** Dimension of a private vector. */
   readonly inputDim: number;
-  /** Numbers of a decoded vector. */
+  /** Dimension of a decoded vector. */
   readonly outputDim: number;
   /** Bytes of one report, the same for every vector. */
   readonly reportSize: number;
   /** Whether a mean over people can be decoded without bias. */
   readonly givesMeans: boolean;
   readonly provenance: Provenance;
-  /** The public mean, as well as the release knows it: for who has no vector to report. */
+  /** The public mean, as far as the release contains it; for clients without a vector. */
   readonly publicMean: Float64Array;
-  /** Throw LimitExceeded unless one report promises at least what the page asks for. */
+  /** Throw LimitExceeded unless the guarantee of one report is within the limit. */
   checkLimit(limit: Limit): void;
   /**
    * Turn a private vector into a report that may leave the device. Every call draws fresh
-   * randomness and spends the budget again: call it once a vector.
+   * randomness and spends the budget again: call it once per vector.
    */
   privatize(vector: Vector): Promise<Uint8Array>;
-  /** Read a report strictly and return what the randomizer let through, undecoded. */
+  /** Read a report strictly and return its observation (the randomizer's output), undecoded. */
   observe(report: Uint8Array): Promise<Float64Array>;
-  /** Turn one report into a vector. */
+  /** Decode one report into a vector. */
   decode(report: Uint8Array): Promise<Float64Array>;
 }
 
-/** A budget for all reports together, ever or within any `seconds`. */
+/** A budget for all reports together, overall or within any `seconds`. */
 export interface BudgetLimit {
   epsilon: Exact;
-  /** Unless given: for ever. */
+  /** Default: no period, the limit is on the total. */
   seconds?: number;
 }
 
 export interface DeviceOptions {
   /** The collector's address. */
   url: string;
-  /** The publisher's public key, 64 hexadecimal digits: its rounds are answered. */
+  /** The publisher's public key, 64 hexadecimal digits. Rounds that it signed are answered. */
   publisher?: string;
-  /** Hash of the only release that is reported. One of the two must be given. */
+  /** Hash of the only release to report. `publisher` or `release` is required. */
   release?: string;
-  /** For all reports together; each must hold. */
+  /** Limits on all reports together; each must hold. */
   limits: readonly BudgetLimit[];
-  /** The most that one report may promise away: by default the smallest limit. */
+  /** The largest privacy cost of one report. Default: the smallest limit. */
   epsilon?: Exact;
-  /** "item" unless given. Of a release for users a single round is answered, ever. */
+  /** Default "item". A release with unit "user" is answered in one round only. */
   unit?: Unit;
-  /** By which the collector knows its devices. */
+  /** Authenticates the device to the collector. */
   token?: string;
-  /** Name of the database of this origin, "offaxis" unless given. */
+  /** Name of the database in this origin. Default "offaxis". */
   state?: string;
-  /** First sends wait a random time of up to so many seconds, an hour unless given. */
+  /** First sends wait a random time of up to this many seconds. Default 3600. */
   spread?: number;
-  /** Seconds for one exchange with the collector, 60 unless given. */
+  /** Seconds for one exchange with the collector. Default 60. */
   patience?: number;
 }
 
-/** A round that the device believes; `state` is only the collector's word. */
+/** A round that the device trusts; its `state` is only claimed by the collector. */
 export interface Offer {
   readonly round: Round;
   readonly state: string;
 }
 
-/** A round that was answered, or begun to be. */
+/** A round that was answered or begun. */
 export interface Entry {
   readonly round: string;
   readonly study: string;
   readonly number: number;
   readonly release: string;
   readonly group: string | null;
-  /** Under which the collector knows the report, 64 hexadecimal digits. */
+  /** Identifies the report at the collector, 64 hexadecimal digits. */
   readonly id: string;
-  /** Null while it is only begun. */
+  /** Null while the round is only begun. */
   readonly report: Uint8Array | null;
   readonly state: "begun" | "queued" | "sent" | "refused" | "withdrawing" | "withdrawn";
-  /** Times its bytes were about to be sent. */
+  /** Number of attempts to send it, counted before its bytes leave. */
   readonly attempts: number;
-  /** Not to be sent before this time. */
+  /** Earliest time of the next attempt. */
   readonly nextTry: Date;
-  /** Why it was not taken, the last time. */
+  /** Why the last attempt failed. */
   readonly problem: string;
 }
 
-/** A device that answers rounds: it verifies, pays, reports once, and sends until it is taken. */
+/** A device that answers rounds: verify, pay, report once, and send until accepted. */
 export class Device {
   private constructor();
-  /** Open this browser's device, which is made the first time. */
+  /** Open this browser's device; it is created the first time. */
   static open(options: DeviceOptions): Promise<Device>;
-  /** The rounds that the collector offers and this device believes. */
+  /** Return the collector's rounds that this device trusts. */
   rounds(): Promise<Offer[]>;
   /**
-   * Answer a round, once: verify it, pay, make the report and keep it to be sent. What cannot be
-   * used as a vector becomes a report of the public mean, so that nobody learns of it.
+   * Answer a round, once: verify it, pay, make the report and keep it for sending. An unusable
+   * vector becomes a report of the public mean, so that nobody learns of it.
    */
   report(
     round: string,
     vector: Vector | null | (() => Vector | null | Promise<Vector | null>),
     options?: { group?: string | null },
   ): Promise<Entry>;
-  /** Send what is due; `atOnce` sends all that waits, and shows when it was made. */
+  /** Send what is due; `atOnce` sends every queued report, which reveals when it was made. */
   send(options?: { atOnce?: boolean }): Promise<Entry[]>;
-  /** Send now, every so many seconds and when the browser is online again; returns how to stop. */
+  /** Send now, every `every` seconds and when online again; return a function that stops it. */
   keepSending(options?: { every?: number }): () => void;
-  /** Ask for a report back; what was paid stays paid. */
+  /** Withdraw a report; its payment stands. */
   withdraw(round: string): Promise<Entry>;
-  /** Every round that was answered or begun. */
+  /** Return every round that was answered or begun. */
   status(): Promise<Entry[]>;
-  /** Σε of all reports, "p" or "p/q", and how many there were. */
+  /** Return Σε of all reports, "p" or "p/q", and their number. */
   spent(): Promise<{ epsilon: string; reports: number }>;
   /** Close the state. */
   close(): void;
@@ -180,22 +180,22 @@ export function loadRelease(
   options?: { expect?: string },
 ): Promise<Release>;
 
-/** A time in which each device may send one report of one release. */
+/** A period in which each device may send one report of one release. */
 export interface Round {
   readonly name: string;
   readonly study: string;
   readonly number: number;
-  /** Hash of the release that is asked for. */
+  /** Hash of the release to report. */
   readonly release: string;
   readonly opens: Date;
   readonly closes: Date;
   readonly groups: readonly string[];
   readonly keepDays: number;
-  /** The text that is signed. */
+  /** The signed text. */
   readonly document: string;
 }
 
-/** Read an untrusted round strictly: the bytes of its document, or the object a JSON held. */
+/** Read an untrusted round strictly: the bytes of its document, or an object parsed from JSON. */
 export function readRound(document: Uint8Array | object): Round;
 
 /** Throw InvalidDocument unless the publisher's key (64 hexadecimal digits) signed this release. */

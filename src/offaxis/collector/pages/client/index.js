@@ -1,4 +1,4 @@
-/** offaxis in the browser: load and verify a release, check its guarantee, make reports. */
+/** offaxis in the browser: load and verify releases, check guarantees, make and send reports. */
 
 export { Device } from "./device/device.js";
 export { readRound, verifyRelease, verifyRound } from "./documents.js";

@@ -1,9 +1,9 @@
 /**
  * Laplace noise on the ℓ1 ball: pure ε.
  *
- * With t = 2**log2_scale and R = ⌊ε t / 2⌋ the ball of radius ρ is laid on integers n with
- * Σ|n_i| <= R, and every coordinate gets discrete Laplace noise of scale t: the loss between two
- * inputs is at most 2R/t <= ε, as an exact rational (docs/proofs.md, section 3).
+ * With t = 2**log2_scale and R = ⌊ε t / 2⌋ the ball of radius ρ is rounded to integers n with
+ * Σ|n_i| <= R, and every coordinate gets discrete Laplace noise of scale t: the privacy loss
+ * between two inputs is at most 2R/t <= ε, as an exact rational (docs/proofs.md, section 3).
  */
 
 import { InvalidInput, InvalidReport } from "./errors.js";
@@ -15,7 +15,7 @@ import { checkDim, checkEpsilon, checkRadius, readParameters } from "./parameter
 const TAIL = 44n; // noise scales that one coordinate exceeds with probability e^{−44}
 const LARGEST_EPSILON = 10_000;
 
-/** Return the largest magnitude that so many bytes carry. */
+/** Return the largest magnitude that `width` bytes can hold. */
 const largest = (width) => 2 ** (8 * width - 1) - 1;
 
 export class Laplace {
@@ -32,7 +32,7 @@ export class Laplace {
     this.epsilon = checkEpsilon(read.epsilon, Laplace.kind, LARGEST_EPSILON);
     const [b, widest] = [read.log2_scale, this.#widest(4)];
     if (!(b >= 0 && b <= widest)) {
-      throw new InvalidInput(`log2_scale must lie in 0..${widest}, got log2_scale=${b}`);
+      throw new InvalidInput(`log2_scale must be in 0..${widest}, got log2_scale=${b}`);
     }
     const scale = 1n << BigInt(b);
     const bound = (this.epsilon.numerator * scale) / (2n * this.epsilon.denominator);
@@ -44,14 +44,14 @@ export class Laplace {
     this.width = b <= this.#widest(3) ? 3 : 4;
   }
 
-  /** Return the largest b with (ε/2 + 44)·2**b within what so many bytes carry. */
+  /** Return the largest b for which (ε/2 + 44)·2**b fits into `width` bytes. */
   #widest(width) {
     const { numerator, denominator } = this.epsilon;
     const most = BigInt(largest(width)) * 2n * denominator;
     return bitLength(most / (numerator + 2n * TAIL * denominator)) - 1;
   }
 
-  /** How many numbers it takes. */
+  /** Dimension of the input. */
   get inner() {
     return this.dim;
   }
@@ -72,7 +72,7 @@ export class Laplace {
     });
   }
 
-  /** Return what the noise is added to: a lattice point inside the bound, checked. */
+  /** Return the lattice point that noise is added to, checked to be within the bound. */
   integers(row) {
     return ontoLattice(row, this.radius, 1, this.bound);
   }
@@ -84,7 +84,7 @@ export class Laplace {
   }
 }
 
-/** Clamp and write each coordinate as offset binary, low byte first. */
+/** Clamp each coordinate and write it as little-endian offset binary. */
 export function pack(values, width) {
   const most = largest(width);
   const payload = new Uint8Array(values.length * width);
@@ -98,12 +98,12 @@ export function pack(values, width) {
   return payload;
 }
 
-/** Undo pack(); a value that it never writes is an error. */
+/** Invert pack(); a value that pack() never writes is an error. */
 export function unpack(payload, width) {
   return Float64Array.from({ length: payload.length / width }, (_, i) => {
     let offset = 0;
     for (let byte = width - 1; byte >= 0; byte--) offset = 256 * offset + payload[i * width + byte];
-    if (offset === 0) throw new InvalidReport("a payload holds a value that no client writes");
+    if (offset === 0) throw new InvalidReport("a payload has a value that no client writes");
     return offset - largest(width) - 1;
   });
 }

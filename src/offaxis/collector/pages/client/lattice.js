@@ -1,8 +1,8 @@
 /**
  * From real vectors to integers whose bound is checked in integers: the front end of every report.
  *
- * Float clipping leaves the ball by an ulp about half the time. Here the last word has a sum of
- * integers, exact below 2**53 and too large for any bound beyond it.
+ * Float clipping leaves the ball by an ulp about half the time. Here a sum of integers decides: it
+ * is exact below 2**53, and beyond that too large for any bound.
  */
 
 import { InvalidInput, OffaxisError } from "./errors.js";
@@ -19,17 +19,17 @@ function norm(vector, order) {
 function rescaled(vector) {
   const peak = vector.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
   if (peak === 0) return vector;
-  // Tiny rows are lifted first: 1 / peak itself overflows for subnormal ones.
+  // Tiny rows are scaled up first: 1 / peak overflows for subnormal ones.
   const lifted = peak < 2 ** -500 ? vector.map((x) => x * 2 ** 600) : vector;
   const scale = lifted.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
   return lifted.map((x) => x / scale);
 }
 
-/** Shrink a vector radially onto the ball; inside it stays as it is. */
+/** Project a vector radially onto the ball; a vector inside is unchanged. */
 function project(vector, radius, order) {
   const share = radius / Math.max(norm(vector, order), radius);
   if (share > 1e-280) return vector.map((x) => x * share);
-  // Beyond this the norm or the share is not a normal float64 any more.
+  // Below this the norm or the share is no longer a normal float64.
   const unit = rescaled(vector);
   const length = radius / norm(unit, order);
   return unit.map((x) => x * length);
@@ -45,14 +45,14 @@ export function direction(vector) {
 /**
  * Clip a Float64Array to the ball and truncate toward zero onto the lattice of step radius/bound.
  *
- * Returns integers with Σ|n_i| <= bound (order 1) or Σ n_i² <= bound² (order 2), whatever finite
- * vector is given.
+ * Returns integers with Σ|n_i| <= bound (order 1) or Σ n_i² <= bound² (order 2), for every finite
+ * vector.
  */
 export function ontoLattice(vector, radius, order, bound) {
   const allowed = bound ** order;
   const clipped = project(vector, radius, order);
   if (!clipped.every(Number.isFinite)) {
-    throw new InvalidInput("a vector that is not finite cannot be laid on the lattice");
+    throw new InvalidInput("a vector must be finite to be rounded to the lattice");
   }
   // Adding zero turns −0 into 0.
   const steps = clipped.map(
@@ -68,7 +68,7 @@ export function ontoLattice(vector, radius, order, bound) {
     size = sizeOf(steps, order);
   }
   if (!(size <= allowed) || !steps.every(Number.isInteger)) {
-    throw new OffaxisError("an encoded vector lies outside the ball");
+    throw new OffaxisError("an encoded vector is outside the ball");
   }
   return steps;
 }
@@ -79,7 +79,7 @@ function sizeOf(steps, order) {
   return size;
 }
 
-/** Return a uniform integer's range for the coin below: 2B. */
+/** Range of the uniform integer that flipped() takes as a coin: 2B. */
 export const COIN_RANGE = 2 * LENGTH_BOUND;
 
 /** Return L, the length of a clipped vector in steps of the lattice, 0 <= L <= B. */
@@ -89,7 +89,7 @@ export function latticeLength(vector, radius) {
   return Math.floor(Math.sqrt(sizeOf(steps, 2)));
 }
 
-/** Return w with probability (B + L)/2B and −w otherwise, by a coin drawn before. */
+/** Return w with probability (B + L)/2B and −w otherwise, by a coin that was drawn before. */
 export function flipped(vector, radius, coin) {
   return coin < LENGTH_BOUND + latticeLength(vector, radius) ? vector : vector.map((x) => -x);
 }

@@ -1,4 +1,4 @@
-/** The manifest of a release file: a strict schema, nothing optional, nothing unknown. */
+/** The manifest of a release file, read by a strict schema without optional or unknown fields. */
 
 import { LARGEST_DIM } from "./container.js";
 import { InvalidRelease, shown } from "./errors.js";
@@ -13,7 +13,7 @@ const natural = (low, high) => (value) =>
   typeof value === "bigint" && value >= low && (high === undefined || value <= high);
 const text = (low, high) => (value) => {
   if (typeof value !== "string" || /[\ud800-\udfff]/u.test(value)) return false;
-  // In code points, as Python counts.
+  // In code points, as in Python.
   const length = value.length <= 2 * high ? Array.from(value).length : Infinity;
   return low <= length && length <= high;
 };
@@ -33,7 +33,7 @@ const fields = (shape) => (value) =>
   value.size === Object.keys(shape).length &&
   Object.entries(shape).every(([name, kind]) => value.has(name) && kind(value.get(name)));
 
-/** Accept an object of any fields of one kind. */
+/** Accept an object with any fields, all of one kind. */
 const table = (kind) => (value) =>
   value instanceof Map && [...value].every(([name, entry]) => word(name) && kind(entry));
 
@@ -79,12 +79,12 @@ export function parseManifest(content) {
   }
   for (const name of raw.keys()) {
     if (!Object.hasOwn(PARTS, name)) {
-      throw new InvalidRelease(`the manifest is wrong at ${shown(name)}: no release has it`);
+      throw new InvalidRelease(`the manifest has an unknown field ${shown(name)}`);
     }
   }
   for (const [name, kind] of Object.entries(PARTS)) {
     if (!kind(raw.get(name))) {
-      throw new InvalidRelease(`the manifest is wrong at ${name}: not as a writer makes it`);
+      throw new InvalidRelease(`the manifest has an invalid or missing field ${name}`);
     }
   }
   if (canonicalJson(raw) !== content) {

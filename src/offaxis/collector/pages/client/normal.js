@@ -1,7 +1,7 @@
-/** The normal law in double precision. Public maps and scales use it; no private decision does. */
+/** The normal law in double precision, for public maps and scales; no private decision uses it. */
 
 const ROOT = Math.sqrt(2 * Math.PI);
-const EDGE = 1; // below it the series, from it on the continued fraction
+const EDGE = 1; // the series below, the continued fraction from here on
 
 /** Return φ(x). */
 export function density(x) {
@@ -23,7 +23,7 @@ export function centre(x) {
 /** Return Pr[Z >= x], x >= 0, to a few units in the last place. */
 export function tail(x) {
   if (x < EDGE) return 0.5 - centre(x);
-  // Laplace's continued fraction φ(x) / (x + 1/(x + 2/(x + …))), from behind.
+  // Laplace's continued fraction φ(x) / (x + 1/(x + 2/(x + …))), evaluated backwards.
   let rest = x;
   for (let n = 20 + Math.ceil(200 / (x * x)); n > 0; n--) rest = x + n / rest;
   return density(x) / rest;
@@ -40,10 +40,10 @@ export function upperQuantiles() {
   const quantiles = new Float64Array(half);
   let x = 0;
   for (let k = 0; k < half; k++) {
-    const wanted = (2 * k + 1) / 2 ** 17;
-    // From the quantile before; a Halley step leaves the cube of what it moved.
+    const probability = (2 * k + 1) / 2 ** 17;
+    // Start at the previous quantile; the error after a Halley step is of the order of its cube.
     for (let step = 1; Math.abs(step) > 1e-5; ) {
-      const gap = centre(x) - wanted;
+      const gap = centre(x) - probability;
       const newton = gap / density(x);
       step = newton / (1 + (x * newton) / 2);
       x -= step;

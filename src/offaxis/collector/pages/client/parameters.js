@@ -1,4 +1,4 @@
-/** The parameters of a randomizer as a release file gives them: untrusted, checked, exact. */
+/** Reading the untrusted parameters of a randomizer from a release file, checked and exact. */
 
 import { LARGEST_DIM } from "./container.js";
 import { InvalidInput, shown } from "./errors.js";
@@ -6,7 +6,7 @@ import { Fraction, exactEpsilon } from "./fraction.js";
 
 const TYPES = { integer: "bigint", float: "number", text: "string" };
 
-/** Return plain values, after checking that exactly these are there, each of its type. */
+/** Return plain values, after checking that exactly these parameters exist with their types. */
 export function readParameters(kind, values, types) {
   const names = Object.keys(types).sort();
   if ([...values.keys()].sort().join() !== names.join()) {
@@ -23,7 +23,7 @@ export function readParameters(kind, values, types) {
   return read;
 }
 
-/** Return an integer of a range, or say what is wrong with it. */
+/** Return an integer if it is in the range, or throw. */
 export function checkInteger(value, name, low, high) {
   if (!Number.isSafeInteger(value) || value < low || value > high) {
     throw new InvalidInput(`${name} must be an integer from ${low} to ${high}, got ${name}=${value}`);
@@ -37,12 +37,12 @@ export function checkDim(dim) {
 
 export function checkRadius(radius) {
   if (!(radius >= 1e-100 && radius <= 1e100)) {
-    throw new InvalidInput(`radius must lie between 1e-100 and 1e100, got radius=${radius}`);
+    throw new InvalidInput(`radius must be between 1e-100 and 1e100, got radius=${radius}`);
   }
   return radius;
 }
 
-/** Return ε as a fraction; only its one form is read, and only up to what a randomizer takes. */
+/** Return ε as a fraction; it must be in canonical form and at most `largest`. */
 export function checkEpsilon(text, kind, largest) {
   const epsilon = exactEpsilon(text);
   if (epsilon.toString() !== text) {
@@ -54,10 +54,10 @@ export function checkEpsilon(text, kind, largest) {
   return epsilon;
 }
 
-/** Return one of a few words. */
-export function checkWord(value, name, known) {
-  if (!known.includes(value)) {
-    throw new InvalidInput(`${name} must be one of ${known.join(", ")}, got ${shown(value)}`);
+/** Return a string if it is one of the allowed ones, or throw. */
+export function checkWord(value, name, allowed) {
+  if (!allowed.includes(value)) {
+    throw new InvalidInput(`${name} must be one of ${allowed.join(", ")}, got ${shown(value)}`);
   }
   return value;
 }

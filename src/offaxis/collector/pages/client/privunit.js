@@ -1,15 +1,15 @@
 /**
  * PrivUnit2 and PrivUnitG in rank form: pure ε without any assumption, whatever the floats do.
  *
- * The client draws a nonce, which stands for N public directions, ranks them by their correlation
- * with its own vector, calls exactly c of them near, and reports one of the N: each near one is e^ε
- * times as likely as each other, exactly. A wrong ranking costs utility, never privacy
+ * The client draws a nonce, which expands to N public directions, ranks them by their correlation
+ * with its vector, calls exactly c of them near, and reports one of the N: each near one is exactly
+ * e^ε times as likely as each other one. A wrong ranking costs utility, never privacy
  * (docs/proofs.md, section 8).
  */
 
 import { NONCE_BYTES, blocksPerPair, nearest, scores, spread, vector } from "./directions.js";
 import { InvalidInput, InvalidReport } from "./errors.js";
-import { Response, below, place } from "./exact.js";
+import { Response, below, selectSymbol } from "./exact.js";
 import { COIN_RANGE, direction, flipped, ontoLattice } from "./lattice.js";
 import {
   checkDim,
@@ -24,7 +24,7 @@ import { meanComponent } from "./ranks.js";
 const LARGEST_EPSILON = 100;
 const INPUT_BOUND = 1 << 20;
 const INDEX_BYTES = 4;
-const MOST_BLOCKS = 1 << 22; // that one report may expand
+const MOST_BLOCKS = 1 << 22; // of the key stream per report
 const TYPES = {
   dim: "integer",
   radius: "float",
@@ -34,7 +34,7 @@ const TYPES = {
   target: "text",
 };
 
-/** What both share; a subclass says how directions are ranked and what a report is read as. */
+/** The common part; a subclass defines how directions are ranked and how a report is read. */
 class RankForm {
   payloadSize = NONCE_BYTES + INDEX_BYTES;
   #response;
@@ -55,7 +55,7 @@ class RankForm {
     this.unbiased = this.target === "vector";
   }
 
-  /** How many numbers it takes. */
+  /** Dimension of the input. */
   get inner() {
     return this.dim;
   }
@@ -73,13 +73,13 @@ class RankForm {
       const payload = new Uint8Array(this.payloadSize);
       payload.set(nonces.subarray(NONCE_BYTES * i, NONCE_BYTES * (i + 1)));
       const near = await this.nearest(ranked, payload.subarray(0, NONCE_BYTES));
-      new DataView(payload.buffer).setUint32(NONCE_BYTES, place(draws[i], near), true);
+      new DataView(payload.buffer).setUint32(NONCE_BYTES, selectSymbol(draws[i], near), true);
       payloads.push(payload);
     }
     return payloads;
   }
 
-  /** Return the direction of a vector on the integers: Σn_i² <= 2**40, checked; zero stays zero. */
+  /** Return the direction of a vector as integers with Σn_i² <= 2**40, checked; zero stays zero. */
   integers(row) {
     return ontoLattice(direction(row), 1, 2, INPUT_BOUND);
   }
@@ -100,7 +100,7 @@ class RankForm {
   async read(payload) {
     const index = new DataView(payload.buffer, payload.byteOffset).getUint32(NONCE_BYTES, true);
     if (index >= this.directions) {
-      throw new InvalidReport(`a ${this.kind} payload names a direction that does not exist`);
+      throw new InvalidReport(`a ${this.kind} payload has the index of no direction`);
     }
     this.#length ??= this.radius / this.mean;
     const g = Float64Array.from(
@@ -114,7 +114,7 @@ class RankForm {
 
 const length = (g) => Math.sqrt(g.reduce((sum, x) => sum + x * x, 0));
 
-/** Write 16-bit words as bytes, low byte first. */
+/** Write 16-bit words as little-endian bytes. */
 function nonceBytes(words) {
   const bytes = new Uint8Array(2 * words.length);
   words.forEach((word, i) => bytes.set([word & 255, word >> 8], 2 * i));
@@ -133,7 +133,7 @@ export class PrivUnit2 extends RankForm {
   }
 }
 
-/** PrivUnitG (Asi, Feldman, Talwar 2022): a Gaussian in place of the uniform direction. */
+/** PrivUnitG (Asi, Feldman, Talwar 2022): a Gaussian instead of a uniform direction. */
 export class PrivUnitG extends RankForm {
   static kind = "privunitg";
   wireId = 4;

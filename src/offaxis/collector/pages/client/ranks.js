@@ -1,11 +1,11 @@
 /**
- * How long a reported direction must be to be unbiased: the mean component A of PrivUnit in rank
- * form (docs/proofs.md, section 8). Needed to read reports, never to make them.
+ * The length that makes a reported direction unbiased: the mean component A of PrivUnit in rank
+ * form (docs/proofs.md, section 8). Used to read reports, never to make them.
  *
- * Of n pairs of directions c are near. With a the chance that a direction is nearer than an edge x
- * and F(x) = E[t; t beyond x], E Σ_{near} t = 2n E F(x), a(x) ~ Beta(c, n − c). The expectation is
- * taken over x itself, so that nothing is inverted: x is the threshold of a normal component, or
- * the angle between the direction and the input.
+ * Of n pairs of directions c are near. Let a be the probability that a direction is nearer than an
+ * edge x, and F(x) = E[t; t beyond x]. Then E Σ_{near} t = 2n E F(x) with a(x) ~ Beta(c, n − c).
+ * The expectation is taken over x itself, so that nothing is inverted: x is the threshold of a
+ * normal component, or the angle between the direction and the input.
  */
 
 import { centre, density, tail } from "./normal.js";
@@ -13,7 +13,7 @@ import { centre, density, tail } from "./normal.js";
 const HALF_GAMMA_SERIES = [1, -1 / 8, 1 / 128, 5 / 1024, -21 / 32768, -399 / 262144, 869 / 4194304];
 const PANELS = 64;
 const HALVINGS = 30;
-const DROP = 80; // what is rarer than e^{−80} of the peak is left out
+const DROP = 80; // densities below e^{−80} of the peak are left out
 const [NODES, WEIGHTS] = gaussLegendre(20);
 
 /** Return Γ(x + 1/2) / Γ(x), to rounding, for x >= 1/2. */
@@ -57,7 +57,7 @@ function integrate(edges, visit) {
 const even = (low, high, panels) =>
   Array.from({ length: panels + 1 }, (_, i) => low + ((high - low) * i) / panels);
 
-/** A normal component: x is the threshold, from 0 up. */
+/** A normal component: x >= 0 is the threshold. */
 function gaussianComponent(moment) {
   return {
     high: 37,
@@ -70,7 +70,7 @@ function gaussianComponent(moment) {
   };
 }
 
-/** The component of a uniform direction of R^dim, dim >= 2: x is the angle, up to π/2. */
+/** The component of a uniform direction in R^dim, dim >= 2: x <= π/2 is the angle. */
 function sphereComponent(dim) {
   const shape = (dim - 1) / 2;
   const scale = halfGammaRatio(shape) / Math.sqrt(Math.PI);
@@ -114,7 +114,7 @@ function betaFraction(a, b, x) {
   return fraction;
 }
 
-/** Return E[t/‖v‖; t >= x] / E[t; t >= x] of a Gaussian v in R^dim, dim >= 2, as a function of x. */
+/** Return x ↦ E[t/‖v‖; t >= x] / E[t; t >= x] of a Gaussian v in R^dim, dim >= 2. */
 function normalisingFactor(dim) {
   const constant = (Math.SQRT2 * halfGammaRatio((dim - 1) / 2)) / (dim - 1);
   const middle = Math.sqrt(dim - 0.5);
@@ -158,7 +158,7 @@ function expected(component, pairs, near) {
   return sum / total;
 }
 
-/** Return where a log-concave function on (0, high) is largest, nearly. */
+/** Return the approximate maximum of a log-concave function on (0, high). */
 function highest(f, high) {
   let [left, right] = [0, high];
   for (let round = 0; round < 100; round++) {
@@ -169,7 +169,7 @@ function highest(f, high) {
   return (left + right) / 2;
 }
 
-/** Return where f falls to the floor between the peak and an end, or the end. */
+/** Return the point between the peak and an end where f falls to the floor, or the end. */
 function edge(f, floor, end, peak) {
   let [outside, inside] = [end, peak];
   for (let round = 0; round < 60; round++) {

@@ -1,8 +1,8 @@
 /**
- * A release: loaded from untrusted bytes, checked, and then the way from a vector to a report.
+ * A release: loaded from untrusted bytes and checked; it turns vectors into reports.
  *
- * What a release promises is computed from its randomizer's parameters and must equal the claim in
- * the file (docs/release-format.md).
+ * The guarantee of a release is computed from its randomizer's parameters and must equal the claim
+ * in the file (docs/release-format.md).
  */
 
 import { readHeader, readMetadata, readTensors } from "./container.js";
@@ -37,24 +37,24 @@ export async function loadRelease(bytes, { expect } = {}) {
   const tensors = readTensors(content, head);
   const hash = await contentHash(text.slice(newline + 1), tensors);
   if (hash !== text.slice(0, newline)) {
-    throw new InvalidRelease("the release was altered or damaged: its hash does not fit it");
+    throw new InvalidRelease("the release was altered or damaged: its hash does not match");
   }
   if (expect !== undefined && hash !== String(expect).toLowerCase().replace(/^sha256:/, "")) {
     throw new InvalidRelease(`this is release ${hash}, expected ${shown(expect)}`);
   }
   try {
-    return new Release(OWN, hash, manifest, tensors);
+    return new Release(FROM_LOAD, hash, manifest, tensors);
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error;
     throw new InvalidRelease(`the release cannot be used: ${error.message}`);
   }
 }
 
-/** Return a private copy of what was given: what is checked is what is used. */
-function asBytes(given) {
-  if (given instanceof ArrayBuffer) return new Uint8Array(given.slice(0));
-  if (given instanceof Uint8Array) return new Uint8Array(given);
-  throw new InvalidRelease("a release is read from an ArrayBuffer or a Uint8Array");
+/** Return a private copy, so that the bytes that are checked are the bytes that are used. */
+function asBytes(source) {
+  if (source instanceof ArrayBuffer) return new Uint8Array(source.slice(0));
+  if (source instanceof Uint8Array) return new Uint8Array(source);
+  throw new InvalidRelease("a release must be an ArrayBuffer or a Uint8Array");
 }
 
 /** Hash the canonical manifest and every tensor, each preceded by its length. */
@@ -69,9 +69,9 @@ async function contentHash(manifest, tensors) {
   return toHex(await sha256(await new Blob(parts).arrayBuffer()));
 }
 
-function buildMap(known, part, tensors, prefix) {
+function buildMap(builders, part, tensors, prefix) {
   const kind = part.get("kind");
-  const build = known.get(kind);
+  const build = builders.get(kind);
   if (!build) {
     throw new Unsupported(
       `the ${prefix.replace("_", " ")} ${shown(kind)} is not supported in the browser`,
@@ -80,7 +80,7 @@ function buildMap(known, part, tensors, prefix) {
   const map = build(tensors, prefix);
   const sizes = [map.inputDim, map.outputDim].map(BigInt);
   if (sizes[0] !== part.get("input_dim") || sizes[1] !== part.get("output_dim")) {
-    throw new InvalidRelease(`a ${kind} map has other sizes than the manifest says`);
+    throw new InvalidRelease(`the sizes of a ${kind} map differ from the manifest`);
   }
   return map;
 }
@@ -96,28 +96,28 @@ function buildRandomizer(part) {
   return new form(part.get("parameters"));
 }
 
-const OWN = Symbol("made by loadRelease");
+const FROM_LOAD = Symbol("made by loadRelease");
 
-/** A frozen release; made by loadRelease() only. */
+/** A frozen release; created by loadRelease() only. */
 export class Release {
   #encoder;
   #randomizer;
   #decoder;
 
   constructor(key, hash, manifest, tensors) {
-    if (key !== OWN) throw new InvalidInput("a release is made by loadRelease()");
+    if (key !== FROM_LOAD) throw new InvalidInput("create a release with loadRelease()");
     this.#encoder = buildMap(ENCODERS, manifest.get("encoder"), tensors, "encoder");
     this.#decoder = buildMap(DECODERS, manifest.get("decoder"), tensors, "decoder");
     const mean = manifest.get("mean_decoder");
     const meanDecoder = mean && buildMap(DECODERS, mean, tensors, "mean_decoder");
     if (tensors.size) {
-      throw new InvalidRelease(`the file holds unknown tensors: ${shown([...tensors.keys()])}`);
+      throw new InvalidRelease(`the file has unknown tensors: ${shown([...tensors.keys()])}`);
     }
     this.#randomizer = buildRandomizer(manifest.get("randomizer"));
     const decoders = meanDecoder ? [this.#decoder, meanDecoder] : [this.#decoder];
     checkFit(this.#encoder, this.#randomizer, decoders);
     this.hash = hash;
-    this.guarantee = guarantee(this.#randomizer, manifest.get("guarantee"));
+    this.guarantee = verifiedGuarantee(this.#randomizer, manifest.get("guarantee"));
     this.kind = manifest.get("randomizer").get("kind");
     this.inputDim = this.#encoder.inputDim;
     this.outputDim = this.#decoder.outputDim;
@@ -127,38 +127,40 @@ export class Release {
     Object.freeze(this);
   }
 
-  /** The public mean, as well as the release knows it: for who has no vector to report. */
+  /** The public mean, as far as the release contains it; for clients without a vector. */
   get publicMean() {
     const { inputDim } = this.#decoder;
     const mean =
       this.#decoder.priorMean ??
       this.#encoder.centre?.slice() ??
       this.#decoder.decode(new Float64Array(inputDim));
-    // Decoders may answer something else than a vector, and files may hold any numbers.
+    // A decoder may return something other than a vector, and a file may contain any numbers.
     const usable = mean.length === this.inputDim && mean.every(Number.isFinite);
     return usable ? mean : new Float64Array(this.inputDim);
   }
 
-  /** Throw LimitExceeded unless one report promises at least what the page asks for. */
+  /** Throw LimitExceeded unless the guarantee of one report is within the limit. */
   checkLimit({ epsilon, delta = 0, unit = "item" } = {}) {
     const [most, mostDelta] = [exactEpsilon(epsilon), exact(delta, "delta")];
-    const found = this.guarantee;
-    const within = exact(found.epsilon, "epsilon").compare(most) <= 0;
-    if (!within || exact(found.delta, "delta").compare(mostDelta) > 0) {
+    const { guarantee } = this;
+    const within = exact(guarantee.epsilon, "epsilon").compare(most) <= 0;
+    if (!within || exact(guarantee.delta, "delta").compare(mostDelta) > 0) {
       throw new LimitExceeded(
-        `a report would promise ε = ${found.epsilon}, δ = ${found.delta}; ` +
-          `this page gives up to ε = ${most}, δ = ${mostDelta} in one`,
+        `a report would have ε = ${guarantee.epsilon}, δ = ${guarantee.delta}; ` +
+          `this page allows up to ε = ${most}, δ = ${mostDelta} per report`,
       );
     }
-    if (found.unit !== unit) {
-      throw new LimitExceeded(`a report would be per ${found.unit}; this page reports ${unit}s`);
+    if (guarantee.unit !== unit) {
+      throw new LimitExceeded(
+        `the guarantee is per ${guarantee.unit}; this page requires one per ${unit}`,
+      );
     }
   }
 
   /**
    * Turn a private vector into a report that may leave the device.
    *
-   * Every call draws fresh randomness and spends the budget again: call it once a vector.
+   * Every call draws fresh randomness and spends the budget again: call it once per vector.
    */
   async privatize(vector) {
     const encoded = this.#encoder.encode(checkedVector(vector, this.inputDim));
@@ -166,13 +168,13 @@ export class Release {
     return frame(payload, this.#randomizer.wireId, this.hash);
   }
 
-  /** Read a report strictly and return what the randomizer let through, undecoded. */
+  /** Read a report strictly and return its observation (the randomizer's output), undecoded. */
   async observe(report) {
     const { wireId, payloadSize } = this.#randomizer;
     return this.#randomizer.read(unframe(report, wireId, this.hash, payloadSize));
   }
 
-  /** Turn one report into a vector. */
+  /** Decode one report into a vector. */
   async decode(report) {
     return this.#decoder.decode(await this.observe(report));
   }
@@ -193,19 +195,19 @@ function checkFit(encoder, randomizer, decoders) {
   for (const decoder of decoders) decoder.bind?.(randomizer);
 }
 
-/** Compute what one report promises, and compare it with the claim. */
-function guarantee(randomizer, claim) {
-  const found = { epsilon: randomizer.epsilon.toString(), delta: "0", relation: RELATION };
-  if (Object.entries(found).some(([name, value]) => claim.get(name) !== value)) {
+/** Compute the guarantee of one report, and compare it with the claim. */
+function verifiedGuarantee(randomizer, claim) {
+  const computed = { epsilon: randomizer.epsilon.toString(), delta: "0", relation: RELATION };
+  if (Object.entries(computed).some(([name, value]) => claim.get(name) !== value)) {
     throw new InvalidRelease(
       `the manifest promises ε=${claim.get("epsilon")}, δ=${claim.get("delta")} under ` +
-        `${shown(claim.get("relation"))}, but its parameters give ε=${found.epsilon}, pure`,
+        `${shown(claim.get("relation"))}, but its parameters give ε=${computed.epsilon}, pure`,
     );
   }
-  return Object.freeze({ ...found, unit: claim.get("unit"), pure: true });
+  return Object.freeze({ ...computed, unit: claim.get("unit"), pure: true });
 }
 
-/** Return a private Float64Array of a finite vector, or refuse it; nothing is released then. */
+/** Return a private Float64Array of a finite vector, or throw; then nothing is released. */
 export function checkedVector(vector, dim) {
   const list = Array.isArray(vector) || (ArrayBuffer.isView(vector) && "length" in vector);
   if (!list || vector.length !== dim) {
@@ -215,14 +217,14 @@ export function checkedVector(vector, dim) {
   for (let i = 0; i < dim; i++) {
     const entry = vector[i];
     if (typeof entry !== "number" || !Number.isFinite(entry)) {
-      throw new InvalidInput(`a vector must be finite numbers, got ${shown(entry)} at index ${i}`);
+      throw new InvalidInput(`a vector must be finite, got ${shown(entry)} at index ${i}`);
     }
     copy[i] = entry;
   }
   return copy;
 }
 
-/** Turn Maps into plain frozen objects, for reading. */
+/** Convert Maps to plain frozen objects. */
 function plain(value) {
   if (!(value instanceof Map)) return typeof value === "bigint" ? Number(value) : value;
   const entries = [...value].map(([name, entry]) => [name, plain(entry)]);

@@ -6,7 +6,7 @@ const MAGIC = [0x4f, 0x58]; // "OX"
 const VERSION = 1;
 export const HEADER_SIZE = 12;
 
-/** Put the header of a release before a payload. */
+/** Prepend the header of a release to a payload. */
 export function frame(payload, wireId, hash) {
   const report = new Uint8Array(HEADER_SIZE + payload.length);
   report.set(header(wireId, hash));
@@ -38,7 +38,7 @@ function fault(report, expected, size) {
     return `has format version ${report[2]}; this client reads version ${VERSION}`;
   }
   if (expected.slice(4).some((byte, i) => report[4 + i] !== byte)) {
-    return "belongs to another release; decode it with its own";
+    return "belongs to another release";
   }
   if (report[3] !== expected[3]) {
     return `has randomizer id ${report[3]}, this release writes ${expected[3]}`;

@@ -1,13 +1,13 @@
 /**
- * k-ary randomized response: pure ε, one symbol a report.
+ * k-ary randomized response: pure ε, one symbol per report.
  *
- * The own symbol is reported with probability e^ε / (e^ε + k − 1) and each other one with
- * 1 / (e^ε + k − 1), exactly (Warner 1965; Kairouz, Oh, Viswanath 2014). Coin and place are drawn
- * before the own symbol is looked at.
+ * The true symbol is reported with probability e^ε / (e^ε + k − 1) and each other one with
+ * 1 / (e^ε + k − 1), exactly (Warner 1965; Kairouz, Oh, Viswanath 2014). Coin and offset are drawn
+ * before the true symbol is read.
  */
 
 import { InvalidInput, InvalidReport, shown } from "./errors.js";
-import { Response, place } from "./exact.js";
+import { Response, selectSymbol } from "./exact.js";
 import { checkEpsilon, checkInteger, readParameters } from "./parameters.js";
 
 const LARGEST_EPSILON = 100;
@@ -27,12 +27,12 @@ export class KaryResponse {
     this.epsilon = checkEpsilon(read.epsilon, KaryResponse.kind, LARGEST_EPSILON);
   }
 
-  /** How many symbols it takes. */
+  /** Number of symbols. */
   get inner() {
     return this.size;
   }
 
-  /** 1, 2 or 4 bytes: the first that holds every symbol. */
+  /** 1, 2 or 4 bytes: the smallest that can hold every symbol. */
   get payloadSize() {
     return this.size <= 1 << 8 ? 1 : this.size <= 1 << 16 ? 2 : 4;
   }
@@ -41,33 +41,33 @@ export class KaryResponse {
   async report(symbols, bits) {
     for (const symbol of symbols) {
       if (!Number.isInteger(symbol) || symbol < 0 || symbol >= this.size) {
-        throw new InvalidInput(`symbols must lie in 0..${this.size - 1}, got ${shown(symbol)}`);
+        throw new InvalidInput(`symbols must be in 0..${this.size - 1}, got ${shown(symbol)}`);
       }
     }
     this.#law ??= new Response(this.size, 1, this.epsilon);
-    // Everything random is drawn before the input is looked at.
+    // Everything random is drawn before the input is read.
     const draws = this.#law.draw(symbols.length, bits);
     return symbols.map((symbol, i) => {
-      const told = place(draws[i], [symbol]);
+      const reported = selectSymbol(draws[i], [symbol]);
       const payload = new Uint8Array(this.payloadSize);
-      return payload.map((_, byte) => Math.floor(told / 256 ** byte) % 256);
+      return payload.map((_, byte) => Math.floor(reported / 256 ** byte) % 256);
     });
   }
 
   /** Return the reported symbol, read strictly. */
-  told(payload) {
-    const told = payload.reduceRight((sum, byte) => 256 * sum + byte, 0);
-    if (told >= this.size) {
-      throw new InvalidReport("a response payload names a symbol that no client names");
+  reportedSymbol(payload) {
+    const symbol = payload.reduceRight((sum, byte) => 256 * sum + byte, 0);
+    if (symbol >= this.size) {
+      throw new InvalidReport("a response payload has a symbol that no client reports");
     }
-    return told;
+    return symbol;
   }
 
   /** Return the unbiased estimate of the one-hot vector, k numbers. */
   async read(payload) {
     const [k, q, gap] = [this.size, this.#farWeight, -Math.expm1(-this.epsilon.toNumber())];
     const observed = new Float64Array(k).fill(-q / gap);
-    observed[this.told(payload)] = (1 + (k - 2) * q) / gap;
+    observed[this.reportedSymbol(payload)] = (1 + (k - 2) * q) / gap;
     return observed;
   }
 

@@ -1,8 +1,8 @@
 /**
- * JSON as release files hold it: one form only to write, and no surprise to read.
+ * Strict JSON for release files and rounds: one canonical form to write, and limits for reading.
  *
- * Read into Maps, so that no name can reach an object's prototype; whole numbers become BigInts and
- * all others Numbers, because the one form tells 1 from 1.0.
+ * Objects are read into Maps, so that no key can reach an object's prototype. Integers become
+ * BigInts and all other numbers Numbers, because the canonical form distinguishes 1 and 1.0.
  */
 
 const MOST_CONTAINERS = 100;
@@ -11,10 +11,10 @@ const LONGEST_NUMBER = 40;
 const SPACE = /[ \t\n\r]*/y;
 const NUMBER = /-?(?:0|[1-9][0-9]*)((?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)/y;
 const PLAIN = /[^"\\\u0000-\u001f]*/y;
-const ESCAPED = { '"': '"', "\\": "\\", "/": "/", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
+const ESCAPES = { '"': '"', "\\": "\\", "/": "/", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
 const WORDS = [["true", true], ["false", false], ["null", null]];
 
-/** Read untrusted JSON; a SyntaxError if it is none, has a key twice, or more than a release needs. */
+/** Read untrusted JSON; throw a SyntaxError if it is invalid, repeats a key, or is too large. */
 export function parseJson(text) {
   return new Reader(text).read();
 }
@@ -33,15 +33,15 @@ class Reader {
     this.#space();
     const value = this.#value();
     this.#space();
-    if (this.#at < this.#text.length) throw new SyntaxError("something follows it");
+    if (this.#at < this.#text.length) throw new SyntaxError("unexpected text after the value");
     return value;
   }
 
   #match(pattern) {
     pattern.lastIndex = this.#at;
-    const found = pattern.exec(this.#text);
-    if (found) this.#at = pattern.lastIndex;
-    return found;
+    const match = pattern.exec(this.#text);
+    if (match) this.#at = pattern.lastIndex;
+    return match;
   }
 
   #space() {
@@ -49,20 +49,20 @@ class Reader {
   }
 
   #take(character) {
-    const there = this.#text[this.#at] === character;
-    if (there) this.#at += 1;
-    return there;
+    const matches = this.#text[this.#at] === character;
+    if (matches) this.#at += 1;
+    return matches;
   }
 
   #expect(character) {
-    if (!this.#take(character)) throw new SyntaxError(`a ${character} is missing`);
+    if (!this.#take(character)) throw new SyntaxError(`missing ${character}`);
   }
 
   #count(containers) {
     this.#containers += containers;
     this.#tokens += 1;
     if (this.#containers > MOST_CONTAINERS || this.#tokens > MOST_TOKENS) {
-      throw new SyntaxError("it has more parts than a release needs");
+      throw new SyntaxError("too many containers or values");
     }
   }
 
@@ -88,7 +88,7 @@ class Reader {
       this.#space();
       this.#expect('"');
       const key = this.#string();
-      if (result.has(key)) throw new SyntaxError("a key stands twice");
+      if (result.has(key)) throw new SyntaxError("duplicate key");
       this.#space();
       this.#expect(":");
       this.#space();
@@ -114,9 +114,9 @@ class Reader {
   }
 
   #comma() {
-    const there = this.#take(",");
-    if (there) this.#count(0);
-    return there;
+    const matches = this.#take(",");
+    if (matches) this.#count(0);
+    return matches;
   }
 
   #string() {
@@ -132,17 +132,17 @@ class Reader {
 
   #escape() {
     const letter = this.#text[this.#at++];
-    if (Object.hasOwn(ESCAPED, letter ?? "")) return ESCAPED[letter];
+    if (Object.hasOwn(ESCAPES, letter ?? "")) return ESCAPES[letter];
     const digits = this.#text.slice(this.#at, this.#at + 4);
-    if (letter !== "u" || !/^[0-9a-fA-F]{4}$/.test(digits)) throw new SyntaxError("a wrong escape");
+    if (letter !== "u" || !/^[0-9a-fA-F]{4}$/.test(digits)) throw new SyntaxError("invalid escape");
     this.#at += 4;
     return String.fromCharCode(parseInt(digits, 16));
   }
 
   #number() {
-    const found = this.#match(NUMBER);
-    if (!found) throw new SyntaxError("a value is missing");
-    const [digits, rest] = found;
+    const match = this.#match(NUMBER);
+    if (!match) throw new SyntaxError("missing value");
+    const [digits, rest] = match;
     if (digits.length > LONGEST_NUMBER) {
       throw new SyntaxError(`a number has ${digits.length} characters`);
     }
@@ -150,7 +150,7 @@ class Reader {
   }
 }
 
-/** Write what parseJson reads in the one form that is hashed: sorted keys, no spaces, ASCII. */
+/** Write what parseJson reads in the canonical form that is hashed: sorted keys, compact, ASCII. */
 export function canonicalJson(value) {
   if (value instanceof Map) {
     const keys = [...value.keys()].sort(byCodePoint);
@@ -164,9 +164,9 @@ export function canonicalJson(value) {
 
 function byCodePoint(one, other) {
   const [a, b] = [Array.from(one), Array.from(other)];
-  const place = a.findIndex((character, i) => character !== b[i]);
-  if (place < 0) return a.length - b.length;
-  return place < b.length ? a[place].codePointAt(0) - b[place].codePointAt(0) : 1;
+  const i = a.findIndex((character, index) => character !== b[index]);
+  if (i < 0) return a.length - b.length;
+  return i < b.length ? a[i].codePointAt(0) - b[i].codePointAt(0) : 1;
 }
 
 function quoted(text) {
@@ -175,7 +175,7 @@ function quoted(text) {
   });
 }
 
-/** Write a float as Python does: the shortest digits, with a point or an exponent. */
+/** Write a float as Python does: the shortest digits, with a decimal point or an exponent. */
 function floatText(value) {
   if (!Number.isFinite(value)) throw new SyntaxError("a number is not finite");
   if (value === 0) return Object.is(value, -0) ? "-0.0" : "0.0";

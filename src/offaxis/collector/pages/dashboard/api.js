@@ -1,7 +1,7 @@
-/** Asking the collector, and saying in words what went wrong. */
+/** Requests to the collector, with errors as messages for people. */
 
 const KEY = "offaxis.token";
-const PATIENCE = 20_000;
+const TIMEOUT = 20_000;
 
 export const token = {
   get: () => sessionStorage.getItem(KEY),
@@ -9,62 +9,70 @@ export const token = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-/** Something went wrong; `passing` if trying again may help, `wait` for how long not to (seconds). */
-export class Trouble extends Error {
+/** A failed request; `temporary` if a retry may help, after `wait` seconds at the earliest. */
+export class RequestError extends Error {
   /**
-   * @param {string} words
-   * @param {{status?: number, passing?: boolean, wait?: number}} [more]
+   * @param {string} message
+   * @param {{status?: number, temporary?: boolean, wait?: number}} [details]
    */
-  constructor(words, { status = 0, passing = false, wait = 0 } = {}) {
-    super(words);
-    Object.assign(this, { status, passing, wait });
+  constructor(message, { status = 0, temporary = false, wait = 0 } = {}) {
+    super(message);
+    Object.assign(this, { status, temporary, wait });
   }
 }
 
-const WORDS = {
-  401: "The collector does not know this token, or it was revoked. Sign in with a valid one.",
-  403: "This token's role may not see this.",
-  404: "The collector has nothing under this name.",
-  429: "This token asked too often; the page waits a little.",
+const MESSAGES = {
+  401: "The collector does not know this token, or it was revoked. Sign in with a valid token.",
+  403: "Insufficient role: this token has no access to this page.",
+  404: "Not found on this collector.",
+  429: "Too many requests with this token.",
 };
 
-function troubleOf(response, detail) {
+function errorOf(response, detail) {
   const { status } = response;
-  const more = { status, wait: Number(response.headers.get("retry-after")) || 0, passing: status === 429 || status >= 500 };
-  if (status >= 500) return new Trouble(`The collector has a problem (${status}${detail ? `: ${detail}` : ""}).`, more);
-  return new Trouble(WORDS[status] ?? `The collector refused (${status}${detail ? `: ${detail}` : ""}).`, more);
+  const temporary = status === 429 || status >= 500;
+  const details = { status, temporary, wait: Number(response.headers.get("retry-after")) || 0 };
+  const reason = `${status}${detail ? `: ${detail}` : ""}`;
+  if (status >= 500) {
+    return new RequestError(`The collector reports an error (${reason}).`, details);
+  }
+  const message = MESSAGES[status] ?? `The collector rejected the request (${reason}).`;
+  return new RequestError(message, details);
 }
 
-async function fetched(path, secret) {
+async function send(path, secret) {
   try {
     return await fetch(new URL(`v1/${path}`, document.baseURI), {
       headers: { Authorization: `Bearer ${secret}` },
       cache: "no-store",
       credentials: "omit",
       redirect: "error",
-      signal: AbortSignal.timeout(PATIENCE),
+      signal: AbortSignal.timeout(TIMEOUT),
     });
   } catch (error) {
-    const slow = error.name === "TimeoutError";
-    throw new Trouble(slow ? "The collector does not answer." : "The collector cannot be reached.", { passing: true });
+    const timedOut = error.name === "TimeoutError";
+    const message = timedOut
+      ? "The collector does not respond."
+      : "The collector cannot be reached.";
+    throw new RequestError(message, { temporary: true });
   }
 }
 
-/** Return the JSON of an answer; a Trouble otherwise. */
-export async function ask(path, secret = token.get()) {
-  const response = await fetched(path, secret);
+/** Return the JSON of a response, or throw a RequestError. */
+export async function getJson(path, secret = token.get()) {
+  const response = await send(path, secret);
   try {
-    const found = await response.json();
-    if (response.ok) return found;
-    throw troubleOf(response, found.detail);
+    const value = await response.json();
+    if (response.ok) return value;
+    throw errorOf(response, value.detail);
   } catch (error) {
-    if (error instanceof Trouble) throw error;
-    // Not JSON: something else than the collector has answered, or the answer broke off.
-    if (!response.ok) throw troubleOf(response, "");
-    throw new Trouble("The collector's answer could not be read.", { passing: true });
+    if (error instanceof RequestError) throw error;
+    // Not JSON: the response is incomplete, or not from the collector.
+    if (!response.ok) throw errorOf(response, "");
+    throw new RequestError("The collector's response could not be read.", { temporary: true });
   }
 }
 
-export const askRound = (name) => ask(`rounds/${encodeURIComponent(name)}`);
-export const askOfRound = (name, what) => ask(`rounds/${encodeURIComponent(name)}/${what}`);
-export const askOfRelease = (hash, what) => ask(`releases/${encodeURIComponent(hash)}/${what}`);
+export const getRound = (name) => getJson(`rounds/${encodeURIComponent(name)}`);
+export const getOfRound = (name, part) => getJson(`rounds/${encodeURIComponent(name)}/${part}`);
+export const getOfRelease = (hash, part) => getJson(`releases/${encodeURIComponent(hash)}/${part}`);

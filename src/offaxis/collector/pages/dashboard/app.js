@@ -1,112 +1,115 @@
 /**
- * The dashboard: who is signed in, which page is shown, and whether the collector answers.
+ * The dashboard: signing in, choosing the page, and the state of the connection.
  * @typedef {{title: string, parts: HTMLElement[], refresh: () => Promise<void>}} View
  */
 
 import { element } from "../shared/dom.js";
-import { ask, token } from "./api.js";
+import { getJson, token } from "./api.js";
 import { Live } from "./live.js";
 import { releasePage, releasesPage } from "./release.js";
 import { roundPage } from "./round.js";
 import { roundsPage } from "./rounds.js";
 
-const at = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 const PAGES = [
   [/^#\/rounds\/([a-z0-9-]{1,63})$/, roundPage, "#/"],
   [/^#\/releases\/([0-9a-f]{64})$/, releasePage, "#/releases"],
   [/^#\/releases$/, releasesPage, "#/releases"],
   [/^(?:#\/?)?$/, roundsPage, "#/"],
 ];
-const QUIET = 10_000;
+const ANNOUNCE_INTERVAL = 10_000;
 
 let role = null;
 let live = null;
-let lastSaid = 0;
-let seen = null;
+let lastAnnounced = 0;
+let lastUpdate = null;
 
-/** Tell those who listen rather than look; not so often that nothing else can be heard. */
-function say(words) {
-  if (Date.now() - lastSaid < QUIET || at("said").textContent === words) return;
-  lastSaid = Date.now();
-  at("said").textContent = words;
+/** Announce a text to screen readers, but not so often that nothing else can be heard. */
+function announce(text) {
+  if (Date.now() - lastAnnounced < ANNOUNCE_INTERVAL || byId("status").textContent === text) return;
+  lastAnnounced = Date.now();
+  byId("status").textContent = text;
 }
 
-function trouble(words) {
-  const line = at("trouble");
-  line.hidden = !words;
-  if (line.textContent !== words) line.textContent = words;
+function showError(message) {
+  const line = byId("error");
+  line.hidden = !message;
+  if (line.textContent !== message) line.textContent = message;
 }
 
-function linked(state) {
-  at("link").dataset.state = state;
-  at("link").textContent = state;
+function showConnection(state) {
+  byId("link").dataset.state = state;
+  byId("link").textContent = state;
 }
 
-function well() {
-  seen = new Date();
-  trouble("");
-  linked("live");
+function succeeded() {
+  lastUpdate = new Date();
+  showError("");
+  showConnection("live");
 }
 
-function ill(error, wait) {
+function failed(error, wait) {
   if (error.status === 401) {
     signOut(error.message);
     return false;
   }
-  if (!error.passing) {
-    linked("live");
-    trouble(error.message);
+  if (!error.temporary) {
+    showConnection("live");
+    showError(error.message);
     if (error.status === undefined) throw error;
     return false;
   }
-  linked(error.status === 429 ? "live" : "offline");
-  const old = seen ? ` What you see is of ${seen.toLocaleTimeString("en-GB")}.` : "";
-  trouble(`${error.message} The page tries again in ${Math.ceil(wait / 1000)} s.${old}`);
+  showConnection(error.status === 429 ? "live" : "offline");
+  const age = lastUpdate ? ` Data as of ${lastUpdate.toLocaleTimeString("en-GB")}.` : "";
+  showError(`${error.message} Retrying in ${Math.ceil(wait / 1000)} s.${age}`);
   return true;
 }
 
 function show() {
   if (role === null) return;
   live?.stop();
-  lastSaid = 0;
-  const found = PAGES.find(([pattern]) => pattern.test(location.hash));
-  const [pattern, page, under] = found ?? [/^/, nowhere, null];
+  lastAnnounced = 0;
+  const route = PAGES.find(([pattern]) => pattern.test(location.hash));
+  const [pattern, page, section] = route ?? [/^/, notFound, null];
   const [, name] = pattern.exec(location.hash);
-  const view = page({ role, say }, name);
+  const view = page({ role, announce }, name);
   document.title = `${view.title} — offaxis`;
   const heading = element("h1", { tabindex: "-1" }, view.title);
-  at("main").replaceChildren(heading, ...view.parts);
-  for (const link of at("pages").children) {
-    if (link.getAttribute("href") === under) link.setAttribute("aria-current", "page");
+  byId("main").replaceChildren(heading, ...view.parts);
+  for (const link of byId("pages").children) {
+    if (link.getAttribute("href") === section) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   scrollTo(0, 0);
   heading.focus({ preventScroll: true });
-  trouble("");
-  seen = null;
-  live = new Live({ refresh: view.refresh, well, ill });
+  showError("");
+  lastUpdate = null;
+  live = new Live({ refresh: view.refresh, succeeded, failed });
   live.now();
 }
 
-const nowhere = () => ({
-  title: "Nothing here",
-  parts: [element("p", {}, "There is no such page. ", element("a", { href: "#/" }, "See the rounds"), ".")],
+const notFound = () => ({
+  title: "Page not found",
+  parts: [element("p", {}, element("a", { href: "#/" }, "Show all rounds"))],
   refresh: async () => {},
 });
 
-function signOut(words = "") {
+function signOut(message = "") {
   live?.stop();
   live = null;
   role = null;
   token.forget();
-  askForToken();
-  trouble(words);
+  showSignIn();
+  showError(message);
 }
 
-function askForToken() {
-  at("pages").hidden = at("who").hidden = true;
+function showSignIn() {
+  byId("pages").hidden = byId("who").hidden = true;
   document.title = "Sign in — offaxis";
-  const input = element("input", { id: "token", type: "password", required: true, autocomplete: "current-password", spellcheck: "false" });
+  const input = element("input", {
+    id: "token", type: "password", required: true,
+    autocomplete: "current-password", spellcheck: "false",
+  });
   const button = element("button", { class: "primary" }, "Sign in");
   const form = element("form", {
     class: "card signin",
@@ -114,46 +117,47 @@ function askForToken() {
       event.preventDefault();
       button.disabled = true;
       try {
-        await enter(input.value.trim());
+        await signIn(input.value.trim());
       } catch (error) {
-        trouble(error.message);
+        showError(error.message);
         input.focus();
       }
       button.disabled = false;
     },
   },
   element("h1", {}, "Sign in"),
-  element("p", {}, "With a token of this collector. It stays in this tab and is forgotten with it."),
+  element("p", {}, "Enter a token of this collector. It is kept in this tab until you close it."),
   element("label", { for: "token" }, "Token"), input, button,
-  element("p", { class: "small" }, "An admin makes one with ", element("code", {}, "offaxis collector token create anna --role analyst"), "."));
-  at("main").replaceChildren(form);
+  element("p", { class: "small" }, "An admin creates tokens, for example with ",
+    element("code", {}, "offaxis collector token create anna --role analyst"), "."));
+  byId("main").replaceChildren(form);
   input.focus();
 }
 
-/** Ask whose token this is; who is known sees the pages. */
-async function enter(secret) {
-  // Only these characters can be in a header, and no token has others.
-  const found = await ask("token", /^[\x21-\x7e]+$/.test(secret) ? secret : "none");
+/** Verify a token at the collector and show the pages. */
+async function signIn(secret) {
+  // No token has characters that a header cannot carry.
+  const owner = await getJson("token", /^[\x21-\x7e]+$/.test(secret) ? secret : "none");
   token.set(secret);
-  role = found.role;
-  at("role").textContent = `${found.name} (${role})`;
-  at("pages").hidden = at("who").hidden = false;
+  role = owner.role;
+  byId("role").textContent = `${owner.name} (${role})`;
+  byId("pages").hidden = byId("who").hidden = false;
   show();
 }
 
-/** Enter with the token that this tab remembers, as soon as the collector answers. */
-function comeBack() {
-  at("main").replaceChildren(element("p", {}, "Asking the collector…"));
-  live = new Live({ refresh: () => enter(token.get()), well, ill });
+/** Sign in with the token stored in this tab, as soon as the collector responds. */
+function resume() {
+  byId("main").replaceChildren(element("p", {}, "Loading…"));
+  live = new Live({ refresh: () => signIn(token.get()), succeeded, failed });
   live.now();
 }
 
-at("leave").addEventListener("click", () => signOut());
-at("skip").addEventListener("click", (event) => {
-  // The address names the page, so it must not change.
+byId("leave").addEventListener("click", () => signOut());
+byId("skip").addEventListener("click", (event) => {
+  // The hash identifies the page, so it must not change.
   event.preventDefault();
-  at("main").focus();
+  byId("main").focus();
 });
 addEventListener("hashchange", show);
-if (token.get() === null) askForToken();
-else comeBack();
+if (token.get() === null) showSignIn();
+else resume();

@@ -1,102 +1,116 @@
-/** Means and shares with error bars, a page of them at a time, of everybody or of one group. */
+/** Means and shares with error bars, in pages, of everyone or of one group. */
 
-import { errorBars, place } from "../shared/charts.js";
+import { errorBars, resizingChart } from "../shared/charts.js";
 import { element, table } from "../shared/dom.js";
 import { counted, number, percent } from "./words.js";
 
-const SHOWN = 32;
-const EVERYBODY = "everybody";
+const PER_PAGE = 32;
+const EVERYONE = "everyone";
 
-/** A section with a chart and its numbers, filled by `update(entries)`. */
+/** A section with a chart and a table of one kind of estimates. */
 class Section {
-  #chart = place();
+  #chart = resizingChart();
   #numbers = element("div");
   #range = element("span", { class: "range" });
-  #back = element("button", { type: "button", onclick: () => this.#turn(-SHOWN) }, "Previous");
-  #on = element("button", { type: "button", onclick: () => this.#turn(SHOWN) }, "Next");
-  #turning = element("div", { class: "controls" }, this.#back, this.#on, this.#range);
+  #previous = this.#button("Previous", -PER_PAGE);
+  #next = this.#button("Next", PER_PAGE);
+  #pager = element("div", { class: "controls" }, this.#previous, this.#next, this.#range);
   #first = 0;
   #entry = null;
-  #what;
+  #options;
 
-  constructor(what) {
-    this.#what = what;
+  constructor(options) {
+    this.#options = options;
     this.node = element("div", {},
-      element("h3", {}, what.title),
-      element("p", { class: "small" }, what.words),
-      this.#turning, this.#chart.node,
-      element("details", {}, element("summary", {}, `${what.title} as a table`), this.#numbers));
+      element("h3", {}, options.title),
+      element("p", { class: "small" }, options.description),
+      this.#pager, this.#chart.node,
+      element("details", {},
+        element("summary", {}, `${options.title} as a table`), this.#numbers));
   }
 
-  #turn(by) {
-    this.#first += by;
-    this.show(this.#entry);
+  #button(text, by) {
+    const turn = () => {
+      this.#first += by;
+      this.show(this.#entry);
+    };
+    return element("button", { type: "button", onclick: turn }, text);
   }
 
   show(entry) {
-    const values = entry?.[this.#what.values];
+    const values = entry?.[this.#options.values];
     this.node.hidden = !values;
     this.#entry = entry;
     if (!values) return;
-    const errors = entry[this.#what.errors];
-    this.#first = Math.max(0, Math.min(this.#first, SHOWN * Math.floor((values.length - 1) / SHOWN)));
-    const end = Math.min(this.#first + SHOWN, values.length);
-    this.#turning.hidden = values.length <= SHOWN;
-    this.#back.disabled = this.#first === 0;
-    this.#on.disabled = end === values.length;
+    const lastPage = PER_PAGE * Math.floor((values.length - 1) / PER_PAGE);
+    this.#first = Math.max(0, Math.min(this.#first, lastPage));
+    const end = Math.min(this.#first + PER_PAGE, values.length);
+    this.#pager.hidden = values.length <= PER_PAGE;
+    this.#previous.disabled = this.#first === 0;
+    this.#next.disabled = end === values.length;
     this.#range.textContent = `${this.#first} to ${end - 1} of ${values.length}`;
-    const shown = values.slice(this.#first, end);
-    const shownErrors = errors && errors.slice(this.#first, end);
-    const { name, title, format, bars } = this.#what;
-    const label = `${title} with error bars, of ${entry.group ?? EVERYBODY}; the table below has the numbers`;
+    this.#draw(entry, values.slice(this.#first, end),
+      entry[this.#options.errors]?.slice(this.#first, end) ?? null);
+  }
+
+  #draw(entry, values, errors) {
+    const { name, title, format, bars } = this.#options;
+    const group = entry.group ?? EVERYONE;
     this.#chart.show(errorBars({
-      values: shown, errors: shownErrors, first: this.#first, bars, label, names: [name, title.toLowerCase()], format,
+      values, errors, first: this.#first, bars, names: [name, title.toLowerCase()], format,
+      label: `${title} with error bars, of ${group}; the table below has the numbers`,
     }));
-    const rows = shown.map((value, at) =>
-      [`${this.#first + at}`, format(value), shownErrors ? `± ${format(shownErrors[at])}` : "unknown"]);
+    const rows = values.map((value, i) =>
+      [`${this.#first + i}`, format(value), errors ? `± ${format(errors[i])}` : "unknown"]);
     this.#numbers.replaceChildren(table(title, [name, "estimate", "standard error"], rows));
   }
 }
 
-/** Make the part of a round's page with its estimates. */
+/** Return the part of a round's page that shows its estimates. */
 export function estimates() {
   const shares = new Section({
-    title: "Shares", values: "shares", errors: "shares_error", name: "symbol", format: percent, bars: true,
-    words: "How many people have each symbol, estimated from noisy reports without bias, so a share may lie below 0. "
-      + "Bars end two standard errors away: about 95 of 100 such bars hold the true share.",
+    title: "Shares", values: "shares", errors: "shares_error",
+    name: "symbol", format: percent, bars: true,
+    description: "The share of people with each symbol. Estimates from noisy reports are unbiased, "
+      + "so a small share can come out negative. Error bars are ± 2 standard errors: about 95 of "
+      + "100 such intervals contain the true share.",
   });
   const means = new Section({
-    title: "Means", values: "mean", errors: "standard_error", name: "coordinate", format: number, bars: false,
-    words: "The mean of people's vectors, decoded. Bars end two standard errors away: about 95 of 100 such bars hold the true mean.",
+    title: "Means", values: "mean", errors: "standard_error",
+    name: "coordinate", format: number, bars: false,
+    description: "The mean of people's vectors, decoded from the reports. Error bars are ± 2 "
+      + "standard errors: about 95 of 100 such intervals contain the true mean.",
   });
-  const select = element("select", { id: "group", onchange: () => choose() });
-  const chooser = element("div", { class: "controls" }, element("label", { for: "group" }, "Group"), select);
-  const behind = element("p", { class: "small" });
+  const select = element("select", { id: "group", onchange: () => showSelected() });
+  const chooser = element("div", { class: "controls" },
+    element("label", { for: "group" }, "Group"), select);
+  const source = element("p", { class: "small" });
   let entries = [];
 
-  function choose() {
-    const entry = entries.find((one) => (one.group ?? "") === select.value) ?? entries[0];
-    behind.textContent = entry ? `From ${counted(entry.reports, "report")}.` : "There are no reports yet.";
+  function showSelected() {
+    const entry = entries.find(({ group }) => (group ?? "") === select.value) ?? entries[0];
+    source.textContent = entry ? `From ${counted(entry.reports, "report")}.` : "No reports yet.";
     shares.show(entry);
     means.show(entry);
   }
 
-  function offer() {
-    const wanted = entries.map((one) => one.group ?? "");
-    const offered = [...select.options].map((one) => one.value);
-    chooser.hidden = wanted.length < 2;
-    if (wanted.join("\n") === offered.join("\n")) return;
-    const chosen = select.value;
-    select.replaceChildren(...wanted.map((value) => element("option", { value }, value || EVERYBODY)));
-    select.value = wanted.includes(chosen) ? chosen : "";
+  function updateGroups() {
+    const groups = entries.map(({ group }) => group ?? "");
+    const options = [...select.options].map(({ value }) => value);
+    chooser.hidden = groups.length < 2;
+    if (groups.join("\n") === options.join("\n")) return;
+    const selected = select.value;
+    select.replaceChildren(
+      ...groups.map((value) => element("option", { value }, value || EVERYONE)));
+    select.value = groups.includes(selected) ? selected : "";
   }
 
   return {
-    node: element("div", {}, chooser, behind, shares.node, means.node),
-    update(found) {
-      entries = found.means;
-      offer();
-      choose();
+    node: element("div", {}, chooser, source, shares.node, means.node),
+    update(totals) {
+      entries = totals.means;
+      updateGroups();
+      showSelected();
     },
   };
 }

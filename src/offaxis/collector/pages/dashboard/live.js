@@ -1,14 +1,15 @@
-/** Asking again and again: every two seconds, not while hidden, and ever slower while it fails. */
+/** Periodic refresh: every two seconds, paused while hidden, and at growing intervals on errors. */
 
-const EVERY = 2_000;
-const SLOWEST = 30_000;
+const INTERVAL = 2_000;
+const LONGEST_INTERVAL = 30_000;
 
 /**
- * @param {{refresh: () => Promise<void>, well: () => void, ill: (error: Error, wait: number) => boolean}} what
- *   `ill` is told of an error and how long is waited (ms), and says whether to go on.
+ * @param {{refresh: () => Promise<void>, succeeded: () => void,
+ *   failed: (error: Error, wait: number) => boolean}} callbacks
+ *   `failed` gets the error and the time until the next attempt (ms), and returns whether to retry.
  */
 export class Live {
-  #what;
+  #callbacks;
   #timer = 0;
   #failures = 0;
   #running = false;
@@ -16,37 +17,37 @@ export class Live {
   #stopped = false;
   #wake = () => this.now();
 
-  constructor(what) {
-    this.#what = what;
+  constructor(callbacks) {
+    this.#callbacks = callbacks;
     document.addEventListener("visibilitychange", this.#wake);
     addEventListener("online", this.#wake);
   }
 
-  /** Ask at once, unless hidden or stopped; if it is being asked already, once more after that. */
+  /** Refresh now, unless hidden or stopped; if a refresh is running, once more after it. */
   async now() {
     clearTimeout(this.#timer);
     this.#again = this.#running;
     if (this.#stopped || this.#running || document.hidden) return;
     this.#running = true;
-    const wait = await this.#once();
+    const wait = await this.#refresh();
     this.#running = false;
     if (wait === null || this.#stopped) return;
     this.#timer = setTimeout(() => this.now(), this.#again ? 0 : wait);
   }
 
-  async #once() {
+  async #refresh() {
     try {
-      await this.#what.refresh();
+      await this.#callbacks.refresh();
       if (this.#stopped) return null;
       this.#failures = 0;
-      this.#what.well();
-      return EVERY;
+      this.#callbacks.succeeded();
+      return INTERVAL;
     } catch (error) {
       if (this.#stopped) return null;
-      const slower = Math.min(EVERY * 2 ** this.#failures, SLOWEST);
+      const slower = Math.min(INTERVAL * 2 ** this.#failures, LONGEST_INTERVAL);
       const wait = Math.max(slower, 1000 * (error.wait ?? 0));
       this.#failures += 1;
-      return this.#what.ill(error, wait) ? wait : null;
+      return this.#callbacks.failed(error, wait) ? wait : null;
     }
   }
 

@@ -1,74 +1,82 @@
-/** One round: how many reports, what they say on average, and whether they fit the public vectors. */
+/** One round: the number of reports, means and shares, drift, and the release. */
 
 import { element } from "../shared/dom.js";
-import { askOfRelease, askOfRound, askRound } from "./api.js";
+import { getOfRelease, getOfRound, getRound } from "./api.js";
 import { estimates } from "./estimates.js";
 import { releaseParts } from "./release.js";
 import { badge, count, counted, short, time } from "./words.js";
 
-/** @returns {import("./app.js").View} */
-export function roundPage({ role, say }, name) {
-  const under = element("p", { class: "under" });
-  const reports = element("p", { class: "big", id: "reports" });
-  const words = element("p", { class: "small" });
-  const times = element("p", { class: "small" });
-  const drift = element("div", {}, element("p", {}, "Asking the collector…"));
-  const means = estimates();
-  const heart = element("section", { class: "card" }, element("h2", {}, "What people report"), means.node);
-  const fit = element("section", { class: "card" }, element("h2", {}, "Do they fit the public vectors?"), drift);
-  const top = element("div", { class: "grid two" },
-    element("section", { class: "card" }, element("h2", {}, "Reports"), reports, words, times), fit);
-  const below = element("div");
-  let last = null;
+const section = (title, ...children) =>
+  element("section", { class: "card" }, element("h2", {}, title), ...children);
 
-  async function first(document) {
-    const card = await askOfRelease(document.release, "card");
-    below.replaceChildren(...await releaseParts(card));
+/** @returns {import("./app.js").View} */
+export function roundPage({ role, announce }, name) {
+  const summary = element("p", { class: "under" });
+  const reports = element("p", { class: "big", id: "reports" });
+  const retention = element("p", { class: "small" });
+  const period = element("p", { class: "small" });
+  const drift = element("div", {}, element("p", {}, "Loading…"));
+  const means = estimates();
+  const top = element("div", { class: "grid two" },
+    section("Reports", reports, retention, period), section("Fit to the public vectors", drift));
+  const release = element("div");
+  let lastCount = null;
+  let access = null;
+
+  async function firstLoad(document) {
+    const card = await getOfRelease(document.release, "card");
+    release.replaceChildren(...await releaseParts(card));
+    const averaged = card.report.can_decode_mean || card.report.symbols !== null;
     if (role !== "analyst") {
-      const only = `Means and drift are for analysts; this token's role is ${role}.`;
-      means.node.replaceChildren(element("p", {}, only));
-      drift.replaceChildren(element("p", {}, only));
-    } else if (!card.report.can_decode_mean && card.report.symbols === null) {
-      means.node.replaceChildren(element("p", {}, "Reports of this release cannot be averaged: each is decoded by itself. Export them to do so."));
+      const message = `Means and drift require the role analyst; this token's role is ${role}.`;
+      means.node.replaceChildren(element("p", {}, message));
+      drift.replaceChildren(element("p", {}, message));
+    } else if (!averaged) {
+      means.node.replaceChildren(element("p", {},
+        "This release does not support means. Export the reports to decode them one by one."));
     }
-    return { document, told: role === "analyst", averaged: card.report.can_decode_mean || card.report.symbols !== null };
+    return { analyst: role === "analyst", averaged };
   }
 
-  let known = null;
+  function showRound(round) {
+    const { document, state, closed_at: closedAt } = round;
+    const link = element("a", { href: `#/releases/${document.release}` },
+      `release ${short(document.release)}`);
+    const position = `study ${document.study}, round ${document.number}`;
+    summary.replaceChildren(badge(state), position, link);
+    const hidden = round.reports === undefined;
+    reports.textContent = hidden ? "not shown" : count(round.reports);
+    retention.textContent = hidden
+      ? "Counts require the role analyst or admin."
+      : `stored${state === "open" ? " so far" : ""}, one per device. Reports are deleted `
+        + `${counted(document.keep_days, "day")} after the round ends; means are kept.`;
+    const ends = closedAt ?? document.closes;
+    const early = closedAt ? " (closed early)" : "";
+    period.replaceChildren("Opens ", time(document.opens), ", closes ", time(ends), early, ".");
+  }
+
   return {
     title: `Round ${name}`,
-    parts: [under, top, heart, below],
+    parts: [summary, top, section("Estimates", means.node), release],
     async refresh() {
-      const round = await askRound(name);
-      known ??= await first(round.document);
-      head(round);
-      if (round.reports === last && last !== null) return;
-      if (known.told) {
-        const [found, verdict] = await Promise.all([
-          known.averaged ? askOfRound(name, "means") : null, askOfRound(name, "drift")]);
-        if (found) means.update(found);
-        drift.replaceChildren(verdictOf(verdict), element("p", {}, verdict.summary));
+      const round = await getRound(name);
+      access ??= await firstLoad(round.document);
+      showRound(round);
+      if (round.reports === lastCount && lastCount !== null) return;
+      if (access.analyst) {
+        const [totals, fit] = await Promise.all([
+          access.averaged ? getOfRound(name, "means") : null, getOfRound(name, "drift")]);
+        if (totals) means.update(totals);
+        drift.replaceChildren(fitBadge(fit), element("p", {}, fit.summary));
       }
-      // Only now: what failed half way is asked for again.
-      last = round.reports ?? null;
-      if (last !== null) say(`${counted(last, "report")} so far.`);
+      // Set last, so that a refresh that failed halfway is repeated.
+      lastCount = round.reports ?? null;
+      if (lastCount !== null) announce(`${counted(lastCount, "report")} so far.`);
     },
   };
-
-  function head(round) {
-    const { document, state, closed_at: closedAt } = round;
-    const release = element("a", { href: `#/releases/${document.release}` }, `release ${short(document.release)}`);
-    under.replaceChildren(badge(state), `study ${document.study}, number ${document.number}`, release);
-    reports.textContent = round.reports === undefined ? "not shown" : count(round.reports);
-    words.textContent = round.reports === undefined
-      ? "Counts are for analysts and admins."
-      : `stored${state === "open" ? " so far" : ""}, one a device. They are deleted ${counted(document.keep_days, "day")} after the round ends; means stay.`;
-    const ends = closedAt ?? document.closes;
-    times.replaceChildren("Opens ", time(document.opens), ", closes ", time(ends), closedAt ? " (closed early)" : "", ".");
-  }
 }
 
-function verdictOf({ warning, p_value: p }) {
-  if (p === null) return badge("closed", "nothing to say yet");
-  return warning ? badge("bad", "they do not fit") : badge("good", "they fit");
+function fitBadge({ warning, p_value: p }) {
+  if (p === null) return badge("closed", "no result yet");
+  return warning ? badge("bad", "drift detected") : badge("good", "no drift found");
 }

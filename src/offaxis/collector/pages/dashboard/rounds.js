@@ -1,90 +1,92 @@
-/** The list of studies and their rounds, filling as reports come. */
+/** The list of studies and their rounds, with counts that grow as reports arrive. */
 
 import { element } from "../shared/dom.js";
-import { ask, askRound } from "./api.js";
+import { getJson, getRound } from "./api.js";
 import { badge, count, counted, time } from "./words.js";
 
 const MOST_COUNTED = 12;
 
 /** @returns {import("./app.js").View} */
-export function roundsPage({ role, say }) {
-  const list = element("div", {}, element("p", {}, "Asking the collector…"));
-  const known = new Map();
+export function roundsPage({ role, announce }) {
+  const list = element("div", {}, element("p", {}, "Loading…"));
+  const cards = new Map();
   const counts = new Map();
 
-  async function countOpen(rounds) {
+  async function countReports(rounds) {
     if (role === "device") return;
-    // What is closed changes no more. Newest first: an old collector may have very many.
-    const wanted = rounds.filter((one) => one.state === "open" || !counts.has(one.document.name));
-    const asked = wanted.slice(-MOST_COUNTED).map(async ({ document: { name } }) => {
-      counts.set(name, (await askRound(name)).reports);
-    });
-    await Promise.all(asked);
-    const open = rounds.filter((one) => one.state === "open");
-    const sum = open.reduce((all, one) => all + (counts.get(one.document.name) ?? 0), 0);
-    if (open.length) say(`${counted(sum, "report")} so far in ${counted(open.length, "open round")}.`);
+    // The count of a closed round is final. Newest first: an old collector may have many rounds.
+    const pending = rounds.filter(
+      (round) => round.state === "open" || !counts.has(round.document.name));
+    await Promise.all(pending.slice(-MOST_COUNTED).map(async ({ document: { name } }) => {
+      counts.set(name, (await getRound(name)).reports);
+    }));
+    const open = rounds.filter((round) => round.state === "open");
+    const sum = open.reduce((total, round) => total + (counts.get(round.document.name) ?? 0), 0);
+    if (open.length) {
+      announce(`${counted(sum, "report")} so far in ${counted(open.length, "open round")}.`);
+    }
   }
 
   return {
     title: "Rounds",
     parts: [list],
     async refresh() {
-      const { rounds } = await ask("rounds");
-      await countOpen(rounds);
-      show(list, known, rounds, counts);
+      const { rounds } = await getJson("rounds");
+      await countReports(rounds);
+      show(list, cards, rounds, counts);
     },
   };
 }
 
-function show(list, known, rounds, counts) {
-  const names = rounds.map((one) => one.document.name).join(" ");
+function show(list, cards, rounds, counts) {
+  const names = rounds.map((round) => round.document.name).join(" ");
   if (list.dataset.names !== names) {
     list.dataset.names = names;
-    known.clear();
-    list.replaceChildren(...studies(rounds, known));
+    cards.clear();
+    list.replaceChildren(...studies(rounds, cards));
   }
-  for (const one of rounds) {
-    known.get(one.document.name).update(one, counts.get(one.document.name));
+  for (const round of rounds) {
+    cards.get(round.document.name).update(round, counts.get(round.document.name));
   }
 }
 
-function studies(rounds, known) {
+function studies(rounds, cards) {
   if (!rounds.length) {
-    const how = element("code", {}, "offaxis collector open-round");
-    return [element("p", {}, "There are no rounds yet. A publisher opens one with ", how, ".")];
+    const command = element("code", {}, "offaxis collector open-round");
+    return [element("p", {}, "There are no rounds yet. A publisher opens one with ", command, ".")];
   }
-  const byStudy = Map.groupBy(rounds, (one) => one.document.study);
-  return [...byStudy].map(([study, its]) => {
-    const newest = its.sort((a, b) => b.document.number - a.document.number);
-    const cards = newest.map((one) => {
-      const card = roundCard(one.document);
-      known.set(one.document.name, card);
+  const byStudy = Map.groupBy(rounds, (round) => round.document.study);
+  return [...byStudy].map(([study, members]) => {
+    const newest = members.sort((a, b) => b.document.number - a.document.number);
+    const items = newest.map(({ document }) => {
+      const card = roundCard(document);
+      cards.set(document.name, card);
       return element("li", {}, card.node);
     });
     return element("section", { class: "study" },
-      element("h2", {}, `Study ${study}`), element("ul", { class: "rounds" }, cards));
+      element("h2", {}, `Study ${study}`), element("ul", { class: "rounds" }, items));
   });
 }
 
 function roundCard(document) {
   const state = element("span");
   const number = element("p", { class: "count" });
-  const words = element("p", { class: "small" });
-  const times = element("p", { class: "small" });
+  const label = element("p", { class: "small" });
+  const period = element("p", { class: "small" });
+  const link = element("a", { href: `#/rounds/${document.name}` }, document.name);
   const node = element("div", { class: "card" },
-    element("div", { class: "title" }, element("a", { href: `#/rounds/${document.name}` }, document.name), state),
-    number, words, times);
+    element("div", { class: "title" }, link, state), number, label, period);
   return {
     node,
-    update(one, reports) {
-      state.replaceChildren(badge(one.state));
-      number.hidden = reports === undefined;
+    update(round, reports) {
+      state.replaceChildren(badge(round.state));
+      number.hidden = label.hidden = reports === undefined;
       number.textContent = reports === undefined ? "" : count(reports);
-      words.hidden = reports === undefined;
-      const what = one.state === "closed" ? "stored" : "so far";
-      words.textContent = `${reports === 1 ? "report" : "reports"} ${what}`;
-      const ends = one.closed_at ?? document.closes;
-      times.replaceChildren(time(document.opens), " to ", time(ends), one.closed_at ? " (closed early)" : "");
+      const suffix = round.state === "closed" ? "stored" : "so far";
+      label.textContent = `${reports === 1 ? "report" : "reports"} ${suffix}`;
+      const ends = round.closed_at ?? document.closes;
+      const early = round.closed_at ? " (closed early)" : "";
+      period.replaceChildren(time(document.opens), " to ", time(ends), early);
     },
   };
 }

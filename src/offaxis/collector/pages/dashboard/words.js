@@ -1,14 +1,14 @@
-/** Numbers and times as people read them. */
+/** Numbers and times formatted for people. */
 
 import { element } from "../shared/dom.js";
 
-const whole = new Intl.NumberFormat("en");
-const when = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+const integers = new Intl.NumberFormat("en");
+const times = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 
-export const count = (value) => whole.format(value);
+export const count = (value) => integers.format(value);
 export const counted = (value, name) => `${count(value)} ${name}${value === 1 ? "" : "s"}`;
 
-/** Return a number with four digits, without trailing zeros or long tails. */
+/** Format a number with four significant digits; with three and an exponent if tiny or huge. */
 export const number = (value) => {
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -17,9 +17,10 @@ export const number = (value) => {
 
 export const percent = (value) => `${+(100 * value).toFixed(1)} %`;
 
-/** Return a time in the reader's own zone. */
-export const time = (text) => element("time", { datetime: text }, when.format(new Date(text)));
+/** Return a time in the reader's time zone. */
+export const time = (text) => element("time", { datetime: text }, times.format(new Date(text)));
 
 export const short = (hash) => hash.slice(0, 12);
 
-export const badge = (state, words = state) => element("span", { class: "badge", "data-state": state }, words);
+export const badge = (state, text = state) =>
+  element("span", { class: "badge", "data-state": state }, text);

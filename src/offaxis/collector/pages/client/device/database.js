@@ -1,12 +1,12 @@
-/** One database of the browser, in which several things are written together or not at all. */
+/** An IndexedDB database whose transactions write several stores atomically. */
 
 import { InvalidInput } from "../errors.js";
 
 const VERSION = 1;
 const STORES = ["answers", "payments", "releases", "keys"];
 
-/** Return a promise of a request; it keeps the transaction open, as no other promise does. */
-function asked(request) {
+/** Return a request as a promise; unlike any other, awaiting it keeps the transaction open. */
+function promised(request) {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
@@ -14,22 +14,22 @@ function asked(request) {
 }
 
 const failed = (error) =>
-  new InvalidInput(`the browser cannot keep the device's state: ${error?.message ?? error}`);
+  new InvalidInput(`the browser cannot store the device's state: ${error?.message ?? error}`);
 
-/** Make what a new database holds. */
-function prepare(database) {
+/** Create the object stores of a new database. */
+function createStores(database) {
   database.createObjectStore("answers", { keyPath: "round" });
   database.createObjectStore("payments", { autoIncrement: true });
   database.createObjectStore("releases");
   database.createObjectStore("keys");
 }
 
-/** A transaction under way: the stores by their names, each request as a promise. */
+/** Return the stores of a transaction by name, with every request as a promise. */
 function stores(transaction) {
   const bound = (store) => ({
-    get: (key) => asked(store.get(key)),
-    all: () => asked(store.getAll()),
-    put: (value, ...key) => asked(store.put(value, ...key)),
+    get: (key) => promised(store.get(key)),
+    all: () => promised(store.getAll()),
+    put: (value, ...key) => promised(store.put(value, ...key)),
   });
   return Object.fromEntries(STORES.map((name) => [name, bound(transaction.objectStore(name))]));
 }
@@ -40,10 +40,10 @@ export class Database {
   static async open(name) {
     if (!globalThis.indexedDB) throw failed("it has no IndexedDB");
     const opening = indexedDB.open(name, VERSION);
-    opening.onupgradeneeded = () => prepare(opening.result);
+    opening.onupgradeneeded = () => createStores(opening.result);
     const database = new Database();
     try {
-      database.#database = await asked(opening);
+      database.#database = await promised(opening);
     } catch (error) {
       throw failed(error);
     }
@@ -52,10 +52,10 @@ export class Database {
   }
 
   /**
-   * Hold the only right to write, in all tabs; everything inside is written, or nothing.
+   * Run an exclusive write transaction across all tabs: everything in it is written, or nothing.
    *
-   * `body` may wait for the stores' own promises only: while any other is waited for, the browser
-   * ends the transaction. It is on the disk when this returns.
+   * `body` may await promises of the stores only: while it awaits any other, the browser ends the
+   * transaction. The data is on the disk when this returns.
    */
   async alone(body) {
     let transaction;
@@ -66,17 +66,17 @@ export class Database {
     }
     const ended = new Promise((resolve, reject) => {
       transaction.oncomplete = resolve;
-      transaction.onabort = () => reject(failed(transaction.error ?? "it was broken off"));
+      transaction.onabort = () => reject(failed(transaction.error ?? "the transaction aborted"));
     });
     let result;
     try {
       result = await body(stores(transaction));
     } catch (error) {
-      ended.catch(() => {}); // what the body threw is told instead
+      ended.catch(() => {}); // the error of the body is thrown instead
       try {
         transaction.abort();
       } catch {
-        // It had ended by itself.
+        // It had already ended.
       }
       throw error instanceof DOMException ? failed(error) : error;
     }

@@ -1,13 +1,13 @@
 /**
- * A device that answers rounds: it verifies, pays, reports once, and sends until it is taken.
+ * A device that answers rounds: verify, pay, report once, and send until accepted.
  *
  *     const device = await Device.open({ url, publisher, token, limits: [{ epsilon: 8 }] });
  *     for (const { round } of await device.rounds()) await device.report(round.name, encode);
  *     device.keepSending();
  *
- * Contract: whatever the collector does, the device sends at most one report a round, always the
+ * Contract: whatever the collector does, the device sends at most one report per round, always the
  * same bytes, of a release that its own terms accept, within its own limits. Whether there is a
- * usable vector changes nothing that can be seen from outside.
+ * usable vector changes nothing that an outsider can observe.
  */
 
 import { InvalidDocument, InvalidInput, RoundRefused, Unreachable, shown } from "../errors.js";
@@ -20,12 +20,12 @@ import { Terms } from "./terms.js";
 import { SMALL, Transport } from "./transport.js";
 
 const LARGEST_RELEASE = 1 << 28;
-const LISTED = 8 * SMALL;
-const TRIES = 3;
-const SLOW = 10; // times the usual patience, for a release
+const LARGEST_LIST = 8 * SMALL;
+const MAX_ATTEMPTS = 3; // to compute a vector, each of which closed the page
+const RELEASE_PATIENCE = 10; // multiple of the usual patience
 const NAME = /^[a-z0-9][a-z0-9-]{0,62}$/;
 
-const OWN = Symbol("made by Device.open");
+const FROM_OPEN = Symbol("made by Device.open");
 
 export class Device {
   #terms;
@@ -36,10 +36,10 @@ export class Device {
   #state;
 
   constructor(key) {
-    if (key !== OWN) throw new InvalidInput("a device is made by Device.open()");
+    if (key !== FROM_OPEN) throw new InvalidInput("create a device with Device.open()");
   }
 
-  /** Open this browser's device, which is made the first time. */
+  /** Open this browser's device; it is created the first time. */
   static async open({
     url,
     publisher,
@@ -52,7 +52,7 @@ export class Device {
     spread = 3600,
     patience = 60,
   }) {
-    const device = new Device(OWN);
+    const device = new Device(FROM_OPEN);
     device.#budget = new Budget(limits);
     const most = epsilon ?? device.#budget.smallest;
     device.#terms = await Terms.of({ publisher, release, epsilon: most, unit });
@@ -60,7 +60,7 @@ export class Device {
     device.#spread = 1000 * spread;
     device.#state = String(state);
     device.#outbox = await Outbox.open(device.#state);
-    // What the browser throws away when it is short of space would be paid for again.
+    // A state that the browser evicts when it is short of space would be paid for again.
     navigator.storage?.persist?.().catch(() => {});
     return Object.freeze(device);
   }
@@ -70,10 +70,12 @@ export class Device {
     this.#outbox.close();
   }
 
-  /** Return the rounds that the collector offers and this device believes; others are left out. */
+  /** Return the collector's rounds that this device trusts; the others are left out. */
   async rounds() {
     const { rounds } = await this.#json("/v1/rounds");
-    if (!Array.isArray(rounds)) throw new Unreachable("the collector lists no rounds");
+    if (!Array.isArray(rounds)) {
+      throw new Unreachable("the collector's response has no list of rounds");
+    }
     const offers = [];
     for (const entry of rounds) {
       try {
@@ -86,41 +88,43 @@ export class Device {
   }
 
   /**
-   * Answer a round, once: verify it, pay, make the report and keep it to be sent.
+   * Answer a round, once: verify it, pay, make the report and keep it for sending.
    *
-   * A round that was answered is not answered again: what was kept is returned, nothing is paid, and
-   * the vector is not looked at. A vector, or a function that returns one: what cannot be used
+   * A round is answered only once. A second call returns the kept report, pays nothing and does not
+   * evaluate the vector. `vector` is a vector or a function that returns one; an unusable one
    * becomes a report of the public mean, so that nobody learns of it.
    */
   async report(name, vector, { group = null } = {}) {
     if (typeof name !== "string" || !NAME.test(name)) {
-      throw new InvalidInput(`${shown(name)} is no name of a round`);
+      throw new InvalidInput(`${shown(name)} is not a valid name of a round`);
     }
-    const known = await this.#outbox.find(name);
-    if (known?.report) return shownEntry(known);
+    const kept = await this.#outbox.find(name);
+    if (kept?.report) return publicEntry(kept);
     const { round, state } = await this.#terms.offer(await this.#json(`/v1/rounds/${name}`));
     if (round.name !== name) {
-      throw new RoundRefused(`the collector gives round ${round.name} for ${name}`);
+      throw new RoundRefused(`the collector returned round ${round.name} for ${name}`);
     }
     if (state === "closed") throw new RoundRefused(`round ${name} is closed`);
     if (!(round.groups.length ? round.groups : [null]).includes(group)) {
-      const wanted = round.groups.length ? `is one of ${round.groups.join(", ")}` : "is not wanted";
-      throw new InvalidInput(`the group for round ${name} ${wanted}, got group=${shown(group)}`);
+      const allowed = round.groups.length ? `one of ${round.groups.join(", ")}` : "null";
+      throw new InvalidInput(
+        `the group for round ${name} must be ${allowed}, got group=${shown(group)}`,
+      );
     }
     const release = await this.#release(round.release);
-    // One tab after the other, so that a tab that waits is not taken for one that crashed.
-    const answered = () => this.#answered(round, release, vector, group);
-    return shownEntry(await navigator.locks.request(`${this.#state} ${name}`, answered));
+    // One tab at a time, so that a waiting tab is not mistaken for one that crashed.
+    const answer = () => this.#answer(round, release, vector, group);
+    return publicEntry(await navigator.locks.request(`${this.#state} ${name}`, answer));
   }
 
-  async #answered(round, release, vector, group) {
+  async #answer(round, release, vector, group) {
     const { guarantee } = release;
-    const known = await this.#outbox.begin(round, group);
-    if (known.report) return known;
+    const entry = await this.#outbox.begin(round, group);
+    if (entry.report) return entry;
     try {
       await this.#outbox.check(round, guarantee, this.#budget);
-      const usable = await usableVector(release, known.begun <= TRIES ? vector : null);
-      // Made before the transaction, which cannot wait for it; only what is kept ever leaves.
+      const usable = await usableVector(release, entry.begun <= MAX_ATTEMPTS ? vector : null);
+      // Made before the transaction, which cannot await it; only a kept report is ever sent.
       const report = await release.privatize(usable);
       const wait = this.#firstWait(round);
       return await this.#outbox.answer(round, guarantee, this.#budget, report, { group, wait });
@@ -130,7 +134,7 @@ export class Device {
     }
   }
 
-  /** Return how long to wait; the clock only paces, it decides nothing. */
+  /** Return the time until the first send. The clock affects timing and nothing else. */
   #firstWait(round) {
     const left = round.closes - Date.now();
     return uniform(left > 0 ? Math.min(this.#spread, left / 2) : this.#spread);
@@ -139,40 +143,40 @@ export class Device {
   async #release(hash) {
     const kept = await this.#outbox.release(hash);
     if (kept) return this.#terms.accept(kept, hash);
-    const large = { largest: LARGEST_RELEASE, patience: SLOW };
-    const answer = await this.#transport.ask("GET", `/v1/releases/${hash}`, large);
-    if (answer.status !== 200) {
-      throw new Unreachable(`the collector does not give the release: ${answer.words}`);
+    const limits = { largest: LARGEST_RELEASE, patience: RELEASE_PATIENCE };
+    const response = await this.#transport.request("GET", `/v1/releases/${hash}`, limits);
+    if (response.status !== 200) {
+      throw new Unreachable(`the collector did not return the release: ${response.message}`);
     }
-    const release = await this.#terms.accept(answer.body, hash);
-    await this.#outbox.keepRelease(hash, answer.body);
+    const release = await this.#terms.accept(response.body, hash);
+    await this.#outbox.keepRelease(hash, response.body);
     return release;
   }
 
   async #json(path) {
-    const answer = await this.#transport.ask("GET", path, { largest: LISTED });
-    if (answer.status !== 200) {
-      throw new Unreachable(`the collector does not give ${path}: ${answer.words}`);
+    const response = await this.#transport.request("GET", path, { largest: LARGEST_LIST });
+    if (response.status !== 200) {
+      throw new Unreachable(`the collector did not return ${path}: ${response.message}`);
     }
-    return answer.json;
+    return response.json;
   }
 
   /**
-   * Send what is due, and withdraw what is to be withdrawn; return what was tried.
+   * Send what is due, withdraw what is to be withdrawn, and return what was attempted.
    *
-   * It never waits for a report's time: call it now and then, or keepSending(). While the browser
-   * says that it is offline nothing is tried. `atOnce` sends every report that waits: whoever sees
-   * the traffic then learns when it was made.
+   * It never waits: call it periodically, or use keepSending(). While the browser is offline,
+   * nothing is attempted. `atOnce` sends every queued report, even if it is not due; this reveals
+   * to an observer of the traffic when the report was made.
    */
   async send({ atOnce = false } = {}) {
     if (navigator.onLine === false) return [];
-    const tried = await deliver(this.#outbox, this.#transport, atOnce);
-    return (await this.status()).filter((entry) => tried.has(entry.round));
+    const attempted = await deliver(this.#outbox, this.#transport, atOnce);
+    return (await this.status()).filter((entry) => attempted.has(entry.round));
   }
 
-  /** Send what is due now, every so many seconds, and when the browser is online again. */
+  /** Send what is due now, every `every` seconds, and when the browser is online again. */
   keepSending({ every = 60 } = {}) {
-    // A try that fails is written down, and one that could not begin is made again.
+    // A failed attempt is recorded, and one that could not begin is repeated next time.
     const send = () => void this.send().catch(() => {});
     const timer = setInterval(send, 1000 * every);
     globalThis.addEventListener("online", send);
@@ -184,26 +188,26 @@ export class Device {
   }
 
   /**
-   * Ask for a report back; send() tells the collector if its bytes may have left.
+   * Withdraw a report; send() informs the collector if its bytes may have left.
    *
-   * What was paid stays paid, and the round is not answered again.
+   * The payment stands, and the round is not answered again.
    */
   async withdraw(name) {
-    return shownEntry(await this.#outbox.withdraw(name));
+    return publicEntry(await this.#outbox.withdraw(name));
   }
 
-  /** Return every round that was answered or begun, and what became of it. */
+  /** Return every round that was answered or begun, with its state. */
   async status() {
-    return (await this.#outbox.entries()).map(shownEntry);
+    return (await this.#outbox.entries()).map(publicEntry);
   }
 
-  /** Return Σε of all reports, exactly, and how many there were. */
+  /** Return Σε of all reports, exactly, and their number. */
   spent() {
     return this.#outbox.spent();
   }
 }
 
-/** Return the vector, or the public mean; which of the two it was is known to nobody else. */
+/** Return the vector, or the public mean if it is unusable, without revealing which. */
 async function usableVector(release, source) {
   try {
     const value = await (typeof source === "function" ? source() : source);
@@ -213,8 +217,8 @@ async function usableVector(release, source) {
   }
 }
 
-/** What a page may see of an entry. */
-function shownEntry({ round, study, number, release, group, id, report, state, ...rest }) {
+/** Return the part of an entry that pages may see. */
+function publicEntry({ round, study, number, release, group, id, report, state, ...rest }) {
   const { attempts, nextTry, problem } = rest;
   return Object.freeze({
     ...{ round, study, number, release, group, id: toHex(id), report, state },

@@ -1,4 +1,4 @@
-/** What a person's reports may cost together: limits for ever, and within any stretch of time. */
+/** Limits on the total cost of a person's reports, overall and within any period of time. */
 
 import { BudgetExceeded, InvalidInput, shown } from "../errors.js";
 import { Fraction, exact, exactEpsilon } from "../fraction.js";
@@ -23,21 +23,21 @@ export class Budget {
     });
   }
 
-  /** The smallest limit: what one report may cost, unless the page asks for less. */
+  /** The smallest limit: the default limit for one report. */
   get smallest() {
     return this.limits.map((limit) => limit.epsilon).reduce((a, b) => (a.compare(b) <= 0 ? a : b));
   }
 
-  /** Throw BudgetExceeded if one more report, now in milliseconds, would pass a limit. */
+  /** Throw BudgetExceeded if one more report at time `now` (ms) would exceed a limit. */
   check(payments, epsilon, now) {
     for (const limit of this.limits) {
       const since = limit.seconds === null ? -Infinity : now - 1000 * limit.seconds;
       const paid = total(payments.filter(({ paidAt }) => paidAt > since));
       if (paid.plus(exact(epsilon, "epsilon")).compare(limit.epsilon) > 0) {
-        const stretch = limit.seconds === null ? "in all" : `in any ${limit.seconds} seconds`;
+        const period = limit.seconds === null ? "in all" : `in any ${limit.seconds} seconds`;
         throw new BudgetExceeded(
-          `one more report of ε = ${epsilon} would pass the limit of ε = ${limit.epsilon} ` +
-            `${stretch}; nothing was paid and nothing may be reported`,
+          `one more report of ε = ${epsilon} would exceed the limit of ε = ${limit.epsilon} ` +
+            `${period}; nothing was paid and nothing may be reported`,
         );
       }
     }

@@ -1,11 +1,12 @@
 /**
- * Which rounds a device has answered, with what, and what became of it.
+ * The rounds that a device has answered, their reports and their state.
  *
- * Contract: a round has one report, ever. It is paid for and kept in one transaction, so a page that
- * is closed leaves both or neither, and it can be sent only after that. What is sent again is the
- * same bytes. Two tabs may make a report of one round each; one is kept, the other never leaves.
+ * Contract: a round has one report, ever. It is paid for and kept in one transaction, so a page
+ * that is closed leaves both or neither, and it can be sent only after that. Every attempt sends
+ * the same bytes. Two tabs may each make a report for one round; one is kept, the other is never
+ * sent.
  *
- *     begun ──▶ queued ──▶ sent, or refused: the collector will never take it
+ *     begun ──▶ queued ──▶ sent, or refused: the collector will never accept it
  *                 └──────▶ withdrawing ──▶ withdrawn       also from sent and refused
  */
 
@@ -14,47 +15,47 @@ import { hmac, hmacKey } from "../webcrypto.js";
 import { Database } from "./database.js";
 import { total } from "./ledger.js";
 
-/** Milliseconds between two tries. A time further ahead was written by a clock that was wrong. */
+/** Longest time between two attempts, in ms. A later `nextTry` came from a wrong clock. */
 export const LONGEST_WAIT = 6 * 3_600_000;
 
 const LABEL = "offaxis report v1\0";
 
-/** Whether an entry waits to be sent or withdrawn, and its time has come. */
+/** Whether an entry waits to be sent or withdrawn and its time has come. */
 export function isDue({ state, nextTry }) {
   if (state !== "queued" && state !== "withdrawing") return false;
   const ahead = nextTry - Date.now();
   return !(ahead > 0 && ahead <= LONGEST_WAIT);
 }
 
-/** Refuse a round that was replaced, or that leads back. */
+/** Throw RoundRefused for a round that was replaced or rolled back. */
 function checkRound(answers, round) {
-  const known = answers.find((answer) => answer.round === round.name);
-  if (known && known.document !== round.document) {
-    throw new RoundRefused(`round ${round.name} was replaced: it is not what it was before`);
+  const entry = answers.find((answer) => answer.round === round.name);
+  if (entry && entry.document !== round.document) {
+    throw new RoundRefused(`round ${round.name} was replaced: its document has changed`);
   }
-  if (known?.report) return;
+  if (entry?.report) return;
   const numbers = answers.filter((a) => a.study === round.study && a.report).map((a) => a.number);
   const highest = Math.max(-1, ...numbers);
   if (round.number <= highest) {
     throw new RoundRefused(
       `round ${round.name} is number ${round.number} of study ${round.study}, in which number ` +
-        `${highest} was answered already`,
+        `${highest} was already answered`,
     );
   }
 }
 
-/** Refuse a second report of a release that allows one a person. */
-function checkOnly(answers, round) {
+/** Throw RoundRefused for a second report of a release that allows one per person. */
+function checkFirstOfRelease(answers, round) {
   const other = answers.find((answer) => answer.release === round.release && answer.report);
   if (other) {
     throw new RoundRefused(
-      `the release of round ${round.name} is for one report a person, and round ${other.round} ` +
+      `the release of round ${round.name} allows one report per person, and round ${other.round} ` +
         `was answered with it`,
     );
   }
 }
 
-/** The answers of one device. */
+/** The answers of one device to rounds. */
 export class Outbox {
   #database;
   #key;
@@ -75,24 +76,24 @@ export class Outbox {
     this.#database.close();
   }
 
-  /** Return what is known of a round. */
+  /** Return the entry of a round, if there is one. */
   find(name) {
     return this.#database.alone(({ answers }) => answers.get(name));
   }
 
-  /** Return everything, in the order it was begun. */
+  /** Return all entries, in the order in which they were begun. */
   async entries() {
-    const found = await this.#database.alone(({ answers }) => answers.all());
-    return found.sort((a, b) => a.place - b.place);
+    const entries = await this.#database.alone(({ answers }) => answers.all());
+    return entries.sort((a, b) => a.place - b.place);
   }
 
-  /** Return what was paid: Σε as an exact fraction, and for how many reports. */
+  /** Return Σε of all payments as an exact fraction, and the number of reports. */
   async spent() {
     const payments = await this.#database.alone((stores) => stores.payments.all());
     return { epsilon: total(payments).toString(), reports: payments.length };
   }
 
-  /** Write down that a round is about to be answered; return it, with how often it was begun. */
+  /** Record that a round is about to be answered; return its entry, which counts the attempts. */
   async begin(round, group) {
     const id = await hmac(this.#key, new TextEncoder().encode(LABEL + round.name));
     return this.#database.alone(async ({ answers }) => {
@@ -110,67 +111,68 @@ export class Outbox {
     });
   }
 
-  /** Forget how often a round was begun: this time it ended in an error, not in silence. */
+  /** Reset the count of a round that ended in an error, as opposed to a crash. */
   abandon(round) {
     return this.#change(round.name, (entry) => ({ ...entry, begun: 0 }));
   }
 
-  /**
-   * Pay for a round's report and keep it, or return the one that is kept; then the given bytes are
-   * to be thrown away.
-   */
+  /** Pay for a round's report and keep it, or return the kept one; then `report` is discarded. */
   answer(round, guarantee, budget, report, { group, wait }) {
     return this.#database.alone(async ({ answers, payments }) => {
       const all = await answers.all();
       checkRound(all, round);
-      const known = all.find((answer) => answer.round === round.name);
-      if (!known) throw new InvalidInput(`round ${round.name} was not begun`);
-      if (known.report) return known;
-      if (guarantee.unit === "user") checkOnly(all, round);
+      const begun = all.find((answer) => answer.round === round.name);
+      if (!begun) throw new InvalidInput(`round ${round.name} was not begun`);
+      if (begun.report) return begun;
+      if (guarantee.unit === "user") checkFirstOfRelease(all, round);
       const { epsilon } = guarantee;
       const now = Date.now();
       budget.check(await payments.all(), epsilon, now);
       await payments.put({ paidAt: now, release: round.release, epsilon });
-      const entry = { ...known, report, group, state: "queued", nextTry: now + wait };
+      const entry = { ...begun, report, group, state: "queued", nextTry: now + wait };
       await answers.put(entry);
       return entry;
     });
   }
 
-  /** Throw what answer() would, before anything is made. */
+  /** Throw what answer() would throw, before a report is made. */
   check(round, guarantee, budget) {
     return this.#database.alone(async ({ answers, payments }) => {
-      if (guarantee.unit === "user") checkOnly(await answers.all(), round);
+      if (guarantee.unit === "user") checkFirstOfRelease(await answers.all(), round);
       budget.check(await payments.all(), guarantee.epsilon, Date.now());
     });
   }
 
-  /** Write down that an entry is about to be sent; false if another tab was first. */
+  /** Record that an entry is about to be sent; return false if another tab was first. */
   async claim({ round, state, attempts }, lease) {
-    const fits = (entry) => entry.state === state && entry.attempts === attempts;
+    const unchanged = (entry) => entry.state === state && entry.attempts === attempts;
     const claimed = (entry) => ({ ...entry, attempts: attempts + 1, nextTry: Date.now() + lease });
-    return Boolean(await this.#change(round, (entry) => (fits(entry) ? claimed(entry) : null)));
+    return Boolean(
+      await this.#change(round, (entry) => (unchanged(entry) ? claimed(entry) : null)),
+    );
   }
 
-  /** Write down what became of a claimed entry, unless it was withdrawn meanwhile. */
+  /** Record the outcome of a claimed entry, unless it was withdrawn meanwhile. */
   settle({ round, state }, next, problem, wait) {
     const settled = { state: next, problem, nextTry: Date.now() + wait };
     return this.#change(round, (entry) => (entry.state === state ? { ...entry, ...settled } : null));
   }
 
-  /** Withdraw a report: at once if its bytes never left, else the collector is to be told. */
+  /** Withdraw a report: at once if its bytes never left, else through the collector. */
   async withdraw(name) {
     const withdrawn = await this.#change(name, (entry) => {
       if (!entry.report) return null;
       if (!["queued", "sent", "refused"].includes(entry.state)) return entry;
-      // The time stays: another tab may be sending just now, under a lease.
+      // nextTry stays: another tab may be sending right now, under a lease.
       return { ...entry, state: entry.attempts ? "withdrawing" : "withdrawn" };
     });
-    if (!withdrawn) throw new InvalidInput(`round ${name} was not answered; there is no report`);
+    if (!withdrawn) {
+      throw new InvalidInput(`round ${name} was not answered; no report to withdraw`);
+    }
     return withdrawn;
   }
 
-  /** Replace an entry by what `change` makes of it; return that, or null if there is nothing. */
+  /** Replace an entry by change(entry) and return it; null if there is no entry or no change. */
   #change(name, change) {
     return this.#database.alone(async ({ answers }) => {
       const entry = await answers.get(name);
@@ -180,12 +182,12 @@ export class Outbox {
     });
   }
 
-  /** Return the file of a release that was fetched before. */
+  /** Return the file of a release that keepRelease() kept. */
   release(hash) {
     return this.#database.alone(({ releases }) => releases.get(hash));
   }
 
-  /** Keep the file of a release, which stays what it is. */
+  /** Keep the file of a release. */
   async keepRelease(hash, content) {
     await this.#database.alone(({ releases }) => releases.put(content, hash));
   }

@@ -1,9 +1,10 @@
 /**
- * What a device believes and accepts, whatever a collector says.
+ * Which rounds and releases a device accepts, whatever a collector claims.
  *
- * Contract: a round counts if the publisher whose key the device knows signed it, or if it asks for
- * the one release that the device knows. A release counts if its content has the hash the round
- * names, and if the guarantee computed from its parameters is within the device's own limit.
+ * Contract: a round is accepted if the publisher whose key the device holds signed it, or if it
+ * names the one release that is pinned on the device; if both are set, both must hold. A release is
+ * accepted if its content has the hash that the round names, and if the guarantee computed from its
+ * parameters is within the device's own limit.
  */
 
 import { publicKey, readRound, verifyRound } from "../documents.js";
@@ -14,14 +15,14 @@ import { loadRelease } from "../release.js";
 const UNITS = ["item", "user"];
 
 export class Terms {
-  /** Refuse terms by which anything could come in, and a key that this browser cannot use. */
+  /** Return checked terms; reject those under which any collector could be trusted. */
   static async of({ publisher, release, epsilon, unit = "item" }) {
     if (publisher === undefined && release === undefined) {
-      throw new InvalidInput("a device must know its publisher's key, or the hash of its release");
+      throw new InvalidInput("a device needs its publisher's key or the hash of its release");
     }
     if (release !== undefined && !/^[0-9a-f]{64}$/.test(release)) {
       throw new InvalidInput(
-        `a release's hash has 64 small hexadecimal digits, got ${shown(release)}`,
+        `a release's hash is 64 lower-case hexadecimal digits, got ${shown(release)}`,
       );
     }
     if (!UNITS.includes(unit)) {
@@ -33,11 +34,11 @@ export class Terms {
     );
   }
 
-  /** Read one round as a collector offers it; its state is only the collector's word. */
+  /** Read one round from a collector's response; its state is only claimed by the collector. */
   async offer(entry) {
     const document = entry?.document;
     if (typeof document !== "object" || document === null || Array.isArray(document)) {
-      throw new InvalidDocument("the collector offers what is no round");
+      throw new InvalidDocument("the collector's response has no document of a round");
     }
     const round = readRound(document);
     if (this.publisher !== undefined) {
@@ -45,7 +46,7 @@ export class Terms {
     }
     if (this.release !== undefined && round.release !== this.release) {
       throw new RoundRefused(
-        `round ${round.name} asks for release ${round.release.slice(0, 8)}…, this device reports ` +
+        `round ${round.name} uses release ${round.release.slice(0, 8)}…, this device reports ` +
           `${this.release.slice(0, 8)}… only`,
       );
     }
@@ -53,7 +54,7 @@ export class Terms {
     return Object.freeze({ round, state });
   }
 
-  /** Read a release and recompute what it promises. */
+  /** Read a release and recompute its guarantee. */
   async accept(content, hash) {
     const release = await loadRelease(content, { expect: hash });
     release.checkLimit({ epsilon: this.epsilon, unit: this.unit });
@@ -63,7 +64,7 @@ export class Terms {
 
 function signature(text) {
   if (typeof text !== "string" || !/^[A-Za-z0-9+/]{86}==$/.test(text)) {
-    throw new InvalidDocument("the round comes without a signature");
+    throw new InvalidDocument("the round has no signature");
   }
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }

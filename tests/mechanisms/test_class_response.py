@@ -1,0 +1,153 @@
+"""Class response: reports agree with the model as often as any pure report can."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis.decoding import CodewordDecoder
+from offaxis.encoding.encoders import ANSWERS
+from offaxis.errors import InvalidInput
+from offaxis.geometry import FiniteDifferences, Layers, measure
+from offaxis.geometry.layers import ACTIVATIONS
+from offaxis.geometry.public import PublicVectors
+from offaxis.mechanisms.answers import kept_answers
+from offaxis.simulation import simulate
+
+RNG = np.random.default_rng(21)
+PUBLIC = RNG.standard_normal((3000, 6)) * 2
+
+
+def head(activation="relu", outputs=5, shift=0.0):
+    rng = np.random.default_rng(4)
+    weights = [rng.standard_normal(shape) for shape in ((8, 6), (7, 8), (outputs, 7))]
+    biases = [rng.standard_normal(len(w)) for w in weights]
+    biases[-1] = biases[-1] - shift * np.arange(outputs)
+    return Layers(weights, biases, activation=activation)
+
+
+def fitted(model, epsilon=3, public=PUBLIC, **settings):
+    return offaxis.fit(model, public, epsilon=epsilon, mechanism="class-response", **settings)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_the_symbol_is_the_answer_and_decodes_to_a_vector_with_this_answer(activation, tmp_path):
+    task = head(activation)
+    release = fitted(task, epsilon=8)
+    release.save(tmp_path / "some.release")
+    loaded = offaxis.load(tmp_path / "some.release", expect=release.hash)
+    assert type(loaded.encoder) is ANSWERS[activation]
+    assert isinstance(loaded.decoder, CodewordDecoder)
+    answers = task.outputs(PUBLIC).argmax(axis=1)
+    kept = np.unique(answers)
+    np.testing.assert_array_equal(kept[loaded.encoder.encode(PUBLIC)], answers)
+    np.testing.assert_array_equal(task.outputs(loaded.decoder.codewords).argmax(axis=1), kept)
+    shares = np.bincount(answers, minlength=5)[kept] / len(PUBLIC)
+    np.testing.assert_allclose(loaded.decoder.prior, shares)
+
+
+def test_reports_agree_with_the_model_as_often_as_stated():
+    task = head()
+    release = fitted(task, epsilon=2)
+    answers = task.outputs(PUBLIC).argmax(axis=1)
+    decoded = release.decode(release.privatize(PUBLIC))
+    agreement = (task.outputs(decoded).argmax(axis=1) == answers).mean()
+    expected = release.randomizer.own_chance * release.decoder.prior.sum()
+    assert abs(agreement - expected) < 5 * np.sqrt(expected * (1 - expected) / len(PUBLIC))
+
+
+def test_codewords_are_means_unless_the_mean_has_another_answer():
+    # Class 1 is the region outside |x| < 1: its mean is inside.
+    weights = [np.array([[1.0, 0], [-1.0, 0]]), np.array([[0.0, 0], [1, 1]])]
+    task = Layers(weights, [np.array([0.0, 0]), np.array([1.0, 0])])
+    public = np.random.default_rng(3).uniform(-3, 3, (2000, 2))
+    release = fitted(task, public=public)
+    inside = np.abs(public[:, 0]) <= 1
+    first, second = release.decoder.codewords
+    np.testing.assert_allclose(first, public[inside].mean(axis=0))
+    outer = public[~inside]
+    nearest = ((outer - outer.mean(axis=0)) ** 2).sum(axis=1).argmin()
+    np.testing.assert_array_equal(second, outer[nearest])
+    assert task.outputs(release.decoder.codewords).argmax(axis=1).tolist() == [0, 1]
+
+
+def ceiling(shares, epsilon):
+    shares = np.sort(shares)[::-1]
+    sizes = np.arange(1, shares.size + 1)
+    return np.exp(epsilon) * np.cumsum(shares) / (np.exp(epsilon) + sizes - 1)
+
+
+def test_rare_answers_are_dropped_exactly_where_they_lower_the_agreement():
+    shares = np.array([0.02, 0.45, 0.0, 0.03, 0.4, 0.1])
+    for epsilon in (0.1, 0.5, 1, 2, 3, 5, 8):
+        agreements = ceiling(shares, epsilon)[:5]
+        kept = kept_answers(shares, epsilon)
+        assert kept.size == 2 + agreements[1:].argmax()
+        assert shares[kept].sum() == pytest.approx(np.sort(shares)[::-1][: kept.size].sum())
+    assert kept_answers(shares, 0.5).tolist() == [1, 4]
+    assert kept_answers(shares, 8).tolist() == [0, 1, 3, 4, 5]
+    assert kept_answers(np.array([0.99, 0.01]), 0.1).size == 2
+    # With equal shares no answer is rare; a tie keeps the fewest.
+    assert kept_answers(np.full(4, 0.25), 3).size == 4
+
+
+def test_skewed_answers_reach_the_ceiling_and_exceed_response_over_all():
+    places = np.eye(10) * 6
+    shares = np.array([0.34, 0.3, 0.2, *[0.16 / 7] * 7])
+    labels = np.random.default_rng(5).choice(10, 40_000, p=shares)
+    public = places[labels] + np.random.default_rng(6).standard_normal((40_000, 10))
+    task = Layers.linear(places, -(places**2).sum(axis=1) / 2)
+    release = fitted(task, epsilon=1, public=public)
+    assert release.randomizer.size == 3
+    answers = task.outputs(public).argmax(axis=1)
+    decoded = simulate(release, public, np.random.default_rng(7))
+    agreement = (task.outputs(decoded).argmax(axis=1) == answers).mean()
+    observed = np.bincount(answers, minlength=10) / answers.size
+    assert agreement == pytest.approx(ceiling(observed, 1).max(), abs=0.013)  # five deviations
+    assert agreement > ceiling(observed, 1)[-1] + 0.1
+    # A client with a rare answer sends the kept answer with the largest output.
+    rare = answers > 2
+    substitutes = task.outputs(public[rare])[:, :3].argmax(axis=1)
+    np.testing.assert_array_equal(release.encoder.encode(public[rare]), substitutes)
+    assert fitted(task, epsilon=8, public=public).randomizer.size == 10
+
+
+def test_answers_without_public_vectors_have_no_symbol():
+    release = fitted(head(shift=40.0), epsilon=9)
+    answers = np.unique(head(shift=40.0).outputs(PUBLIC).argmax(axis=1))
+    assert 2 <= release.randomizer.size == answers.size < 5
+
+
+def test_a_linear_model_of_any_kind_is_accepted():
+    weight = np.random.default_rng(1).standard_normal((3, 6))
+    plain = fitted(weight)
+    assert plain.encoder.kind == "argmax"
+    function = fitted(FiniteDifferences(lambda Z: Z @ weight.T + 0.5))
+    np.testing.assert_array_equal(plain.encoder.encode(PUBLIC), function.encoder.encode(PUBLIC))
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Linear(6, 3)
+    answers = module(torch.tensor(PUBLIC, dtype=torch.float32)).argmax(dim=1).numpy()
+    assert (fitted(module, epsilon=9).encoder.encode(PUBLIC) == answers).mean() > 0.999
+
+
+def test_the_error_for_a_model_that_no_file_can_store_states_the_fix():
+    for model in (
+        FiniteDifferences(lambda Z: np.stack([Z[:, 0] ** 2, Z[:, 1]], axis=1)),
+        measure(head(), PublicVectors(PUBLIC)),
+    ):
+        with pytest.raises(InvalidInput, match=r"pass offaxis\.geometry\.Layers"):
+            fitted(model)
+
+
+@pytest.mark.parametrize("model", [np.ones((1, 6)), np.array([[0.0] * 6, [1e-9] + [0.0] * 5])])
+def test_a_model_with_one_answer_has_no_class_codebook(model):
+    with pytest.raises(InvalidInput, match="two or more different answers"):
+        fitted(model, public=np.abs(PUBLIC))
+
+
+def test_means_of_reports_estimate_the_mean_codeword():
+    release = fitted(head(), epsilon=1)
+    expected = release.decoder.codewords[release.encoder.encode(PUBLIC)].mean(axis=0)
+    mean = release.aggregate(release.privatize(PUBLIC))
+    assert (np.abs(mean.estimate - expected) <= 5.5 * mean.standard_error + 1e-9).all()
