@@ -95,7 +95,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo-ready: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[report]'
+	$(PIP) --editable '.[html]'
 	@touch $@
 
 $(VENV)/serve-ready: $(BIN)/python pyproject.toml constraints.txt

@@ -185,7 +185,7 @@ def _run(study: Study, out: Path, seeds: int, prefix: str) -> tuple[list[Compare
 
         written += write_study(study, cells, out, open_source(study.rows[0].setting))
     except (MissingExtra, ModuleNotFoundError):
-        typer.echo(f"no page: {installing('report')}", err=True)
+        typer.echo(f"no page: {installing('html')}", err=True)
     return cells, written
 
 
@@ -443,7 +443,7 @@ def _grid(
     line: tuple[str, Mapping[float, float]],
     write: Callable[[float], str],
 ) -> Table:
-    from offaxis.reporting.pages import SHAPE_TITLES, TITLES
+    from offaxis.html.pages import SHAPE_TITLES, TITLES
 
     # Names have a line of their own: next to twelve budgets they would not fit 80 columns.
     grid = plain_table(1)

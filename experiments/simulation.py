@@ -32,9 +32,9 @@ from offaxis.decoding.decoders import back_from
 from offaxis.geometry import Layers, TaskModel
 from offaxis.geometry.layers import ACTIVATIONS
 from offaxis.randomizers import Randomizer
-from offaxis.randomizers.additive import Laplace
 from offaxis.randomizers.base import Ball, Sphere
 from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.laplace import Laplace
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
 from offaxis.release import Release
 from offaxis.simulation import draw_observations

@@ -31,7 +31,7 @@ GROUPS = {
     "Devices and collectors": ("client", "collector"),
     "Utility and attacks": ("theory", "audit", "evaluation"),
     "At scale": ("federated", "engines"),
-    "For people and other libraries": ("reporting", "integrations", "cli"),
+    "For people and other libraries": ("html", "integrations", "cli"),
 }
 """Packages that belong together; their order is checked against the contract."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from offaxis.reporting.pages import canvas, inline
+from offaxis.html.pages import canvas, inline
 
 _COLOURS = (
     "svg{--ink:#1c2127;--muted:#57606b;--line:#dfdcd3;--plain:#b8440b;--reshaped:#0a5fb4;"

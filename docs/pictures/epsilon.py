@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from drawing import finish, label, panels
 
+from offaxis.html.pages import INK, LINE_DASHES, MUTED, PLAIN, RESHAPED
 from offaxis.privacy.composition import Cost, by_loss_distribution
-from offaxis.reporting.pages import INK, LINE_DASHES, MUTED, PLAIN, RESHAPED
 from offaxis.theory import sphere_mean_error
 
 BUDGETS = (0.5, 1, 2, 3, 5)

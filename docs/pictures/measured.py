@@ -11,7 +11,7 @@ from drawing import dots, finish, label, panels
 
 import offaxis
 from offaxis.evaluation import evaluate
-from offaxis.reporting.pages import INK, MUTED, PLAIN, POINT, RESHAPED, SAME
+from offaxis.html.pages import INK, MUTED, PLAIN, POINT, RESHAPED, SAME
 from offaxis.simulation import simulate
 from offaxis.theory import agreement_ceiling, answer_prior
 

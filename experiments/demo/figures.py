@@ -18,8 +18,7 @@ from experiments.demo.result import METRIC, DemoResult, HouseholdResult, find
 from offaxis.decoding import LinearDecoder
 from offaxis.encoding import AffineEncoder, reshape
 from offaxis.geometry import Geometry, TaskModel, spectrum
-from offaxis.release import Release
-from offaxis.reporting.pages import (
+from offaxis.html.pages import (
     CARD,
     INK,
     LINE_DASHES,
@@ -33,7 +32,8 @@ from offaxis.reporting.pages import (
     canvas,
     inline,
 )
-from offaxis.reporting.recommendation import utility_curve
+from offaxis.html.recommendation import utility_curve
+from offaxis.release import Release
 from offaxis.vectors import Vectors
 
 

@@ -14,8 +14,8 @@ import scipy
 from experiments.data import DemoData
 from experiments.demo.figures import HOUSEHOLD_ROWS, Figures, Releases
 from experiments.demo.result import METRIC, DemoResult, find
-from offaxis.reporting.pages import SHAPE_TITLES, TITLES, number, template
-from offaxis.reporting.recommendation import joined_cautions, recommendation_row
+from offaxis.html.pages import SHAPE_TITLES, TITLES, number, template
+from offaxis.html.recommendation import joined_cautions, recommendation_row
 from offaxis.theory.table import CONDITIONS, TheoryRow
 from offaxis.version import __version__
 

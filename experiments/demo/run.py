@@ -32,9 +32,9 @@ from offaxis.evaluation.recommendation import Recommendation
 from offaxis.files import replacing
 from offaxis.fitting import fit
 from offaxis.geometry import Geometry, PublicVectors, measure
+from offaxis.html.pages import require_report_extra
 from offaxis.mechanisms import find_mechanism
 from offaxis.release import Release
-from offaxis.reporting.pages import require_report_extra
 from offaxis.theory.ceilings import agreement_ceiling, answer_prior
 from offaxis.theory.table import theory_rows
 

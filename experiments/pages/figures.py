@@ -23,8 +23,8 @@ from experiments.scores import Metric
 from experiments.sources import Source
 from offaxis.decoding import LinearDecoder
 from offaxis.files import replacing
+from offaxis.html import pages as svg
 from offaxis.release import Release
-from offaxis.reporting import pages as svg
 from offaxis.vectors import Vectors
 
 

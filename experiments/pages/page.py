@@ -28,8 +28,8 @@ from experiments.pages.panels import panels
 from experiments.sources import Source
 from experiments.tables import text_tables
 from offaxis.files import replacing
-from offaxis.reporting import pages as svg
-from offaxis.reporting.pages import template
+from offaxis.html import pages as svg
+from offaxis.html.pages import template
 
 _FAR: Final = 0.02
 """A larger difference of accuracies is highlighted."""

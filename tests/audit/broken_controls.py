@@ -20,8 +20,8 @@ from offaxis.randomizers import (
     SphericalLaplace,
     SubsetSelection,
 )
-from offaxis.randomizers.additive import largest_magnitude, pack, unpack
 from offaxis.randomizers.directions import NONCE_BYTES
+from offaxis.randomizers.laplace import largest_magnitude, pack, unpack
 from offaxis.release import Release
 from offaxis.sampling.choices import Response, place
 from offaxis.sampling.entropy import Entropy
@@ -275,6 +275,21 @@ class OneSymbolTooMany(SubsetSelection):
         named = self.read(super().report(W, entropy)) > 0
         named[np.arange(len(W)), W] = True
         return [row.tobytes() for row in np.packbits(named, axis=1, bitorder="little")]
+
+
+def at_twice_epsilon(real: type[Any]) -> type[Any]:
+    """Return the class of a randomizer whose reports are drawn at 2ε, while it claims ε."""
+
+    @dataclass(frozen=True)
+    class AtTwiceEpsilon(real):  # type: ignore[misc]
+        def report(self, W: Vectors, entropy: Entropy) -> list[bytes]:
+            values = {field.name: getattr(self, field.name) for field in dataclasses.fields(real)}
+            payloads: list[bytes] = real(**values | {"epsilon": 2 * self.epsilon}).report(
+                W, entropy
+            )
+            return payloads
+
+    return AtTwiceEpsilon
 
 
 @dataclass(frozen=True)

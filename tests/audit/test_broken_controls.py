@@ -62,6 +62,16 @@ def test_a_broken_control_is_detected(audited, kind, broken, reports, tests):
     assert result.summary.startswith("Violation found at ε = 2")
 
 
+@pytest.mark.parametrize("kind", ["duchi", "piecewise", "hybrid", "privunitg", "projunit"])
+def test_reports_drawn_at_twice_epsilon_are_detected(audited, kind):
+    """Bounds on ε from 2.6 to 3.6 in repeated runs, where 2 is promised."""
+    real = audited[kind]
+    broken = with_broken_control(real, broken_controls.at_twice_epsilon(type(real.randomizer)))
+    result = audit(broken, reports=MANY // 2, false_alarm=ALPHA)
+    violations = {finding.test for finding in result.by_verdict("violation")}
+    assert {"worst-pair", "classifier-worst"} <= violations
+
+
 def test_a_release_that_lets_nan_pass_is_detected(audited):
     real = audited["laplace"]
     parts = (real.encoder, real.randomizer, real.decoder, real.provenance)

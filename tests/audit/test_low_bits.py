@@ -12,7 +12,7 @@ from scipy import stats
 
 from offaxis.audit.attacks import Precision, WireBits, lowest_set_bit, wire_bits, wire_numbers
 from offaxis.randomizers import Laplace
-from offaxis.randomizers.additive import pack
+from offaxis.randomizers.laplace import pack
 from offaxis.sampling.entropy import Entropy
 from tests.audit.broken_controls import FloatLaplace
 from tests.checks import ALPHA

@@ -103,5 +103,5 @@ def test_a_missing_extra_is_reported_before_any_report_is_made(
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr("offaxis.cli.audit.attack", lambda *_, **__: pytest.fail("made reports"))
-    assert_fails(run(*COMMAND, "--html", "audit.html"), 4, "pip install '.[report]'")
+    assert_fails(run(*COMMAND, "--html", "audit.html"), 4, "pip install '.[html]'")
     assert not Path("audit.html").exists()

@@ -108,7 +108,7 @@ def test_labels_and_targets_are_read_from_csv(
 
 
 @pytest.mark.parametrize("name", ["gaussian", "privunit2"])
-def test_every_randomizer_is_evaluated_simulated_and_exactly(
+def test_every_mechanism_is_evaluated_simulated_and_exactly(
     workspace: Path, run: Run, name: str
 ) -> None:
     arguments = ("evaluate", f"{name}.release", *COMMAND[2:], "--seeds", "2")

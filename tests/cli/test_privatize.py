@@ -115,7 +115,7 @@ def test_a_pinned_hash_is_enforced(workspace: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["gaussian", "privunit2"])
-def test_every_randomizer_makes_reports(workspace: Path, run: Run, name: str) -> None:
+def test_every_mechanism_makes_reports(workspace: Path, run: Run, name: str) -> None:
     file = f"{name}.release"
     result = run("privatize", file, "--vectors", "private.npy", "--out", "my.reports", "--json")
     release = offaxis.load(file)

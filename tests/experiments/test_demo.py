@@ -91,7 +91,7 @@ def test_a_missing_extra_has_its_exit_code(
     desk: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(out: Path, **options: object) -> object:
-        raise MissingExtra("run pip install 'offaxis[report]'")
+        raise MissingExtra("run pip install 'offaxis[html]'")
 
     monkeypatch.setattr(demo, "run_demo", missing)
-    assert_fails(run("demo"), 4, "offaxis[report]")
+    assert_fails(run("demo"), 4, "offaxis[html]")

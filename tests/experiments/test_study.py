@@ -61,7 +61,7 @@ def test_compare_shows_ours_the_papers_and_the_difference_without_matplotlib(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run("compare", "cifar10-mlp-relu", "--seeds", "1")
     assert result.exit_code == 0, result.output
-    assert "no page: pip install '.[report]' in a checkout of offaxis" in result.stderr
+    assert "no page: pip install '.[html]' in a checkout of offaxis" in result.stderr
     for words in ("ours", "paper", "diff", "CW+PA w/o bounding  no guarantee", " .548 "):
         assert words in result.stdout
     facts = json.loads(run("compare", "cifar10-mlp-relu", "--seeds", "1", "--json").stdout)

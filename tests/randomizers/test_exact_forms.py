@@ -11,8 +11,8 @@ from scipy import stats
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.randomizers import NAMES, make
-from offaxis.randomizers.additive import report_records
 from offaxis.randomizers.base import Box
+from offaxis.randomizers.laplace import report_records
 from offaxis.randomizers.privunit import RankForm
 from offaxis.sampling.entropy import Entropy, JobKey
 from offaxis.simulation import draw_observations

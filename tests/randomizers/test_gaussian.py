@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.additive import largest_magnitude, unpack
 from offaxis.randomizers.gaussian import (
     Gaussian,
     certified_delta,
@@ -24,6 +23,7 @@ from offaxis.randomizers.gaussian import (
     noise_scale,
     realised_delta,
 )
+from offaxis.randomizers.laplace import largest_magnitude, unpack
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.gaussian import LAST_CELL, LOG2_CELLS, RoundedGaussian
 from offaxis.simulation import draw_observations

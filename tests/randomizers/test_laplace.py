@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.randomizers.additive import Laplace, largest_magnitude, pack, unpack
 from offaxis.randomizers.base import onto_lattice
+from offaxis.randomizers.laplace import Laplace, largest_magnitude, pack, unpack
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.laplace import DiscreteLaplace
 from offaxis.simulation import draw_observations

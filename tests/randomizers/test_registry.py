@@ -14,7 +14,7 @@ def build(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_randomizer_is_rebuilt_from_its_parameters(name):
+def test_every_mechanism_is_rebuilt_from_its_parameters(name):
     randomizer = build(name)
     assert rebuild(randomizer.kind, parameters(randomizer)) == randomizer
 

@@ -17,7 +17,7 @@ from scipy import stats
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee
-from offaxis.randomizers.additive import Laplace, SphericalLaplace, largest_magnitude, unpack
+from offaxis.randomizers.laplace import Laplace, SphericalLaplace, largest_magnitude, unpack
 from offaxis.sampling.entropy import Entropy
 from offaxis.sampling.spherical import LARGEST_LOG2_SCALE, RoundedSpherical
 from offaxis.simulation import draw_observations

@@ -19,8 +19,8 @@ import offaxis
 from offaxis import mechanisms
 from offaxis.geometry import Layers
 from offaxis.randomizers import NAMES, KaryResponse, SubsetSelection, base, make, privunit
-from offaxis.randomizers.additive import pack
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
+from offaxis.randomizers.laplace import pack
 from offaxis.sampling.choices import Response, below, choose_subsets
 from offaxis.sampling.gaussian import RoundedGaussian
 from offaxis.sampling.laplace import DiscreteLaplace

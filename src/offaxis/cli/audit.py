@@ -70,7 +70,7 @@ def audit(
         check_output(html, release)
     with spinner("loading"):
         if html is not None:
-            from offaxis.reporting.pages import require_report_extra
+            from offaxis.html.pages import require_report_extra
 
             require_report_extra()
     with progress_bar("starting") as update:
@@ -81,7 +81,7 @@ def audit(
             progress=update,
         )
     if html is not None:
-        from offaxis.reporting.audit_page import write_page
+        from offaxis.html.audit_page import write_page
 
         write_page(result, html)
     if as_json:

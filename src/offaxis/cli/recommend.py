@@ -132,7 +132,7 @@ def recommend(
     if out is not None:
         advice[0].release.save(out)
     if html is not None:
-        from offaxis.reporting.recommendation import write_recommendation
+        from offaxis.html.recommendation import write_recommendation
 
         write_recommendation(advice, html)
     _print_result(advice, smallest, out, html, as_json=as_json)
@@ -149,7 +149,7 @@ def _check_outputs(
     if out is not None:
         check_new_release(out, force=force)
     if html is not None:
-        from offaxis.reporting.pages import require_report_extra
+        from offaxis.html.pages import require_report_extra
 
         require_report_extra()
 

@@ -28,9 +28,9 @@ from offaxis.encoding.encoders import (
     frozen_map,
 )
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.additive import Laplace, SphericalLaplace
 from offaxis.randomizers.base import Ball, FiniteSet, Randomizer, Sphere
 from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.laplace import Laplace, SphericalLaplace
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG, keep_probability
 from offaxis.randomizers.projunit import ProjUnit
 from offaxis.randomizers.symbols import SymbolForm

@@ -29,7 +29,7 @@ from offaxis.errors import InvalidInput
 from offaxis.formats.reports import header
 from offaxis.geometry.public import A
 from offaxis.privacy.guarantee import ON_DEVICE
-from offaxis.randomizers.additive import report_records
+from offaxis.randomizers.laplace import report_records
 from offaxis.release import Release
 from offaxis.sampling.entropy import JobKey
 from offaxis.vectors import Vectors

@@ -1,6 +1,7 @@
 """The candidates of a search: ways to make a release.
 
-To try another mechanism or decoder, add a :class:`Candidate` to one of the lists below. The order
+To try another mechanism, add a :class:`Candidate` to one of the lists below; to try another
+decoder, add it to ``Decoding`` and ``_DECODERS`` first. The order
 of the candidates is part of the result: of equal scores the first one wins.
 """
 

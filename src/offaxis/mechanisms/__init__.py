@@ -7,7 +7,7 @@ from offaxis.errors import InvalidInput, installing, unknown_name
 from offaxis.mechanisms.answers import CLASS_RESPONSE, SCALAR_RESPONSE
 from offaxis.mechanisms.base import Mechanism, Parts, PublicInputs
 from offaxis.mechanisms.codebook import RESPONSE, SUBSET
-from offaxis.mechanisms.decoders import posterior, shrink
+from offaxis.mechanisms.fitted_decoders import posterior, shrink
 from offaxis.mechanisms.literature import INSTANCE_OPTIMAL, PLAN, TASK_AWARE, coordinatewise, direct
 
 __all__ = ["NAMES", "Mechanism", "Parts", "PublicInputs", "find_mechanism", "posterior", "shrink"]

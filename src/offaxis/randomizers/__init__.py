@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 from offaxis.errors import InvalidInput, unknown_name
-from offaxis.randomizers.additive import Laplace, SphericalLaplace
 from offaxis.randomizers.base import CHOOSE, Randomizer, check_delta
 from offaxis.randomizers.box import Duchi, Hybrid, Piecewise
 from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.laplace import Laplace, SphericalLaplace
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
 from offaxis.randomizers.projunit import ProjUnit
 from offaxis.randomizers.symbols import KaryResponse, SubsetSelection

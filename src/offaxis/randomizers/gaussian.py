@@ -26,8 +26,8 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee, decimal, exact_delta
-from offaxis.randomizers.additive import LatticeForm, Width, largest_magnitude
 from offaxis.randomizers.base import CHOOSE, Ball, check_budget
+from offaxis.randomizers.laplace import LatticeForm, Width, largest_magnitude
 from offaxis.sampling.entropy import RealEntropy
 from offaxis.sampling.gaussian import RoundedGaussian
 from offaxis.sampling.probability import exp_minus, normal_tail

@@ -17,11 +17,11 @@ import numpy as np
 from scipy.special import betaincinv, ndtr
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.additive import Laplace, SphericalLaplace
 from offaxis.randomizers.base import Ball, Randomizer, Sphere, extremes
 from offaxis.randomizers.box import POINTS, Duchi, Hybrid, Piecewise
 from offaxis.randomizers.caps import Ranks
 from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.laplace import Laplace, SphericalLaplace
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG, RankForm
 from offaxis.randomizers.projunit import ProjUnit
 from offaxis.randomizers.symbols import KaryResponse, SubsetSelection, SymbolForm, with_own

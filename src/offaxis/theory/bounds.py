@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
-from offaxis.randomizers.additive import Laplace
+from offaxis.randomizers.laplace import Laplace
 from offaxis.release import Release
 from offaxis.theory.conditions import (
     AdditiveNoise,

@@ -19,8 +19,8 @@ from offaxis.decoding import LinearDecoder, ShiftDecoder
 from offaxis.encoding import AffineEncoder, ShiftEncoder
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, TaskModel, as_task_model
-from offaxis.randomizers.additive import Laplace
 from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.laplace import Laplace
 from offaxis.release import Release
 from offaxis.simulation import simulate
 from offaxis.vectors import Vectors

@@ -10,11 +10,11 @@ from experiments.data import load_cifar10_features
 from experiments.demo import page as demo_page
 from experiments.demo.run import RANDOMIZERS
 from experiments.sources import open_source
+from offaxis.html.pages import TITLES
 from offaxis.mechanisms.scalar_channel import refined_channel
-from offaxis.reporting.pages import TITLES
 from offaxis.theory.ceilings import agreement_ceiling, answer_prior, reference_line
 from offaxis.theory.table import CONDITIONS
-from tests.reporting.strict_page import LOADERS, StrictPage
+from tests.html.strict_page import LOADERS, StrictPage
 
 
 @pytest.fixture(scope="module")

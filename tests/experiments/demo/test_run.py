@@ -8,7 +8,7 @@ from experiments.demo.run import RANDOMIZERS, headline_of, run_demo
 from offaxis.errors import InvalidInput, MissingExtra
 
 
-def test_every_randomizer_is_swept_plain_and_reshaped(result):
+def test_every_mechanism_is_swept_plain_and_reshaped(result):
     table = result.table()
     cells = {(row["randomizer"], row["reshaping"], row["epsilon"]) for row in table}
     assert len(table) == len(cells) == 4 * 2 * 2
@@ -62,7 +62,7 @@ def test_a_missing_extra_is_an_error_before_anything_is_computed(tmp_path, monke
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     calls = []
-    with pytest.raises(MissingExtra, match=r"pip install '\.\[report\]' in a checkout"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[html\]' in a checkout"):
         run_demo(tmp_path / "demo.html", progress=lambda *call: calls.append(call))
     assert calls == []
     assert not (tmp_path / "demo.html").exists()

@@ -14,8 +14,7 @@ import numpy as np
 
 from offaxis.audit.result import CAVEAT, AuditResult, Finding
 from offaxis.files import replacing
-from offaxis.privacy.guarantee import decimal
-from offaxis.reporting.pages import (
+from offaxis.html.pages import (
     CARD,
     INK,
     MUTED,
@@ -29,6 +28,7 @@ from offaxis.reporting.pages import (
     require_report_extra,
     template,
 )
+from offaxis.privacy.guarantee import decimal
 
 _LEAST_SHARE: Final = 1e-7
 """Smallest share on the axes of the curve."""

@@ -14,7 +14,7 @@ from offaxis.evaluation.recommendation import Recommendation
 from offaxis.evaluation.selection import ScoredCandidate
 from offaxis.evaluation.utility import Utility
 from offaxis.files import replacing
-from offaxis.reporting.pages import (
+from offaxis.html.pages import (
     CARD,
     INK,
     LINE_DASHES,

@@ -2,8 +2,8 @@
 
 A decoder is post-processing, so a release may use any of these without a change of its guarantee:
 :func:`shrink`, :func:`posterior`, and a network trained on simulated reports
-(:func:`offaxis.mechanisms.networks.noise_aware`). To add one: a class in ``decoding/``, its kind in
-``formats/release_file.py``, and a function here that fits it.
+(:func:`offaxis.mechanisms.networks.noise_aware`). To add one, see
+CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from offaxis.decoding.posterior import MOST_POINTS
 from offaxis.errors import InvalidInput
 from offaxis.geometry.public import evenly
 from offaxis.mechanisms.codebook import CellSums
-from offaxis.randomizers.additive import LatticeForm
 from offaxis.randomizers.base import Ball, FiniteSet, Randomizer, Sphere
+from offaxis.randomizers.laplace import LatticeForm
 from offaxis.randomizers.privunit import RankForm
 from offaxis.simulation import draw_observations
 from offaxis.simulation.releases import Channel

@@ -50,14 +50,14 @@ SHAPE_TITLES: Final = {"none": "plain", "jacobian": "reshaped"}
 
 
 def template(
-    name: str, package: str = "offaxis.reporting", **filters: Callable[[Any], str]
+    name: str, package: str = "offaxis.html", **filters: Callable[[Any], str]
 ) -> jinja2.Template:
     """Return a template of a package; values are escaped, and an unknown name is an error."""
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
-            [jinja2.PackageLoader(package), jinja2.PackageLoader("offaxis.reporting")]
+            [jinja2.PackageLoader(package), jinja2.PackageLoader("offaxis.html")]
         ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -127,7 +127,7 @@ def require_report_extra() -> None:
     except ImportError as error:
         raise MissingExtra(
             f"the page needs {error.name or 'matplotlib and jinja2'}, which is not "
-            f"installed; run: {installing('report')}"
+            f"installed; run: {installing('html')}"
         ) from error
     del jinja2, matplotlib
 

@@ -14,9 +14,9 @@ from offaxis.audit import AuditResult, audit
 from offaxis.audit.result import Finding
 from offaxis.audit.trials import Count, Event
 from offaxis.errors import MissingExtra
+from offaxis.html.audit_page import render, write_page
 from offaxis.privacy.guarantee import Guarantee
-from offaxis.reporting.audit_page import render, write_page
-from tests.reporting.strict_page import StrictPage
+from tests.html.strict_page import StrictPage
 
 
 @pytest.fixture(scope="module")
@@ -108,5 +108,5 @@ def test_a_missing_extra_is_named(result, monkeypatch, module):
     for name in [name for name in sys.modules if name.split(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=r"pip install '\.\[report\]' in a checkout"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[html\]' in a checkout"):
         render(result)

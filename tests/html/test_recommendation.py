@@ -10,7 +10,7 @@ from offaxis.errors import InvalidInput
 from offaxis.evaluation import selection
 from offaxis.evaluation.recommend import recommend, recommend_range
 from offaxis.geometry import Layers
-from offaxis.reporting.recommendation import render, write_recommendation
+from offaxis.html.recommendation import render, write_recommendation
 from offaxis.theory.ceilings import agreement_ceiling, answer_prior
 
 MODEL = Layers.linear(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0], [0, 1, 0, 0]]))
