@@ -58,7 +58,7 @@ def write_records(folder: Path, count: int) -> None:
 def fitted(epsilon: float = 5) -> offaxis.Release:
     """Return a release of that model."""
     public = np.random.default_rng(3).standard_normal((20_000, DIM))
-    return offaxis.fit(task_of(), public, epsilon=epsilon)
+    return offaxis.fit(task_of(), public, epsilon=epsilon, mechanism="laplace")
 
 
 def same(folder: Path) -> None:

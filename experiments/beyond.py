@@ -22,7 +22,7 @@ RECOMMENDED: Final = "recommended"
 FAITHFUL: Final = "recommended for fidelity"
 RECOMMENDED_METHODS: Final[dict[str, Method]] = {
     RECOMMENDED: Method("recommended for answers", "recommended", goal="answers"),
-    FAITHFUL: Method("recommended for fidelity", "recommended", goal="fidelity"),
+    FAITHFUL: Method("recommended for fidelity", "recommended", goal="vectors"),
 }
 """The releases that ``offaxis.recommend`` chooses on the public vectors, at each budget."""
 

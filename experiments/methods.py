@@ -26,9 +26,9 @@ from experiments.without_guarantee import (
 )
 from offaxis import randomizers
 from offaxis.encoding.reshaping import Allocation, Jacobian, Optimal, Reshaping
-from offaxis.evaluation.utility import Goal
 from offaxis.fitting import at_budget, fit
 from offaxis.mechanisms import Mechanism, find_mechanism, posterior
+from offaxis.mechanisms.base import Goal
 from offaxis.release import Release
 
 DELTA: Final = 1e-5
@@ -92,6 +92,8 @@ class Method:
     def key(self) -> str:
         """The identity of its figures: every field but the title, without optional unset ones."""
         fields = {_KEY_NAMES.get(k, k): v for k, v in asdict(self).items() if k != "title"}
+        if fields["goal"] == "vectors":
+            fields["goal"] = "fidelity"  # the goal's former name; keys seed the noise
         for name in ("active", "goal", "posterior"):
             if not fields[name]:
                 del fields[name]

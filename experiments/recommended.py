@@ -10,7 +10,8 @@ from typing import Any, Final
 from experiments.sources import Source
 from offaxis.evaluation.recommend import recommend
 from offaxis.evaluation.recommendation import Recommendation
-from offaxis.evaluation.utility import Goal, Utility
+from offaxis.evaluation.utility import Utility
+from offaxis.mechanisms.base import Goal
 
 DEVIATIONS: Final = 3.0
 """Standard errors on either side of a prediction."""
@@ -51,7 +52,9 @@ def recommendation_for(source: Source, goal: Goal, epsilon: float) -> Recommenda
         lock = _locks[id(cache), key]
     with lock:
         if key not in cache:
-            cache[key] = recommend(source.task, source.public, epsilon=epsilon, goal=goal)
+            cache[key] = recommend(
+                source.task, source.public, epsilon=epsilon, goal=goal, effort="full"
+            )
     recommendation: Recommendation = cache[key]
     return recommendation
 

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from experiments.without_guarantee import Unprotected
-from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
+from offaxis.decoding import CodewordDecoder, Decoder, LinearDecoder, ShiftDecoder
 from offaxis.decoding.decoders import back_from
 from offaxis.geometry import Layers, TaskModel
-from offaxis.geometry.layers import ACTIVATIONS
+from offaxis.geometry.layers import POINTWISE
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import Ball, Sphere
 from offaxis.randomizers.gaussian import Gaussian
@@ -141,14 +141,15 @@ class Readout(NamedTuple):
 
 def readout_of(decoder: Decoder, task: TaskModel, *, fused: bool = True) -> Readout:
     """Return how the task reads observations; without ``fused``, by decoding them."""
-    if not fused or not isinstance(task, Layers) or not _is_affine(decoder):
+    fuses = fused and isinstance(task, Layers) and task.activation in POINTWISE
+    if not fuses or not isinstance(task, Layers) or not _is_affine(decoder):
         zero = np.zeros((decoder.input_dim, 1))
         return Readout(None, zero, lambda V: task.outputs(decoder.decode(V.T)).T)
     weight, shift = task.weights[0], decoder.offset
     matrix = decoder.matrix if isinstance(decoder, LinearDecoder) else np.eye(shift.size)
     offset = (weight @ shift + task.biases[0])[:, None]
     layers = list(zip(task.weights[1:], (b[:, None] for b in task.biases[1:]), strict=True))
-    activation = ACTIVATIONS[task.activation][0]
+    activation = POINTWISE[task.activation][0]
 
     def rest(hidden: Vectors) -> Vectors:
         for w, b in layers:
@@ -166,12 +167,15 @@ def _is_affine(decoder: Decoder) -> TypeGuard[LinearDecoder | ShiftDecoder]:
 def _mean_decoder(release: Release) -> Decoder:
     """Return the decoder of a mean over people; for a score, an affine map always suffices.
 
-    A reshaping that leaves directions out puts their public mean there. Outside of studies such a
-    release is rejected for means of the vectors; in a study the score includes its bias, as the
-    task sees it.
+    A reshaping that leaves directions out puts their public mean there, and a codebook gives the
+    mean of the codewords. Outside of studies such releases are rejected for means of the vectors;
+    in a study the score includes their bias, as the task sees it.
     """
-    if release.mean_decoder is None and release.randomizer.unbiased and _is_affine(release.decoder):
-        return release.decoder
+    decoder = release.decoder
+    if isinstance(decoder, CodewordDecoder):
+        return LinearDecoder(decoder.codewords.T, np.zeros(decoder.output_dim))
+    if release.mean_decoder is None and release.randomizer.unbiased and _is_affine(decoder):
+        return decoder
     return release.unbiased_decoder
 
 

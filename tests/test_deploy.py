@@ -194,7 +194,7 @@ def _nginx(folder: Path, upstream: int):
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 def test_nginx_forwards_everything_and_logs_nothing_private(new_database, tmp_path):  # noqa: F811
     public = np.random.default_rng(0).normal(size=(100, 60))
-    release = offaxis.fit(None, public, epsilon=3, reshaping="none")
+    release = offaxis.fit(None, public, epsilon=3, reshaping="none", mechanism="laplace")
     reports = release.privatize(public)
     pairs = [(new_id(), reports[index % 100]) for index in range(10_000)]
     body = b"".join(report_id + report for report_id, report in pairs)

@@ -29,7 +29,11 @@ from offaxis.simulation import simulate
         ({"epsilon": None}, "epsilon"),
         ({"mechanism": "lapalce"}, "no mechanism 'lapalce'; did you mean 'laplace'"),
         ({"mechanism": "noise"}, "no mechanism 'noise'; choose one of laplace, gaussian,"),
-        ({"mechanism": None}, "no mechanism None; choose one of"),
+        ({"mechanism": 7}, "no mechanism 7; choose one of"),
+        ({"mechanism": None, "percentile": 90}, "percentile=90 is a setting of a mechanism"),
+        ({"mechanism": None, "model": None}, "without a model there are no answers to keep"),
+        ({"goal": "answers"}, "a goal chooses the mechanism"),
+        ({"mechanism": None, "goal": "colour"}, "goal must be"),
         ({"epsilon": "two"}, "must be a finite number such as 0.1 or '1/3', got epsilon='two'"),
         ({"model": np.ones((6, 3))}, r"\(outputs, inputs\); did you mean its transpose, model.T"),
         ({"mechanism": "gaussian"}, "needs delta"),
@@ -59,7 +63,7 @@ from offaxis.simulation import simulate
     ],
 )
 def test_an_error_names_the_value_and_the_fix(head, public, change, message):
-    arguments = {"model": head, "public": public, "epsilon": 1} | change
+    arguments = {"model": head, "public": public, "epsilon": 1, "mechanism": "laplace"} | change
     with pytest.raises(InvalidInput, match=message):
         offaxis.fit(arguments.pop("model"), arguments.pop("public"), **arguments)
 
@@ -74,19 +78,24 @@ def test_swapped_arguments_are_an_error(head, public, kind):
     }
     model = models[kind]()
     with pytest.raises(InvalidInput, match="did you swap the arguments"):
-        offaxis.fit(public, model, epsilon=1)
+        offaxis.fit(public, model, epsilon=1, mechanism="laplace")
     # The same two in the right order.
-    assert offaxis.fit(model, public, epsilon=1).input_dim == 6
+    assert offaxis.fit(model, public, epsilon=1, mechanism="laplace").input_dim == 6
 
 
 def test_a_missing_model_is_an_error_unless_none_is_needed(public):
     with pytest.raises(UnsupportedModel):
-        offaxis.fit(None, public, epsilon=1)
-    assert offaxis.fit(None, public, epsilon=1, reshaping="none").provenance.model is None
+        offaxis.fit(None, public, epsilon=1, mechanism="laplace")
+    assert (
+        offaxis.fit(None, public, epsilon=1, reshaping="none", mechanism="laplace").provenance.model
+        is None
+    )
 
 
 def test_plain_use_has_no_centre_and_no_map(public):
-    plain = offaxis.fit(None, public, epsilon=1, reshaping="none", percentile=50)
+    plain = offaxis.fit(
+        None, public, epsilon=1, reshaping="none", percentile=50, mechanism="laplace"
+    )
     assert isinstance(plain.randomizer, Laplace)
     assert isinstance(plain.encoder, ShiftEncoder)
     assert plain.randomizer.radius == pytest.approx(np.median(np.abs(public).sum(axis=1)))
@@ -94,7 +103,9 @@ def test_plain_use_has_no_centre_and_no_map(public):
 
 
 def test_centring_alone_needs_no_model(public):
-    centred = offaxis.fit(None, public, epsilon=1, reshaping="centre", percentile=50)
+    centred = offaxis.fit(
+        None, public, epsilon=1, reshaping="centre", percentile=50, mechanism="laplace"
+    )
     deviations = public - public.mean(axis=0)
     assert isinstance(centred.randomizer, Laplace)
     assert isinstance(centred.decoder, ShiftDecoder)
@@ -164,27 +175,31 @@ def test_the_default_order_is_that_of_the_randomizers_norm(head, public):
 
 def test_a_measured_geometry_can_be_reused(head, public):
     geometry = measure(head, PublicVectors(public))
-    assert offaxis.fit(geometry, public, epsilon=1) == offaxis.fit(head, public, epsilon=1)
+    assert offaxis.fit(geometry, public, epsilon=1, mechanism="laplace") == offaxis.fit(
+        head, public, epsilon=1, mechanism="laplace"
+    )
 
 
 def test_a_geometry_of_other_vectors_is_an_error(head, public):
     geometry = measure(head, PublicVectors(public))
     for other in (public[:-1], public[:, :4]):
         with pytest.raises(InvalidInput, match="not the ones the map was fitted to"):
-            offaxis.fit(geometry, other, epsilon=1)
+            offaxis.fit(geometry, other, epsilon=1, mechanism="laplace")
 
 
 def test_a_function_must_return_the_same_vectors_on_every_pass(head, public):
     rng = np.random.default_rng(0)
     with pytest.raises(InvalidInput, match="on every pass"):
-        offaxis.fit(head, lambda: [public * rng.random()], epsilon=1)
+        offaxis.fit(head, lambda: [public * rng.random()], epsilon=1, mechanism="laplace")
     used_up = iter([public])
     with pytest.raises(InvalidInput):
-        offaxis.fit(head, lambda: used_up, epsilon=1)
+        offaxis.fit(head, lambda: used_up, epsilon=1, mechanism="laplace")
 
 
 def test_provenance_identifies_the_public_data_and_the_model(head, public):
-    release = offaxis.fit(head, public, epsilon=1, statement="open survey of 2024")
+    release = offaxis.fit(
+        head, public, epsilon=1, statement="open survey of 2024", mechanism="laplace"
+    )
     provenance = release.provenance
     assert provenance.public.count == len(public)
     assert provenance.model == head.identity()
@@ -192,8 +207,10 @@ def test_provenance_identifies_the_public_data_and_the_model(head, public):
 
 
 def test_public_vectors_may_be_a_function_of_batches(head, public):
-    streamed = offaxis.fit(head, lambda: iter(np.array_split(public, 7)), epsilon=1)
-    whole = offaxis.fit(head, public, epsilon=1)
+    streamed = offaxis.fit(
+        head, lambda: iter(np.array_split(public, 7)), epsilon=1, mechanism="laplace"
+    )
+    whole = offaxis.fit(head, public, epsilon=1, mechanism="laplace")
     assert isinstance(streamed.encoder, AffineEncoder)
     assert isinstance(whole.encoder, AffineEncoder)
     assert np.allclose(streamed.encoder.matrix, whole.encoder.matrix, atol=1e-9)
@@ -208,7 +225,9 @@ def test_a_torch_module_and_its_plain_weights_give_the_same_map(head, public):
         for layer, w, b in zip(layers, head.weights, head.biases, strict=True):
             layer.weight.copy_(torch.as_tensor(np.array(w)))
             layer.bias.copy_(torch.as_tensor(np.array(b)))
-    from_layers, from_torch = (offaxis.fit(m, public, epsilon=1) for m in (head, module))
+    from_layers, from_torch = (
+        offaxis.fit(m, public, epsilon=1, mechanism="laplace") for m in (head, module)
+    )
     assert isinstance(from_layers.encoder, AffineEncoder)
     assert isinstance(from_torch.encoder, AffineEncoder)
     assert np.allclose(from_layers.encoder.matrix, from_torch.encoder.matrix, atol=1e-8)
@@ -233,8 +252,17 @@ def test_reshaping_improves_the_task():
 
 def test_a_statement_that_no_file_can_store_is_an_error(public):
     with pytest.raises(InvalidInput, match="UTF-8"):
-        offaxis.fit(None, public, epsilon=1, reshaping="none", statement="half a pair: \ud800")
-    kept = offaxis.fit(None, public, epsilon=1, reshaping="none", statement="aus Zürich, 東京")
+        offaxis.fit(
+            None,
+            public,
+            epsilon=1,
+            reshaping="none",
+            statement="half a pair: \ud800",
+            mechanism="laplace",
+        )
+    kept = offaxis.fit(
+        None, public, epsilon=1, reshaping="none", statement="aus Zürich, 東京", mechanism="laplace"
+    )
     assert kept.provenance.statement == "aus Zürich, 東京"
 
 

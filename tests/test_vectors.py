@@ -219,13 +219,15 @@ def test_one_vector_gives_one_vector(make: Any, release: offaxis.Release, public
 
 
 def test_public_vectors_of_every_kind_give_the_same_release(head: Any, public: Rows) -> None:
-    expected = offaxis.fit(head, public, epsilon=3)
+    expected = offaxis.fit(head, public, epsilon=3, mechanism="laplace")
     for name, kind in KINDS.items():
         if "float64" in kind.dtypes:
-            assert offaxis.fit(head, kind.make(public), epsilon=3) == expected, name
+            assert (
+                offaxis.fit(head, kind.make(public), epsilon=3, mechanism="laplace") == expected
+            ), name
     parts = np.split(public, 5)
-    tables = offaxis.fit(head, lambda: map(_table, parts), epsilon=3)
-    assert tables == offaxis.fit(head, lambda: iter(parts), epsilon=3)
+    tables = offaxis.fit(head, lambda: map(_table, parts), epsilon=3, mechanism="laplace")
+    assert tables == offaxis.fit(head, lambda: iter(parts), epsilon=3, mechanism="laplace")
 
 
 def test_half_precision_of_every_library_is_read_and_returned(
@@ -242,7 +244,7 @@ def test_half_precision_of_every_library_is_read_and_returned(
 
 
 def test_a_result_that_does_not_fit_is_rejected(public: Rows) -> None:
-    wide = offaxis.fit(None, public * 1e4, epsilon=1, reshaping="none")
+    wide = offaxis.fit(None, public * 1e4, epsilon=1, reshaping="none", mechanism="laplace")
     vectors = np.float16(public[:200])
     for value in (vectors, torch.tensor(vectors)):
         with pytest.raises(InvalidInput, match="does not fit into"):
@@ -296,7 +298,7 @@ def test_lists_in_a_series_are_returned_as_lists() -> None:
     ],
 )
 def test_tables_without_vectors_are_rejected(value: Any, message: str, public: Rows) -> None:
-    pair = offaxis.fit(None, public[:, :2], epsilon=1, reshaping="none")
+    pair = offaxis.fit(None, public[:, :2], epsilon=1, reshaping="none", mechanism="laplace")
     with pytest.raises(InvalidInput, match=message):
         pair.privatize(value)
     with pytest.raises(InvalidInput, match=message):

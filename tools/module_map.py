@@ -27,9 +27,9 @@ GROUPS = {
     "Guarantee and randomness": ("sampling", "privacy"),
     "Parts of a release": ("geometry", "encoding", "randomizers", "decoding"),
     "Fitting and simulation": ("simulation", "mechanisms"),
-    "The release": ("release", "formats", "fitting", "card"),
+    "The release": ("release", "formats", "card"),
     "Devices and collectors": ("client", "collector"),
-    "Utility and attacks": ("theory", "audit", "evaluation"),
+    "Theory, fitting and utility": ("theory", "fitting", "audit", "evaluation"),
     "At scale": ("federated", "engines"),
     "For people and other libraries": ("html", "integrations", "cli"),
 }

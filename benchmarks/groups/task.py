@@ -45,4 +45,4 @@ def release(mechanism: str, **settings: Any) -> Release:
 def plain_laplace(dim: int) -> Release:
     """Return a Laplace release of any dimension, without reshaping."""
     public = np.random.default_rng(1).standard_normal((50, dim))
-    return fit(None, public, epsilon=EPSILON, reshaping="none")
+    return fit(None, public, epsilon=EPSILON, reshaping="none", mechanism="laplace")

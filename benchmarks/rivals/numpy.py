@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.rivals.maps import LinearParts, Noise
 from offaxis.geometry import Layers
-from offaxis.geometry.layers import ACTIVATIONS
+from offaxis.geometry.layers import POINTWISE
 from offaxis.vectors import Vectors
 
 
@@ -38,7 +38,7 @@ def simulate_one_by_one(parts: LinearParts, Z: Vectors, rng: np.random.Generator
 
 def gram_one_by_one(model: Layers, Z: Vectors) -> Vectors:
     """Return Σ JᵀJ by the chain rule, one vector at a time."""
-    function, slope = ACTIVATIONS[model.activation]
+    function, slope = POINTWISE[model.activation]
     total = np.zeros((Z.shape[1], Z.shape[1]))
     for z in Z:
         jacobian, hidden = np.eye(z.size), z

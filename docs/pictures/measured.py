@@ -107,7 +107,7 @@ def off_axis() -> str:
         shown = (("none", "plain", PLAIN), (stretched, "reshaped", RESHAPED))
         shares = []
         for panel, (shape, title, colour) in zip(axes, shown, strict=True):
-            release = offaxis.fit(task, public, epsilon=4, reshaping=shape)
+            release = offaxis.fit(task, public, epsilon=4, reshaping=shape, mechanism="laplace")
             noisy = simulate(release, np.tile(mine, (400, 1)), np.random.default_rng(1))
             correct = 100 * float((noisy[:, 0] > -0.5).mean())
             shares.append(f"{title}: {correct:.0f} %")

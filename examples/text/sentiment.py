@@ -47,8 +47,10 @@ def releases(head: Any, public: np.ndarray, epsilon: float) -> dict[str, offaxis
     task = CentredOutputs(head)
     settings = {"epsilon": epsilon, "statement": STATEMENT}
     return {
-        "Laplace, plain": offaxis.fit(None, public, reshaping="none", **settings),
-        "Laplace, reshaped": offaxis.fit(task, public, **settings),
+        "Laplace, plain": offaxis.fit(
+            None, public, mechanism="laplace", reshaping="none", **settings
+        ),
+        "Laplace, reshaped": offaxis.fit(task, public, mechanism="laplace", **settings),
         "PrivUnit2, plain": offaxis.fit(
             None, public, mechanism="privunit2", reshaping="centre", **settings
         ),

@@ -259,7 +259,7 @@ def _recommended(
     """Recommend a release for the answers at a few budgets, from the public vectors alone."""
     budgets = [budget for budget in RECOMMENDED if budget in epsilons] or [headline]
     report = stage(1)
-    recommendations = recommend_range(data.head, data.public, epsilons=budgets)
+    recommendations = recommend_range(data.head, data.public, epsilons=budgets, effort="full")
     report(1)
     return recommendations
 

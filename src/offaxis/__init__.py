@@ -11,11 +11,11 @@ Examples
 >>> report = release.privatize(rng.standard_normal(6))  # on the device: bytes that may leave it
 >>> len(report) == release.report_size
 True
->>> release.decode(report).shape  # anywhere
+>>> release.decode(report).shape  # anywhere: a vector with the reported answer
 (6,)
 >>> release.save("my.release")
 >>> offaxis.load("my.release", expect=release.hash)
-Release(laplace, ε = 5, pure, per item, dimension 6, ...)
+Release(response, ε = 5, pure, per item, dimension 6, ...)
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from offaxis.encoding import Jacobian, Optimal
     from offaxis.errors import OffaxisError
     from offaxis.evaluation.priors import wide_prior
-    from offaxis.evaluation.recommend import recommend, recommend_range, smallest_epsilon
+    from offaxis.evaluation.recommend import recommend, recommend_range
+    from offaxis.evaluation.smallest import smallest_epsilon
     from offaxis.fitting import fit
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
@@ -63,7 +64,7 @@ _HOMES = {
     "recommend": "offaxis.evaluation.recommend",
     "recommend_range": "offaxis.evaluation.recommend",
     "simulate": "offaxis.simulation",
-    "smallest_epsilon": "offaxis.evaluation.recommend",
+    "smallest_epsilon": "offaxis.evaluation.smallest",
     "wide_prior": "offaxis.evaluation.priors",
 }
 

@@ -43,15 +43,15 @@ def spent(release: Release) -> dict[str, str]:
 
 def averages(release: Release) -> str:
     """Say whether reports can be averaged over people."""
+    if symbols(release) is not None:
+        return "no, but shares of the symbols can be estimated for any population"
     if not release.supports_mean:
         if isinstance(release.randomizer, RankForm):
             return "no, a report forgets its vector's length"
         return "no, their mean would be biased"
-    if release.mean_rank < release.input_dim:
-        return f"yes, {wording.means_along(release.mean_rank)}"
     if release.provenance.model:
-        return "yes, accurate along what the model reads and very noisy across it"
-    return "yes"
+        return "yes, of the clipped vectors: accurate along what the model reads, noisy across it"
+    return "yes, of the clipped vectors"
 
 
 def symbols(release: Release) -> int | None:

@@ -14,6 +14,7 @@ __all__ = [
     "InvalidRelease",
     "InvalidReport",
     "MissingExtra",
+    "ModelNeeded",
     "OffaxisError",
     "RoundRefused",
     "Unreachable",
@@ -49,7 +50,7 @@ class InvalidInput(OffaxisError, ValueError):
 
 
 class UnsupportedModel(OffaxisError, TypeError):
-    """No adapter knows how to differentiate this model.
+    """No adapter knows this model, or it has no useful derivative.
 
     Examples
     --------
@@ -61,8 +62,21 @@ class UnsupportedModel(OffaxisError, TypeError):
     """
 
 
+class ModelNeeded(OffaxisError, RuntimeError):
+    """A release reports the answer of a model that is not part of its file.
+
+    Examples
+    --------
+    >>> from offaxis.encoding import ModelEncoder
+    >>> ModelEncoder(np.array([0.0, 1.0]), centre=np.zeros(3)).encode(np.eye(3))
+    Traceback (most recent call last):
+        ...
+    offaxis.errors.ModelNeeded: this release reports the answer of a model that its file does ...
+    """
+
+
 class BiasedDecoder(OffaxisError, RuntimeError):
-    """A mean over people was requested from a release without an unbiased decoder.
+    """A mean over people, or its interval, has a bias of unknown size.
 
     Examples
     --------
@@ -72,7 +86,7 @@ class BiasedDecoder(OffaxisError, RuntimeError):
     >>> release.decode_mean(release.privatize(public))
     Traceback (most recent call last):
         ...
-    offaxis.errors.BiasedDecoder: the privunit2 randomizer of this release is biased, so ...
+    offaxis.errors.BiasedDecoder: reports of this release (privunit2) do not average ...
     """
 
 
@@ -98,7 +112,7 @@ class InvalidReport(OffaxisError, ValueError):
     --------
     >>> import offaxis
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2, mechanism="laplace")
     >>> release.decode(b"not a report")
     Traceback (most recent call last):
         ...
@@ -128,7 +142,7 @@ class RoundRefused(OffaxisError, RuntimeError):
     >>> from offaxis.client import Terms
     >>> from offaxis.formats.release_file import to_bytes
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=5)
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=5, mechanism="laplace")
     >>> terms = Terms("https://collector.example", epsilon="1", release=release.hash)
     >>> terms.accept(to_bytes(release), release.hash)
     Traceback (most recent call last):

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 
 from offaxis import randomizers
+from offaxis.decoding import CodewordDecoder
 from offaxis.encoding.reshaping import Reshaping
 from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.geometry import Geometry, TaskModel, as_task_model
-from offaxis.geometry.public import Progress
-from offaxis.mechanisms import Mechanism, find_mechanism
-from offaxis.mechanisms.base import gather
+from offaxis.geometry import Geometry, PublicVectors, TaskModel, as_task_model
+from offaxis.geometry.jacobian import check_model, measure
+from offaxis.geometry.public import Progress, survey, taken_evenly
+from offaxis.mechanisms import Mechanism, find_mechanism, posterior
+from offaxis.mechanisms.answers import affine_answer
+from offaxis.mechanisms.base import Goal, gather
 from offaxis.privacy.guarantee import Unit
 from offaxis.randomizers import Randomizer
-from offaxis.release import LONGEST_STATEMENT, Provenance, Release
+from offaxis.release import LONGEST_STATEMENT, MEAN_OVER, Provenance, Release
+from offaxis.simulation import simulate
+from offaxis.theory.ceilings import (
+    fidelity_ceiling,
+    least_mean_error,
+    scalar_ceiling,
+    task_spectrum,
+)
+from offaxis.vectors import Vectors, row_dots
+
+_MEASURED_ON: Final = 2_000
+"""Number of public vectors that the expected utility of a default is measured on."""
+
+_ROUNDS: Final = 4
+"""Simulated reports of each of them."""
 
 
 def fit(
@@ -25,7 +43,8 @@ def fit(
     public: Any,
     *,
     epsilon: Any,
-    mechanism: str | Mechanism = "laplace",
+    goal: Goal | None = None,
+    mechanism: str | Mechanism | None = None,
     delta: Any = None,
     unit: Unit = "item",
     reshaping: str | Reshaping | None = None,
@@ -36,21 +55,33 @@ def fit(
 ) -> Release:
     """Fit a release to a public task.
 
+    Without a ``mechanism``, one is chosen for the ``goal`` by a rule, without a search: for the
+    answers of a classifier, the answer itself by randomized response, which agrees with the model
+    as often as any report of this ε can; for one affine output, an optimal channel; for other
+    outputs and for vectors, a codebook with a posterior decoder; for means, PrivUnit2.
+    ``release.summary`` states what such a release is expected to keep, and the most that any report
+    of this ε could. :func:`offaxis.recommend` compares all mechanisms.
+
     Everything is learnt from the public model and the public vectors; the result is frozen and can
     be published. ``public`` must not contain private vectors. A setting that would have no effect
     is an error.
 
     Parameters
     ----------
-    model : torch module, scikit-learn estimator, weight matrix, Layers, TaskModel, or Geometry
-        The public task. A :class:`~offaxis.geometry.Geometry` measured earlier on the same public
-        vectors avoids measuring it again for another budget. None is allowed if no task is used:
-        with ``reshaping`` "centre" or "none", and a mechanism that needs no task.
+    model : torch module, scikit-learn estimator, ONNX file, function, weight matrix, …
+        The public task: anything :func:`offaxis.geometry.as_task_model` accepts. A
+        :class:`~offaxis.geometry.Geometry` measured earlier on the same public vectors avoids
+        measuring it again for another budget. None is allowed if no task is used: with ``goal``
+        "vectors" or "means", with ``reshaping`` "centre" or "none", and with a mechanism that
+        needs no task.
     public : array (n, m), or callable returning an iterator of batches
         Public vectors.
     epsilon : number
         Budget of one report, read exactly: 0.1 means 1/10.
-    mechanism : str
+    goal : {"answers", "vectors", "means"}, optional
+        What reports are for: the model's answer for each vector (the default), the vector itself,
+        or a mean over people. An error together with a ``mechanism``.
+    mechanism : str, optional
         One of ``offaxis.mechanisms.NAMES``. "laplace" (pure), "spherical-laplace" (pure) and
         "gaussian" (ε, δ) report the vector; "privunit2", "privunitg", "privunitg-sphere" and
         "projunit" (pure) report its direction only, more accurately; with the suffix "-mean" (not
@@ -66,9 +97,9 @@ def fit(
     unit : {"item", "user"}
         What the guarantee protects: one vector, or a person who sends one report in total.
     reshaping : {"jacobian", "optimal", "centre", "none"}, Jacobian or Optimal
-        "jacobian" (the default) fits the space to the task. "optimal" fits it to the task and the
-        public covariance, and omits directions the task does not see. "centre" only subtracts the
-        public mean. "none" leaves the vectors unchanged. The last two need no model.
+        "jacobian", the default with a model, fits the space to the task. "optimal" fits it to the
+        task and the public covariance, and omits directions the task does not see. "centre" only
+        subtracts the public mean. "none" leaves the vectors unchanged. The last two need no model.
         :class:`~offaxis.Jacobian` and :class:`~offaxis.Optimal` have settings. For a classifier,
         pass :class:`~offaxis.geometry.CentredOutputs` of the model.
     percentile : float, optional
@@ -90,7 +121,10 @@ def fit(
     >>> import offaxis
     >>> rng = np.random.default_rng(0)
     >>> head, public = rng.standard_normal((3, 8)), rng.standard_normal((1000, 8))
-    >>> offaxis.fit(head, public, epsilon=5)
+    >>> release = offaxis.fit(head, public, epsilon=5)  # the model's answer
+    >>> print(release.summary)
+    Expected to keep 98.7 % of the model's answers, for people like the public ...
+    >>> offaxis.fit(head, public, epsilon=5, mechanism="laplace")  # the vector, reshaped
     Release(laplace, ε = 5, pure, per item, dimension 8, ...)
     >>> best = offaxis.fit(head, public, epsilon=5, mechanism="privunit2", reshaping="optimal")
     >>> best.encoder.output_dim  # the task sees three directions
@@ -98,10 +132,73 @@ def fit(
     >>> str(offaxis.fit(head, public, epsilon=1, mechanism="gaussian", delta=1e-6).guarantee)
     'ε = 1, δ = 1e-06'
     """
+    _check_arguments(model, public)
+    if mechanism is not None:
+        if goal is not None:
+            raise InvalidInput(
+                f"a goal chooses the mechanism: leave out goal={goal!r} or mechanism={mechanism!r}"
+            )
+        return fit_mechanism(
+            model,
+            public,
+            mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            unit=unit,
+            reshaping=reshaping,
+            percentile=percentile,
+            size=size,
+            statement=statement,
+            progress=progress,
+        )
+    settings = {"delta": delta, "reshaping": reshaping, "percentile": percentile, "size": size}
+    for name, value in settings.items():
+        if value is not None:
+            raise InvalidInput(
+                f"{name}={value!r} is a setting of a mechanism: name one, such as "
+                f"mechanism='laplace', or leave it out"
+            )
+    _check_statement(statement)
+    chosen = _default(model, public, "answers" if goal is None else goal, progress)
+    release = fit_mechanism(
+        chosen.model,
+        public,
+        chosen.mechanism,
+        epsilon=epsilon,
+        unit=unit,
+        reshaping=chosen.reshaping,
+        percentile=chosen.percentile,
+        statement=statement,
+        progress=progress,
+        every_answer=True,
+    )
+    if chosen.mechanism == "response":
+        release = release.with_decoder(posterior(release, PublicVectors(public)))
+    return _with_expectation(release, chosen, public)
+
+
+def fit_mechanism(
+    model: Any,
+    public: Any,
+    mechanism: str | Mechanism,
+    *,
+    epsilon: Any,
+    delta: Any = None,
+    unit: Unit = "item",
+    reshaping: str | Reshaping | None = None,
+    percentile: float | None = None,
+    size: int | None = None,
+    statement: str = "",
+    progress: Progress | None = None,
+    every_answer: bool = False,
+) -> Release:
+    """Fit a release with a named mechanism; arguments as in :func:`fit`.
+
+    With ``every_answer``, an answer of the model that no public vector has is an error.
+    """
+    _check_statement(statement)
     if not isinstance(mechanism, Mechanism):
         mechanism = find_mechanism(mechanism)
-    _check_statement(statement)
-    _check_arguments(model, public)
     inputs, reshaping_settings = gather(
         model,
         public,
@@ -112,12 +209,111 @@ def fit(
         percentile=percentile,
         size=size,
         progress=progress,
+        every_answer=every_answer,
     )
     parts = mechanism.prepare(inputs)
-    settings = {"mechanism": mechanism.name, **reshaping_settings, **parts.settings}
-    provenance = Provenance(inputs.model, inputs.identity, settings, statement)
+    recorded = {"mechanism": mechanism.name, **reshaping_settings, **parts.settings}
+    provenance = Provenance(inputs.model, inputs.identity, recorded, statement)
     return Release(
-        parts.encoder, parts.randomizer, parts.decoder, provenance, unit, parts.mean_decoder
+        parts.encoder,
+        parts.randomizer,
+        parts.decoder,
+        provenance,
+        unit,
+        answers=parts.answers,
+    )
+
+
+# ---- The default mechanism of a goal
+
+
+class _Default(NamedTuple):
+    """A mechanism chosen for a goal, with its settings and what it is fitted to."""
+
+    goal: Goal
+    mechanism: str
+    model: Any
+    reshaping: str | None = None
+    percentile: float | None = None
+
+
+def _default(model: Any, public: Any, goal: Goal, progress: Progress | None) -> _Default:
+    """Return the default for a goal."""
+    if goal not in get_args(Goal):
+        raise InvalidInput(f"goal must be 'answers', 'vectors' or 'means', got {goal!r}")
+    if model is None and goal == "answers":
+        raise InvalidInput(
+            "without a model there are no answers to keep: pass a model, or goal='vectors' or "
+            "goal='means'"
+        )
+    if goal == "means":
+        # The radius covers all public vectors, because clipping biases means.
+        return _Default(goal, "privunit2-mean", None, "centre", 100.0)
+    if goal == "answers" and not isinstance(model, Geometry):
+        task = as_task_model(model)
+        if check_model(task, PublicVectors(public))[1] > 1:
+            return _Default(goal, "class-response", task)
+        try:
+            affine_answer(task)
+        except InvalidInput:
+            pass
+        else:
+            return _Default(goal, "scalar-response", task)
+    if model is None or isinstance(model, Geometry):
+        geometry = model
+    else:
+        try:
+            geometry = measure(as_task_model(model), PublicVectors(public), progress)
+        except UnsupportedModel:
+            geometry = None
+    return _Default("vectors", "response", geometry, None if geometry else "none")
+
+
+def _with_expectation(release: Release, chosen: _Default, public: Any) -> Release:
+    """Record the expected utility of a default and the ceiling, for :attr:`Release.summary`."""
+    expected, ceiling = _expectation(release, chosen, public)
+    settings = {**release.provenance.settings, "goal": chosen.goal, "expected": expected}
+    settings["ceiling"] = ceiling
+    return replace(release, provenance=replace(release.provenance, settings=settings))
+
+
+def _expectation(release: Release, chosen: _Default, public: Any) -> tuple[float, float]:
+    """Return the expected utility and the ceiling, for people like the public vectors."""
+    epsilon = release.guarantee.epsilon
+    if chosen.mechanism == "class-response":
+        # The other answers are not kept because they would lower this: only one answer could be
+        # better than all of those that are kept.
+        assert isinstance(release.decoder, CodewordDecoder)
+        shares = release.decoder.prior
+        expected = float(shares.sum()) / (1 + (shares.size - 1) * math.exp(-float(epsilon)))
+        return expected, max(expected, float(shares.max()))
+    source = PublicVectors(public)
+    if chosen.goal == "means":
+        covariance = survey(source).covariance
+        spectrum = np.linalg.eigvalsh(covariance).clip(min=0.0)
+        noise = release.randomizer.expected_squared_error() / float(np.trace(covariance))
+        return noise / MEAN_OVER, least_mean_error(spectrum, epsilon) / MEAN_OVER
+    count = release.provenance.public.count
+    vectors = taken_evenly(source.batches(_MEASURED_ON), count, _MEASURED_ON)
+    decoded = simulate(release, np.tile(vectors, (_ROUNDS, 1)), np.random.default_rng(0))
+    if chosen.mechanism == "scalar-response":
+        answers, read = chosen.model.outputs(vectors), chosen.model.outputs(decoded)
+        lost = (read - np.tile(answers, (_ROUNDS, 1))).ravel()
+        return _kept(lost, np.eye(1), answers.ravel()), scalar_ceiling(answers.ravel(), epsilon)
+    geometry = chosen.model
+    gram = np.eye(release.input_dim) if geometry is None else geometry.gram
+    spread = survey(source).covariance if geometry is None else geometry.covariance
+    kept = _kept(decoded - np.tile(vectors, (_ROUNDS, 1)), gram, vectors)
+    return kept, fidelity_ceiling(task_spectrum(gram, spread), epsilon)
+
+
+def _kept(errors: Vectors, gram: Vectors, values: Vectors) -> float:
+    """Return the share of the variance of the values that remains, in a metric."""
+    deviations = values - values.mean(axis=0)
+    if values.ndim == 1:
+        return float(1 - np.mean(errors**2) / np.mean(deviations**2))
+    return float(
+        1 - row_dots(errors @ gram, errors).mean() / row_dots(deviations @ gram, deviations).mean()
     )
 
 
@@ -158,8 +354,8 @@ def _check_arguments(model: Any, public: Any) -> None:
 def _is_model(value: Any) -> bool:
     if isinstance(value, Geometry | TaskModel):
         return True
-    # Arrays, tables and batches of them may be vectors; a weight matrix looks like one of them.
-    if not callable(value) and not hasattr(value, "predict"):
+    # Arrays, tables and functions that return batches may be vectors.
+    if not hasattr(value, "predict") and not hasattr(value, "parameters"):
         return False
     try:
         as_task_model(value)

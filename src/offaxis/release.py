@@ -18,20 +18,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.decoding import Aggregate, Decoder, aggregate
+from offaxis.decoding import Aggregate, Clipping, Decoder, Shares, aggregate, estimate_shares
 from offaxis.decoding.posterior import NeedsRandomizer, public_mean
-from offaxis.encoding import Encoder
+from offaxis.encoding import Answers, Encoder, ModelEncoder
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.formats import reports as wire
-from offaxis.geometry.models import ModelIdentity
+from offaxis.geometry.models import ModelIdentity, as_task_model
 from offaxis.geometry.public import PublicIdentity
 from offaxis.privacy.guarantee import ALWAYS, PER_UNIT, Guarantee, Unit
 from offaxis.randomizers import Randomizer
-from offaxis.randomizers.base import FiniteSet
+from offaxis.randomizers.base import Ball, Box, FiniteSet
+from offaxis.randomizers.symbols import SymbolForm
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
 
 LONGEST_STATEMENT: Final = 10_000
+MEAN_OVER: Final = 1_000
+"""Number of people that the expected error of a mean is stated for."""
 
 _PRIVATIZE_ROWS: Final = 4096
 _DECODE_ROWS: Final = 4096
@@ -71,7 +74,7 @@ class Release:
     >>> import offaxis
     >>> rng = np.random.default_rng(0)
     >>> head, public = rng.standard_normal((2, 6)), rng.standard_normal((1000, 6))
-    >>> release = offaxis.fit(head, public, epsilon=5)
+    >>> release = offaxis.fit(head, public, epsilon=5, mechanism="laplace")
     >>> report = release.privatize(rng.standard_normal(6))  # on the device, once per vector
     >>> release.decode(report).shape
     (6,)
@@ -89,6 +92,7 @@ class Release:
     provenance: Provenance
     unit: Unit = "item"
     mean_decoder: Decoder | None = None
+    answers: Answers | None = None
 
     def __post_init__(self) -> None:
         """Check that the parts fit together, and bind decoders that need the randomizer."""
@@ -102,11 +106,26 @@ class Release:
                 f"the parts do not fit: the encoder gives {sizes[0]} numbers, the randomizer takes "
                 f"{inner}, the decoder {sizes[1]}"
             )
+        self._check_answers(inner)
         for name in ("decoder", "mean_decoder"):
             part = getattr(self, name)
             if isinstance(part, NeedsRandomizer):
                 object.__setattr__(self, name, part.bind(self.randomizer))
         _ = self.guarantee
+
+    def _check_answers(self, symbols: int) -> None:
+        """Check that the names of the answers belong to the symbols of the randomizer."""
+        if self.answers is None:
+            if isinstance(self.encoder, ModelEncoder):
+                raise InvalidInput("a release of a model's answers must name them")
+            return
+        finite = isinstance(self.randomizer.domain, FiniteSet)
+        if not finite or len(self.answers.kept) != symbols:
+            raise InvalidInput(f"the answers have {len(self.answers.kept)} symbols, not {symbols}")
+        if isinstance(self.encoder, ModelEncoder) and not np.array_equal(
+            self.encoder.symbols, self.answers.symbols
+        ):
+            raise InvalidInput("the encoder and the answers have different symbols")
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -158,14 +177,54 @@ class Release:
         return public_mean(self.encoder, self.decoder)
 
     @property
+    def summary(self) -> str:
+        """What a release fitted to a goal is expected to keep, and the most that any report could.
+
+        For people distributed as the public vectors. Other releases were not measured:
+        :func:`offaxis.evaluation.evaluate` does it.
+        """
+        settings = self.provenance.settings
+        expected, ceiling = settings.get("expected"), settings.get("ceiling")
+        if not isinstance(expected, float) or not isinstance(ceiling, float):
+            return (
+                "What this release keeps was not measured when it was fitted: use "
+                "offaxis.evaluation.evaluate, or offaxis.recommend to compare releases."
+            )
+        if settings.get("goal") == "means":
+            return (
+                f"A mean over {MEAN_OVER:,} people is expected to have a squared error of "
+                f"{expected:.3g} times the variance of one person, for people like the public "
+                f"vectors. No unbiased report of this ε leaves less than {ceiling:.3g}; "
+                f"offaxis.recommend compares other releases."
+            )
+        scalar = settings.get("mechanism") == "scalar-response"
+        what = "the variance of the model's answer" if scalar else "the model's answers"
+        if settings.get("goal") == "vectors":
+            model = self.provenance.model is not None
+            what = f"the variance of the vectors{' in the metric of the model' if model else ''}"
+        words = (
+            f"Expected to keep {100 * expected:.1f} % of {what}, for people like the public "
+            f"vectors. No report of this ε keeps more"
+        )
+        if expected >= ceiling - 0.001:
+            return f"{words}."
+        return f"{words} than {100 * ceiling:.1f} %; offaxis.recommend compares other releases."
+
+    @property
     def report_size(self) -> int:
         """Bytes of one report, the same for every vector."""
         return wire.HEADER_SIZE + self.randomizer.payload_size
 
     @property
     def supports_mean(self) -> bool:
-        """Whether a mean over people can be decoded without bias."""
-        return (self.mean_decoder or self.decoder).unbiased and self.randomizer.unbiased
+        """Whether the mean of people's vectors can be estimated, without bias except for clipping.
+
+        Reports that name a symbol, or leave out directions, have a bias of unknown size.
+        """
+        decoder = self.mean_decoder or self.decoder
+        complete = decoder.input_dim >= decoder.output_dim
+        symbols = isinstance(self.randomizer.domain, FiniteSet)
+        return decoder.unbiased and self.randomizer.unbiased and complete and not symbols
 
     @property
     def unbiased_decoder(self) -> Decoder:
@@ -176,27 +235,33 @@ class Release:
         BiasedDecoder
             If the release supports no mean.
         """
-        if not self.supports_mean:
-            part = "decoder" if self.randomizer.unbiased else f"{self.randomizer.kind} randomizer"
+        if self.supports_mean:
+            return self.mean_decoder or self.decoder
+        if isinstance(self.randomizer, SymbolForm):
             raise BiasedDecoder(
-                f"the {part} of this release is biased, so a mean of its reports would not tend to "
-                f"the mean of the vectors; decode single reports, or fit a release for means with "
-                f"mechanism='laplace', 'gaussian' or 'privunit2-mean' (and reshaping='none' for "
-                f"means of the vectors themselves)"
+                "a report of this release names a symbol, which does not determine a vector, so "
+                "the bias of a mean would be unknown: estimate shares of symbols or answers with "
+                "shares(), or fit a release for means with goal='means'"
             )
-        return self.mean_decoder or self.decoder
+        raise BiasedDecoder(
+            f"reports of this release ({self.randomizer.kind}) do not average to the vectors, so a "
+            f"mean would have a bias of unknown size: decode single reports, or fit a release for "
+            f"means with goal='means'"
+        )
 
     @property
-    def mean_rank(self) -> int:
-        """Number of directions along which a mean depends on the reports.
-
-        Along the others it is the public mean. It is m unless the decoder of means takes fewer
-        numbers.
-        """
-        decoder = self.unbiased_decoder
-        if isinstance(self.randomizer.domain, FiniteSet):
-            return decoder.output_dim
-        return min(decoder.input_dim, decoder.output_dim)
+    def clipping(self) -> Clipping:
+        """How far clipping and rounding can move a mean of this release's reports."""
+        decoder, domain = self.unbiased_decoder, self.randomizer.domain
+        if not isinstance(domain, Ball | Box):
+            raise InvalidInput(f"a {self.randomizer.kind} randomizer does not clip vectors")
+        rows = np.abs(getattr(decoder, "matrix", np.eye(decoder.output_dim)))
+        sums = rows.sum(axis=1)
+        if isinstance(domain, Box):
+            dual = sums
+        else:
+            dual = rows.max(axis=1) if domain.order == 1 else np.sqrt((rows * rows).sum(axis=1))
+        return Clipping(domain.radius * dual, self.randomizer.resolution * sums)
 
     @vectors_alone
     def privatize(self, vectors: Any) -> bytes | list[bytes]:
@@ -220,6 +285,7 @@ class Release:
         InvalidInput
             If the input is not finite, is empty or has another dimension. Nothing is released.
         """
+        self._require_model()
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()
         payloads: list[bytes] = []
@@ -236,6 +302,102 @@ class Release:
         framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
         return framed[0] if single else framed
 
+    def privatize_answer(self, answers: Any) -> bytes | list[bytes]:
+        """Turn private answers into reports, without a vector or a model.
+
+        For releases of a model's answer ("class-response"), on devices that already know the
+        answer. As with :meth:`privatize`, every call spends the budget again.
+
+        Parameters
+        ----------
+        answers : int or str, or a sequence of these
+            Indices or names of answers (``release.answers.names``).
+
+        Returns
+        -------
+        bytes, or list of bytes for a sequence
+
+        Raises
+        ------
+        InvalidInput
+            If the release reports no answers, or there is no such answer. Nothing is released.
+
+        Examples
+        --------
+        >>> import offaxis
+        >>> public = np.random.default_rng(0).standard_normal((500, 3))
+        >>> release = offaxis.fit(np.eye(3), public, epsilon=2, mechanism="class-response")
+        >>> len(release.privatize_answer(2)) == release.report_size
+        True
+        """
+        if self.answers is None:
+            raise InvalidInput(
+                f"this release reports a vector with the {self.randomizer.kind} randomizer: pass "
+                f"the vector to privatize(), or fit a release with mechanism='class-response'"
+            )
+        single = isinstance(answers, str) or not isinstance(answers, Iterable)
+        symbols = [self.answers.symbol_of(answer) for answer in ([answers] if single else answers)]
+        if not symbols:
+            raise InvalidInput("there are no answers to report")
+        payloads = self.randomizer.report(np.array(symbols, dtype=np.int64), Entropy())
+        framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
+        return framed[0] if single else framed
+
+    def _require_model(self) -> None:
+        if isinstance(self.encoder, ModelEncoder):
+            self.encoder.require_model()
+
+    def with_model(self, model: Any) -> Release:
+        """Return the release with the public model that its file does not contain.
+
+        The model must have the identity that the release records, and give every codeword of the
+        release the answer that the codeword stands for.
+
+        Parameters
+        ----------
+        model : public model
+            As in :func:`offaxis.fit`.
+
+        Raises
+        ------
+        InvalidInput
+            If it is another model, or the release needs none.
+
+        Examples
+        --------
+        >>> import offaxis
+        >>> def model(Z):
+        ...     return np.stack([np.sin(Z[:, 0]), np.cos(Z[:, 1])], axis=1)
+        >>> public = np.random.default_rng(0).standard_normal((500, 3))
+        >>> offaxis.fit(model, public, epsilon=2).save("answers.release")
+        >>> release = offaxis.load("answers.release", model=model)
+        >>> len(release.privatize(public[0])) == release.report_size
+        True
+        """
+        encoder = self.encoder
+        if not isinstance(encoder, ModelEncoder):
+            raise InvalidInput("this release contains all it needs: load it without a model")
+        task, recorded = as_task_model(model), self.provenance.model
+        identity = task.identity()
+        if recorded is None or (identity.kind, identity.sha256) != (recorded.kind, recorded.sha256):
+            expected = f"{recorded.name} ({recorded.sha256[:12]}…)" if recorded else "none"
+            raise InvalidInput(
+                f"this is another model: the release reports the answers of {expected}, got "
+                f"{identity.name} ({identity.sha256[:12]}…)"
+            )
+        release = replace(self, encoder=encoder.attach(lambda Z: task.outputs(Z).argmax(axis=1)))
+        codewords = getattr(self.decoder, "codewords", None)
+        if codewords is not None:
+            differ = np.count_nonzero(
+                release.encoder.encode(codewords) != np.arange(len(codewords))
+            )
+            if differ:
+                raise InvalidInput(
+                    f"this is another model: it gives {differ} of {len(codewords)} public "
+                    f"codewords another answer"
+                )
+        return release
+
     def observe(self, reports: Iterable[bytes], *, first: int = 0) -> NDArray[Any]:
         """Read reports strictly and return the observations of the randomizer, not decoded.
 
@@ -247,7 +409,10 @@ class Release:
         return randomizer.read(payloads)
 
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
-        """Decode one report to a vector (m,), or several to vectors (n, m)."""
+        """Decode one report to a vector (m,), or several to vectors (n, m).
+
+        Counting the answers of decoded vectors gives biased shares: use :meth:`shares`.
+        """
         decoded = self.decoder.decode(self.observe(_as_iterable(reports)))
         return decoded.reshape(-1) if isinstance(reports, bytes) else decoded
 
@@ -256,22 +421,25 @@ class Release:
     ) -> Iterator[Vectors]:
         """Yield decoded vectors, in memory that does not grow with the number of reports."""
         decoder = self.decoder if decoder is None else decoder
-        source = iter(_as_iterable(reports))
         widest = max(decoder.input_dim, decoder.output_dim)
+        yield from map(decoder.decode, self._observe_in_batches(reports, widest))
+
+    def _observe_in_batches(self, reports: Iterable[bytes], widest: int) -> Iterator[NDArray[Any]]:
+        """Yield observations; ``widest`` is the number of values per report in memory."""
+        source = iter(_as_iterable(reports))
         rows = min(_DECODE_ROWS, max(1, _DECODE_NUMBERS // widest))
         seen = 0
         while (batch := list(islice(source, rows))) or not seen:
-            yield decoder.decode(self.observe(batch, first=seen))
+            yield self.observe(batch, first=seen)
             seen += len(batch)
 
     def decode_mean(self, reports: Iterable[bytes]) -> Vectors:
         """Estimate the mean of the vectors of all reporting people, (m,).
 
-        Uses the mean decoder, or the decoder if that is unbiased; raises otherwise. The bias from
-        clipping and the lattice is not corrected, and a codebook gives the mean of the codewords
-        (:func:`offaxis.evaluation.clipping_bias` estimates both on public vectors). A reshaped
-        release is fitted to its task: the mean is accurate along the task's directions and very
-        noisy along the others. For means of the vectors themselves fit with ``reshaping="none"``.
+        It is an unbiased estimate of the mean of the *clipped* vectors, up to a lattice step
+        (:attr:`clipping`; :func:`offaxis.evaluation.clipping_bias` estimates the bias on public
+        vectors). A release reshaped to a task estimates the mean accurately along the task's
+        directions and with much noise along the others.
 
         Raises
         ------
@@ -293,6 +461,7 @@ class Release:
     ) -> Aggregate:
         """Estimate means like :meth:`decode_mean`, with standard errors, optionally by group.
 
+        Intervals need a bound on how far vectors are clipped (:meth:`Aggregate.interval`).
         Iterators are read once, in memory that grows with the number of groups only.
 
         Parameters
@@ -310,7 +479,54 @@ class Release:
         Aggregate
         """
         batches = self.decode_in_batches(reports, self.unbiased_decoder)
-        return aggregate(batches, weights, groups)
+        return replace(aggregate(batches, weights, groups), clipping=self.clipping)
+
+    def shares(self, reports: Iterable[bytes], groups: Iterable[Hashable] | None = None) -> Shares:
+        """Estimate the share of each symbol or answer among the people who reported.
+
+        For releases whose reports name symbols (mechanisms "class-response", "scalar-response",
+        "response" and "subset"). The shares are unbiased, and their intervals hold for every
+        population. Do not count decoded answers instead: most reports of a small budget name
+        another answer than the person's, so the counts are biased towards equal shares.
+
+        Iterators are read once, in memory that grows with the number of groups only.
+
+        Parameters
+        ----------
+        reports : iterable of bytes
+            From different people.
+        groups : iterable of labels, optional
+            One per report, as in :meth:`aggregate`. Labels are *not* private.
+
+        Returns
+        -------
+        Shares
+
+        Examples
+        --------
+        >>> import offaxis
+        >>> rng = np.random.default_rng(0)
+        >>> public = rng.standard_normal((500, 3))
+        >>> release = offaxis.fit(np.eye(3), public, epsilon=2, mechanism="class-response")
+        >>> people = rng.standard_normal((2000, 3)) + [1.0, 0.0, 0.0]
+        >>> shares = release.shares(release.privatize(people))
+        >>> shares.estimate.shape, round(float(shares.estimate.sum()), 9)
+        ((3,), 1.0)
+        >>> low, high = shares.interval(0.95)  # covers all three shares at once
+        >>> bool((shares.projected() >= 0).all())  # for display
+        True
+        """
+        randomizer = self.randomizer
+        if not isinstance(randomizer, SymbolForm):
+            raise InvalidInput(
+                f"reports of the {randomizer.kind} randomizer hold vectors, not symbols, so they "
+                f"have no shares; use aggregate() for means, or fit a release with "
+                f"mechanism='class-response' for shares of answers"
+            )
+        answers = self.answers
+        names = () if answers is None else answers.symbol_names
+        batches = self._observe_in_batches(reports, randomizer.size)
+        return estimate_shares(batches, randomizer, names, groups)
 
     def with_decoder(self, decoder: Decoder) -> Release:
         """Return the release with another decoder, recorded in its provenance.
@@ -322,7 +538,7 @@ class Release:
         >>> import offaxis
         >>> from offaxis.mechanisms import shrink
         >>> public = np.random.default_rng(0).standard_normal((200, 3))
-        >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+        >>> release = offaxis.fit(None, public, epsilon=1, goal="means")
         >>> shrunk = release.with_decoder(shrink(release, public))
         >>> shrunk.decoder.kind, shrunk.supports_mean
         ('shrinkage', True)
@@ -343,11 +559,21 @@ class Release:
         write(self, path)
 
     @classmethod
-    def load(cls, path: str | Path, *, expect: str | None = None) -> Release:
-        """Read a release file strictly; ``expect`` is the hash it must have."""
+    def load(cls, path: str | Path, *, expect: str | None = None, model: Any = None) -> Release:
+        """Read a release file strictly.
+
+        Parameters
+        ----------
+        path : path of the file
+        expect : str, optional
+            The hash that the release must have.
+        model : optional
+            The public model, if the file does not contain it (:meth:`with_model`).
+        """
         from offaxis.formats.release_file import read
 
-        return read(path, expect=expect)
+        release = read(path, expect=expect)
+        return release if model is None else release.with_model(model)
 
 
 def _as_iterable(reports: Any) -> Iterable[bytes]:

@@ -91,7 +91,7 @@ def check_facts(result, reports):
 
 
 def test_few_reports_cannot_contradict_a_large_budget(public):
-    release = offaxis.fit(None, public, epsilon=10, reshaping="none")
+    release = offaxis.fit(None, public, epsilon=10, reshaping="none", mechanism="laplace")
     result = audit(release, reports=LEAST, false_alarm=ALPHA)
     assert result.resolution < 10
     assert "this run could not have contradicted ε = 10; run at least" in result.summary
@@ -100,7 +100,7 @@ def test_few_reports_cannot_contradict_a_large_budget(public):
 
 
 def test_the_number_of_reports_needed_is_sufficient(public):
-    release = offaxis.fit(None, public, epsilon=3, reshaping="none")
+    release = offaxis.fit(None, public, epsilon=3, reshaping="none", mechanism="laplace")
     needed = audit(release, reports=LEAST, false_alarm=ALPHA).needed
     result = audit(release, reports=needed, false_alarm=ALPHA)
     assert by_name(result)["worst-pair"].resolution > 3
@@ -144,7 +144,7 @@ def test_without_scikit_learn_the_classifier_is_listed_as_not_run(audited, monke
 @pytest.mark.parametrize("dim", [1, 2, 700])
 def test_releases_of_any_dimension_are_audited(dim):
     public = np.random.default_rng(0).standard_normal((max(50, dim + 1), dim))
-    release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+    release = offaxis.fit(None, public, epsilon=1, reshaping="none", mechanism="laplace")
     result = audit(release, reports=LEAST, false_alarm=ALPHA)
     assert not result.violated
     assert ("reduced" in by_name(result)) == (dim > 2)

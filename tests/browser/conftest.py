@@ -149,7 +149,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def plain(public: np.ndarray) -> offaxis.Release:
     """A release at ε = 3."""
-    return offaxis.fit(None, public, epsilon=3, reshaping="none")
+    return offaxis.fit(None, public, epsilon=3, reshaping="none", mechanism="laplace")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 
 import offaxis
 from offaxis.decoding import CodewordDecoder
-from offaxis.encoding.encoders import ANSWERS
+from offaxis.encoding.encoders import answer_encoder
 from offaxis.randomizers import KaryResponse
 from tests.fuzz import seeds
 
@@ -22,8 +22,8 @@ def answering(activation: str) -> offaxis.Release:
     weights = [rng.standard_normal(shape) for shape in ((9, 4), (7, 9), (5, 7))]
     biases = [rng.standard_normal(9), rng.standard_normal(7), np.zeros(5)]
     # Centred, so that several answers occur.
-    usual = ANSWERS[activation](weights, biases).apply(rng.standard_normal((500, 4)))
-    encoder = ANSWERS[activation](weights, [*biases[:2], -np.median(usual, axis=0)])
+    usual = answer_encoder(activation)(weights, biases).apply(rng.standard_normal((500, 4)))
+    encoder = answer_encoder(activation)(weights, [*biases[:2], -np.median(usual, axis=0)])
     decoder = CodewordDecoder(rng.standard_normal((5, 4)), np.full(5, 0.2))
     origin = seeds.releases()[0].provenance
     return offaxis.Release(encoder, KaryResponse(5, Fraction(100)), decoder, origin)

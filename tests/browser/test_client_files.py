@@ -30,7 +30,7 @@ def test_the_same_files_are_loaded(client):
         assert facts["guarantee"]["unit"] == release.unit
         assert facts["inputDim"] == release.input_dim
         assert facts["reportSize"] == release.report_size
-        assert facts["givesMeans"] == release.supports_mean
+        assert facts["supportsMean"] == release.supports_mean
         assert np.allclose(facts["publicMean"], release.public_mean, rtol=1e-12, atol=1e-12)
 
 
@@ -99,6 +99,26 @@ def test_forgeries_are_rejected(client, name):
         from_bytes(blob)
     (outcome,) = client.run("load", files=[blob])
     assert outcome.get("error") == "InvalidRelease", outcome
+
+
+@pytest.mark.parametrize(
+    "activations",
+    [
+        *("relu+relu", "relu+tanh+relu", "relu+swish", "relu+", "+relu", "RELU", "", "relu,tanh"),
+        "+".join(["relu"] * 7 + ["tanh"]),
+    ],
+)
+def test_other_lists_of_activations_are_rejected(client, activations):
+    """A kind has one spelling: equal activations once, else one per hidden layer."""
+    draft = forgery.take_apart(to_bytes(answering("relu+tanh")))
+    same = forgery.put_together(draft)
+    draft.manifest["encoder"]["kind"] = f"network-{activations}-argmax"
+    forged = forgery.put_together(draft)
+    with pytest.raises(InvalidRelease):
+        from_bytes(forged)
+    good, bad = client.run("load", files=[same, forged])
+    assert good["ok"]["hash"] == from_bytes(same).hash
+    assert bad.get("error") in ("InvalidRelease", "Unsupported"), bad
 
 
 def test_bytes_that_are_not_a_release_are_rejected(client):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import subprocess
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
 import numpy as np
 import pytest
 
+import offaxis
 from offaxis.encoding.encoders import ANSWERS
 from offaxis.errors import InvalidReport
 from offaxis.formats.release_file import to_bytes
+from offaxis.geometry import FiniteDifferences
 from offaxis.randomizers import PrivUnit2, PrivUnitG
 from tests.browser.conftest import FOLDER
 from tests.browser.releases import SEEDS, answering
@@ -60,7 +63,7 @@ def test_a_posterior_decoder_is_not_supported(client):
     assert {outcome["error"] for outcome in outcomes} == {"Unsupported"}
 
 
-@pytest.mark.parametrize("activation", ANSWERS)
+@pytest.mark.parametrize("activation", [*ANSWERS, "relu+normalise", "normalise+silu", "elu+tanh"])
 def test_networks_give_the_same_answers(client, activation):
     release = answering(activation)
     rng = np.random.default_rng(4)
@@ -71,6 +74,24 @@ def test_networks_give_the_same_answers(client, activation):
     symbols = release.encoder.encode(vectors)
     assert len(set(symbols.tolist())) > 2
     assert (reported == symbols).all()
+
+
+def test_answers_are_reported_without_a_vector(client):
+    """With an ε so large that reports are exact; of a model that the file does not contain."""
+    public = np.random.default_rng(0).standard_normal((500, 3))
+    release = offaxis.fit(
+        FiniteDifferences(lambda Z: np.sin(3 * Z)), public, epsilon=100, mechanism="class-response"
+    )
+    names = replace(release.answers, names=("left", "right", "neither"))
+    content = to_bytes(replace(release, answers=names))
+    answers = [0, 1, 2, "neither", "left", 3, -1, 0.5, "up", None]
+    outcomes = client.run("answer", file=content, answers=answers)
+    made = [bytes.fromhex(outcome["ok"])[12:] for outcome in outcomes[:5]]
+    assert release.randomizer.reported_symbols(made).tolist() == [0, 1, 2, 2, 0]
+    assert [outcome["error"] for outcome in outcomes[5:]] == ["InvalidInput"] * 5
+    of_vectors = to_bytes(offaxis.fit(None, public, epsilon=1, goal="means"))
+    (outcome,) = client.run("answer", file=of_vectors, answers=[0])
+    assert "this release reports a vector" in outcome["message"]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ REPORT = "return device.report(values[0], values[1]);"
 
 @pytest.fixture(scope="module")
 def other(public) -> offaxis.Release:
-    return offaxis.fit(None, public, epsilon=2, reshaping="none")
+    return offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism="laplace")
 
 
 def assert_refused(tab, name: str, error: str, paid: int = 0, **changes) -> str:

@@ -77,7 +77,7 @@ def test_a_single_output_is_compared_with_its_least_error(workspace: Path, run: 
     weights = np.arange(1.0, 6.0)[None]
     model = Layers.linear(weights, np.zeros(1))
     model.save("one.safetensors")
-    offaxis.fit(model, public, epsilon=2).save("one.release")
+    offaxis.fit(model, public, epsilon=2, mechanism="laplace").save("one.release")
     arguments = ("evaluate", "one.release", "--model", "one.safetensors", *COMMAND[4:])
     scores = json.loads(run(*arguments, "--seeds", "2", "--json").stdout)["metrics"]["output_rmse"]
     least = least_rmse(private @ weights[0], np.ones(len(private)), 2)
@@ -176,7 +176,9 @@ def test_theory_rows_are_those_of_the_library(
 def test_the_public_private_gap_needs_the_public_vectors_of_the_release(
     workspace: Path, run: Run, small_head: Layers
 ) -> None:
-    offaxis.fit(small_head, np.load("public.npy"), epsilon=5).save("own.release")
+    offaxis.fit(small_head, np.load("public.npy"), epsilon=5, mechanism="laplace").save(
+        "own.release"
+    )
     rows = _theory(run, "own.release", *OPTIONS, "--public", "public.npy")
     gap = rows["public_private_gap"]
     assert gap["fails"] is None
@@ -201,7 +203,9 @@ def test_inspect_prints_the_same_theory(workspace: Path, run: Run) -> None:
 
 
 def test_inspect_accepts_the_public_vectors(workspace: Path, run: Run, small_head: Layers) -> None:
-    offaxis.fit(small_head, np.load("public.npy"), epsilon=5).save("own.release")
+    offaxis.fit(small_head, np.load("public.npy"), epsilon=5, mechanism="laplace").save(
+        "own.release"
+    )
     arguments = ("own.release", *OPTIONS[:4], "--public", "public.npy", "--seeds", "2", "--json")
     gap = json.loads(run("inspect", *arguments).stdout)["theory"]["public_private_gap"]
     assert gap["fails"] is None

@@ -23,10 +23,15 @@ BASICS = ("--model", "head.safetensors", "--public", "public.npy", "--out", "my.
 def test_fit_writes_the_release_of_the_library(
     workspace: Path, run: Run, small_head: Layers
 ) -> None:
-    result = run("fit", *BASICS, "--epsilon", "1/3", "--statement", "from a test")
+    vector = ("--mechanism", "laplace")
+    result = run("fit", *BASICS, *vector, "--epsilon", "1/3", "--statement", "from a test")
     assert result.exit_code == 0, result.output
     expected = offaxis.fit(
-        small_head, np.load("public.npy"), epsilon=Fraction(1, 3), statement="from a test"
+        small_head,
+        np.load("public.npy"),
+        epsilon=Fraction(1, 3),
+        statement="from a test",
+        mechanism="laplace",
     )
     assert offaxis.load("my.release") == expected
     assert expected.hash in result.stdout
@@ -68,7 +73,9 @@ def test_the_optimal_reshaping_and_its_rank_reach_the_release(workspace: Path, r
 
 
 def test_a_plain_release_needs_no_model(workspace: Path, run: Run) -> None:
-    result = run("fit", *BASICS[2:], "--epsilon", "2", "--reshaping", "none")
+    result = run(
+        "fit", *BASICS[2:], "--epsilon", "2", "--reshaping", "none", "--mechanism", "laplace"
+    )
     assert result.exit_code == 0, result.output
     assert offaxis.load("my.release").provenance.model is None
 
@@ -94,7 +101,9 @@ def test_an_existing_release_is_replaced_only_with_force(workspace: Path, run: R
         (("--epsilon", "-1"), "epsilon must be positive"),
         (("--epsilon", "nan"), "epsilon must be a finite number"),
         (("--epsilon", "two"), "must be a finite number such as 0.1 or '1/3', got epsilon='two'"),
-        (("--epsilon", "1", "--delta", "1e-5"), "it takes no delta"),
+        (("--epsilon", "1", "--mechanism", "laplace", "--delta", "1e-5"), "it takes no delta"),
+        (("--epsilon", "1", "--delta", "1e-5"), "--delta is a setting of a mechanism"),
+        (("--epsilon", "1", "--goal", "means", "--mechanism", "laplace"), "either --goal or"),
         (("--epsilon", "1", "--mechanism", "gaussian"), "needs delta"),
         (("--epsilon", "1", "--mechanism", "gaussian", "--delta", "2"), "delta must be strictly"),
         (("--epsilon", "1", "--mechanism", "laplas"), "'laplas'; did you mean 'laplace'?"),
@@ -108,7 +117,7 @@ def test_an_existing_release_is_replaced_only_with_force(workspace: Path, run: R
             ("--epsilon", "1", "--mechanism", "class-response", "--percentile", "50"),
             "a percentile changes nothing for 'class-response'",
         ),
-        (("--epsilon", "1", "--size", "3"), "'laplace' takes no size"),
+        (("--epsilon", "1", "--mechanism", "laplace", "--size", "3"), "'laplace' takes no size"),
         (("--epsilon", "1", "--lambda-max", "0.5"), "--lambda-max"),
         (("--epsilon", "1", "--percentile", "0.9"), "--percentile"),
     ],
@@ -124,7 +133,7 @@ def test_invalid_options_are_usage_errors(
 
 def test_a_missing_model_is_reported_as_a_missing_option(workspace: Path, run: Run) -> None:
     result = run("fit", *BASICS[2:], "--epsilon", "1")
-    assert_usage_error(result, "Missing option '--model': the noise is shaped to it")
+    assert_usage_error(result, "Missing option '--model': reports are fitted to it")
 
 
 @pytest.mark.parametrize(
@@ -165,6 +174,6 @@ def test_units_that_are_silent_on_all_public_vectors_are_reported(
         Layers(weights, [bias, biases[1][:2]]).save(f"{name}.safetensors")
         result = run(
             *("fit", "--model", f"{name}.safetensors", "--public", "some.npy"),
-            *("--epsilon", "1", "--out", f"{name}.release"),
+            *("--epsilon", "1", "--mechanism", "laplace", "--out", f"{name}.release"),
         )
         assert ("1 of the model's 4 first-layer units" in result.stderr) == (name == "silent")

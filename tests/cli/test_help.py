@@ -117,7 +117,7 @@ def test_the_examples_of_the_workflow_run(folder: Path, run: Run) -> None:
             options = ["--false-alarm", str(ALPHA)] if name == "audit" else []
             result = run(*words[1:], *options)
             assert result.exit_code == 0, (words, result.output)
-    written = {"my.release", "mine.reports", "decoded.npy", "mean.csv", "audit.html"}
+    written = {"my.release", "mine.reports", "decoded.npy", "shares.csv", "audit.html"}
     written |= {"best.release", "advice.html"}
     assert written <= {file.name for file in folder.iterdir()}
 

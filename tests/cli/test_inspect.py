@@ -73,7 +73,9 @@ def test_the_card_shows_what_the_integer_arithmetic_really_spends(
     workspace: Path, run: Run
 ) -> None:
     public = np.load("public.npy")
-    offaxis.fit(None, public, epsilon="1/3", reshaping="none").save("third.release")
+    offaxis.fit(None, public, epsilon="1/3", reshaping="none", mechanism="laplace").save(
+        "third.release"
+    )
     assert spent(run, "laplace.release")[0] == "ε = 5, as promised"
     assert spent(run, "privunit2.release")[0] == "ε = 3.5, as promised"
     line, facts = spent(run, "third.release")
@@ -143,7 +145,9 @@ def test_with_a_model_the_bound_is_that_of_its_answers(
 
 
 def test_a_plain_release_has_no_model(workspace: Path, run: Run) -> None:
-    offaxis.fit(None, np.load("public.npy"), epsilon=9, reshaping="none").save("plain.release")
+    offaxis.fit(None, np.load("public.npy"), epsilon=9, reshaping="none", mechanism="laplace").save(
+        "plain.release"
+    )
     card = normalize(run("inspect", "plain.release").stdout)
     assert "model none used" in card
     assert "VERY WEAK PROTECTION" in card
@@ -160,7 +164,9 @@ def test_the_card_explains_clipping_with_the_stretch_of_the_encoder(
     assert "a bound they kept before does not hold after it" in card
     facts = json.loads(run("inspect", "laplace.release", "--json").stdout)
     assert facts["stretch"] == pytest.approx({"l1": l1, "l2": l2})
-    offaxis.fit(None, np.load("public.npy"), epsilon=1, reshaping="none").save("plain.release")
+    offaxis.fit(None, np.load("public.npy"), epsilon=1, reshaping="none", mechanism="laplace").save(
+        "plain.release"
+    )
     plain = normalize(run("inspect", "plain.release").stdout)
     assert "stretch in ℓ1 1 " in plain
     assert "pulls no two vectors apart" in plain
@@ -201,7 +207,9 @@ def test_extreme_budgets_have_cards(workspace: Path, run: Run, epsilon: str, nam
 def test_a_statement_cannot_control_the_terminal(workspace: Path, run: Run) -> None:
     hostile = "\x1b[2J\x1b[31m[bold]calm[/bold] :smile: \u202eevil\nand more"
     public = np.load("public.npy")
-    offaxis.fit(None, public, epsilon=1, reshaping="none", statement=hostile).save("odd.release")
+    offaxis.fit(
+        None, public, epsilon=1, reshaping="none", statement=hostile, mechanism="laplace"
+    ).save("odd.release")
     card = run("inspect", "odd.release").stdout
     assert "\x1b" not in card
     assert "\u202e" not in card

@@ -265,7 +265,9 @@ def test_wrong_usage_exits_with_2(workspace: Path, run: Run, options: tuple[str,
 
 
 def test_a_forecast_spends_nothing_and_shows_both_totals(workspace: Path, run: Run) -> None:
-    small = offaxis.fit(None, np.load("public.npy"), epsilon="1/10", reshaping="none")
+    small = offaxis.fit(
+        None, np.load("public.npy"), epsilon="1/10", reshaping="none", mechanism="laplace"
+    )
     small.save("small.release")
     before = sorted(workspace.iterdir())
     command = ("ledger", "forecast", "small.release", "--reports", "2000", "--shuffled")

@@ -27,7 +27,7 @@ def write_inputs() -> None:
 
 def test_the_best_release_is_described_and_written(workspace: Path, run: Run) -> None:
     write_inputs()
-    result = run(*BASICS, "--epsilon", "3", "--out", "best.release")
+    result = run(*BASICS, "--epsilon", "3", "--effort", "full", "--out", "best.release")
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
     assert text.startswith("At ε = 3:")

@@ -68,7 +68,7 @@ def test_limits_hold_over_all_rounds(collector, device, release, public):
 
 
 def test_a_pinned_release_needs_no_publisher(collector, device_of, head, public, release):
-    other = offaxis.fit(head, public, epsilon=2)
+    other = offaxis.fit(head, public, epsilon=2, mechanism="laplace")
     collector.offer(release)
     collector.offer(other, name="energy-2", number=2)
     for entry in collector.rounds.values():
@@ -81,7 +81,7 @@ def test_a_pinned_release_needs_no_publisher(collector, device_of, head, public,
 
 
 def test_a_release_for_users_is_answered_once(collector, device_of, head, public):
-    once = offaxis.fit(head, public, epsilon=2, unit="user")
+    once = offaxis.fit(head, public, epsilon=2, unit="user", mechanism="laplace")
     for number in (1, 2):
         collector.offer(once, name=f"energy-{number}", number=number)
     with pytest.raises(RoundRefused, match="per user"):

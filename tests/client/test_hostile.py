@@ -21,7 +21,7 @@ from tests.fuzz.forgery import content_hash, put_together, take_apart
 @pytest.fixture(scope="module")
 def greedy(head, public):
     """A release that costs ε = 50 per report."""
-    return offaxis.fit(head, public, epsilon=50)
+    return offaxis.fit(head, public, epsilon=50, mechanism="laplace")
 
 
 def test_a_large_epsilon_is_refused_even_if_the_publisher_signed_it(
@@ -83,7 +83,7 @@ def test_a_replaced_round_is_refused(collector, device, head, release, public):
     collector.offer(release)
     begun = make_round(release)
     device._outbox.begin(begun, None)
-    collector.offer(offaxis.fit(head, public, epsilon=1))
+    collector.offer(offaxis.fit(head, public, epsilon=1, mechanism="laplace"))
     assert_refused(collector, device, public[0], "was replaced")
     collector.offer(release, keep_days=10_000)
     assert_refused(collector, device, public[0], "was replaced")
@@ -94,7 +94,7 @@ def test_a_round_replaced_after_it_was_answered_gets_the_old_bytes(
 ):
     collector.offer(release)
     first = device.report("energy-1", public[0])
-    collector.offer(offaxis.fit(head, public, epsilon=1))
+    collector.offer(offaxis.fit(head, public, epsilon=1, mechanism="laplace"))
     assert device.report("energy-1", public[1]) == first
     device.send()
     assert [upload.body for upload in collector.uploads()] == [first.report]

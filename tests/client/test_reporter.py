@@ -45,7 +45,7 @@ def test_a_kept_report_survives_a_restart(release, public, tmp_path):
 
 
 def test_another_release_gives_another_report(head, release, public, tmp_path):
-    other = offaxis.fit(head, public, epsilon=2)
+    other = offaxis.fit(head, public, epsilon=2, mechanism="laplace")
     with Ledger(tmp_path / "my.ledger", Limit(10)) as ledger:
         Reporter(release, ledger).same_report(public[0])
         Reporter(other, ledger).same_report(public[0])

@@ -40,7 +40,7 @@ def server(request, new_database):
 
 @pytest.fixture(scope="session")
 def for_means(public) -> offaxis.Release:
-    return offaxis.fit(None, public, epsilon=3, reshaping="none")
+    return offaxis.fit(None, public, epsilon=3, reshaping="none", mechanism="laplace")
 
 
 @pytest.fixture(scope="session")

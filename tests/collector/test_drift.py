@@ -113,7 +113,9 @@ def test_drift_is_detected(fitted, population):
 
 def test_a_change_of_spread_alone_is_detected(population):
     public = population(np.random.default_rng(5), 2000)
-    release = offaxis.fit(None, public, epsilon=20, reshaping="none", percentile=100)
+    release = offaxis.fit(
+        None, public, epsilon=20, reshaping="none", percentile=100, mechanism="laplace"
+    )
     centre = public.mean(axis=0)
     p_values = _p_values(release, population, lambda z: centre + 0.5 * (z - centre), rounds=20)
     assert (p_values < FALSE_ALARM).all()

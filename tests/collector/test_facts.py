@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import offaxis
 from offaxis.cli.app import app
+from offaxis.collector.means import Totals, means_facts
 from offaxis.collector.routes.facts import LARGEST_FACTS, read_facts
 from offaxis.errors import InvalidInput
 from offaxis.privacy import wording
@@ -88,7 +89,7 @@ def _changed(kind, **fields):
 CHANGES = [
     _changed("curve", epsilon=1e9),
     _changed("curve", epsilon=5.0),
-    _changed("curve", goal="mean"),
+    _changed("curve", goal="means"),
     _changed("curve", more=1),
     _changed("curve", ceiling=float("nan")),
     _changed("curve", choice="x" * 201),
@@ -136,9 +137,24 @@ def test_means_include_shares_of_symbols(server, answers, public):
         error = observations.std(axis=0, ddof=1) / np.sqrt(len(observations))
         np.testing.assert_allclose(entry["shares_error"], error, rtol=1e-9)
         assert sum(entry["shares"]) == pytest.approx(1)
+        low, high = answers.shares(reports).interval(0.95)
+        np.testing.assert_allclose(entry["shares_low"], low, rtol=1e-9)
+        np.testing.assert_allclose(entry["shares_high"], high, rtol=1e-9)
     # Unbiased: within five standard errors of the true shares (false alarm about 1e-6 per share).
     true = np.bincount(answers.encoder.encode(public), minlength=answers.randomizer.size) / 500
     assert np.all(np.abs(true - means[0]["shares"]) < 5 * np.array(means[0]["shares_error"]))
+
+
+def test_means_name_the_answers_of_a_release_that_has_names(public, answers, for_means):
+    named = offaxis.fit(np.eye(public.shape[1]), public, epsilon=3, mechanism="class-response")
+    assert named.answers is not None
+    for release in (named, answers, for_means):
+        totals = Totals()
+        totals.add(release, [(report, None) for report in release.privatize(public[:20])])
+        facts = means_facts("round", release, totals)
+        expected = None if release.answers is None else list(release.answers.symbol_names)
+        assert facts.get("names") == expected
+        assert len(facts["means"]) == 1
 
 
 def test_a_vector_has_no_shares(server, for_means, some_reports):
@@ -146,6 +162,7 @@ def test_a_vector_has_no_shares(server, for_means, some_reports):
     server.batch("no-symbols", [(new_id(), some_reports[0])])
     (entry,) = server.request("analyst", "GET", "/v1/rounds/no-symbols/means").json["means"]
     assert entry["shares"] is entry["shares_error"] is entry["standard_error"] is None
+    assert entry["shares_low"] is entry["shares_high"] is None
     assert len(entry["mean"]) == for_means.input_dim
 
 

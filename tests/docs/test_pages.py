@@ -28,7 +28,7 @@ def _small_task() -> dict[str, object]:
     public = rng.normal(size=(600, 8)) + 0.5
     weights = [rng.normal(size=(9, 8)), rng.normal(size=(4, 9))]
     model = Layers(weights, [np.zeros(9), np.zeros(4)])
-    release = offaxis.fit(model, public, epsilon=5)
+    release = offaxis.fit(model, public, epsilon=5, mechanism="laplace")
     return {
         "np": np,
         "offaxis": offaxis,

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
-from offaxis.encoding.encoders import ANSWERS, NetworkEncoder
+from offaxis.encoding.encoders import (
+    ANSWERS,
+    AnswerEncoder,
+    NetworkEncoder,
+    answer_encoder,
+    answer_encoder_of_kind,
+)
 from offaxis.errors import InvalidInput
 from offaxis.formats.release_file import tensors_of
 from offaxis.geometry import Layers
@@ -17,28 +26,64 @@ BIASES = [RNG.standard_normal(len(w)) for w in WEIGHTS]
 HUGE = np.vstack([np.full(4, s) for s in (1.7e308, -1.7e308, 1e150, -40.0, 5e-324, 0.0)])
 
 
+MIXED = ["relu+normalise", "normalise+silu", "elu+tanh"]
+
+
 def test_every_activation_has_a_kind():
     assert set(ANSWERS) == set(ACTIVATIONS)
     for activation, encoder in ANSWERS.items():
         assert encoder.kind == f"network-{activation}-argmax"
-    assert len({encoder.kind for encoder in ANSWERS.values()} | {NetworkEncoder.kind}) == 6
+    assert NetworkEncoder.kind not in {encoder.kind for encoder in ANSWERS.values()}
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", ["relu", *MIXED])
+def test_a_list_of_activations_has_one_kind(activation):
+    cls = answer_encoder(activation)
+    assert cls is answer_encoder(activation)
+    assert cls.kind == f"network-{activation}-argmax"
+    assert answer_encoder_of_kind(cls.kind) is cls
+    encoder = cls(WEIGHTS, BIASES)
+    assert isinstance(encoder, AnswerEncoder)
+    for same in (pickle.loads(pickle.dumps(encoder)), copy.copy(encoder)):
+        assert type(same) is cls
+        np.testing.assert_array_equal(same.encode(HUGE), encoder.encode(HUGE))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("network", "network-argmax", "network--argmax", "network-swish-argmax", "affine"),
+        *("network-relu+relu-argmax", "network-relu+-argmax", "network-RELU-argmax"),
+        *("network-relu-argmax ", "network-relu+tanh", "Network-relu-argmax", ""),
+        "network-" + "+".join(["relu"] * 7 + ["tanh"]) + "-argmax",
+    ],
+)
+def test_other_words_are_no_kind(kind):
+    assert answer_encoder_of_kind(kind) is None
+
+
+def test_the_activations_must_fit_the_layers():
+    with pytest.raises(InvalidInput, match="2 hidden layers"):
+        answer_encoder("relu+tanh+gelu")(WEIGHTS, BIASES)
+    with pytest.raises(InvalidInput, match="activations must be"):
+        answer_encoder("relu+relu")
+
+
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, *MIXED])
 def test_the_answer_is_that_of_the_model(activation):
     Z = RNG.standard_normal((500, 4)) * 3
-    encoder = ANSWERS[activation](WEIGHTS, BIASES)
+    encoder = answer_encoder(activation)(WEIGHTS, BIASES)
     outputs = Layers(WEIGHTS, BIASES, activation=activation).outputs(Z)
     np.testing.assert_array_equal(encoder.encode(Z), outputs.argmax(axis=1))
     assert (encoder.input_dim, encoder.output_dim) == (4, 3)
     assert set(tensors_of(encoder)) == {f"{p}.{i}" for p in ("weight", "bias") for i in range(3)}
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, *MIXED])
 @pytest.mark.parametrize("scale", [1.0, 1e100])
 def test_every_finite_vector_has_an_answer(activation, scale):
     weights = [np.clip(w * scale, -1e100, 1e100) for w in WEIGHTS]
-    encoder = ANSWERS[activation](weights, BIASES)
+    encoder = answer_encoder(activation)(weights, BIASES)
     with np.errstate(all="raise"):
         symbols = encoder.encode(HUGE)
         assert np.isfinite(encoder.apply(HUGE)).all()
@@ -46,9 +91,9 @@ def test_every_finite_vector_has_an_answer(activation, scale):
     assert ((symbols >= 0) & (symbols < 3)).all()
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", [*ACTIVATIONS, *MIXED])
 def test_no_row_of_a_batch_influences_another(activation):
-    encoder = ANSWERS[activation](WEIGHTS, BIASES)
+    encoder = answer_encoder(activation)(WEIGHTS, BIASES)
     Z = np.vstack([HUGE, RNG.standard_normal((20, 4))])
     one_by_one = [int(encoder.encode(z[None])[0]) for z in Z]
     assert encoder.encode(Z).tolist() == one_by_one

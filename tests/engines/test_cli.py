@@ -42,9 +42,8 @@ def test_all_commands_in_sequence(run, engine, records, head, vectors, tmp_path)
     with_engine = ("--engine", engine, "--json")
     public = f"{records}:vector"
     model = ("--model", "head.safetensors")
-    fitted = run(
-        "fit", *model, "--public", public, "--epsilon", 5, "--out", "a.release", *with_engine
-    )
+    options = ("--mechanism", "laplace", "--out", "a.release")
+    fitted = run("fit", *model, "--public", public, "--epsilon", 5, *options, *with_engine)
     release = offaxis.load("a.release")
     assert facts_of(fitted)["release"] == release.hash
     assert release.provenance.public.count == len(vectors)

@@ -57,10 +57,12 @@ def test_a_release_is_fitted_to_a_frame(frame, head, vectors, mechanism):
     public = release.provenance.public
     assert (public.count, public.dim) == vectors.shape
     if mechanism == "laplace":
-        expected = offaxis.fit(head, vectors, epsilon=3)
+        expected = offaxis.fit(head, vectors, epsilon=3, mechanism="laplace")
         assert release.encoder.matrix == pytest.approx(expected.encoder.matrix, rel=1e-9, abs=1e-12)
         assert release.randomizer.radius == pytest.approx(expected.randomizer.radius, rel=0.02)
-        again = offaxis.fit(head, engine.SparkVectors(frame.repartition(3)), epsilon=3)
+        again = offaxis.fit(
+            head, engine.SparkVectors(frame.repartition(3)), epsilon=3, mechanism="laplace"
+        )
         assert public == again.provenance.public
 
 
@@ -253,7 +255,9 @@ def test_decoded_vectors_keep_their_ids(job, spark, release, tmp_path):
 
 
 def test_several_releases_are_evaluated_in_one_pass(frame, head, vectors, public):
-    releases = [offaxis.fit(head, public, epsilon=epsilon) for epsilon in (1, 20)]
+    releases = [
+        offaxis.fit(head, public, epsilon=epsilon, mechanism="laplace") for epsilon in (1, 20)
+    ]
     low, high = engine.evaluate(frame, releases, head, targets="label", seeds=6)
     assert low.clean["accuracy"] == 1.0
     assert low.mean("accuracy") < high.mean("accuracy")

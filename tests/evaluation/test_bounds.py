@@ -34,12 +34,12 @@ def test_two_opposite_answers_have_the_ceiling_of_a_coin():
     for epsilon in (0.5, 2, 6):
         expected = math.tanh(epsilon / 2) ** 2
         assert Ceilings(measured, "answers", 1)(epsilon) == pytest.approx(expected, rel=1e-6)
-        assert Ceilings(measured, "fidelity", 1)(epsilon) == pytest.approx(expected, rel=1e-6)
+        assert Ceilings(measured, "vectors", 1)(epsilon) == pytest.approx(expected, rel=1e-6)
         error = (1 / expected - 1) / 50
-        assert Ceilings(measured, "mean", 50)(epsilon) == pytest.approx(-error, rel=1e-6)
+        assert Ceilings(measured, "means", 50)(epsilon) == pytest.approx(-error, rel=1e-6)
 
 
-@given(st.sampled_from(["answers", "fidelity", "mean"]), st.floats(0.1, 6), st.floats(0.05, 3))
+@given(st.sampled_from(["answers", "vectors", "means"]), st.floats(0.1, 6), st.floats(0.05, 3))
 def test_ceilings_rise_with_the_budget(goal, epsilon, more):
     ceiling = ceilings(CLASSES, goal)
     assert ceiling(epsilon) <= ceiling(epsilon + more) + 1e-12
@@ -47,7 +47,7 @@ def test_ceilings_rise_with_the_budget(goal, epsilon, more):
 
 def test_several_tasks_have_a_ceiling_each_and_a_joint_one():
     models, weights = {"class": CLASSES, "number": NUMBER}, {"class": 3.0, "number": 1.0}
-    for goal in ("answers", "fidelity", "mean"):
+    for goal in ("answers", "vectors", "means"):
         ceiling = ceilings(models, goal, weights=weights)
         by_task = ceiling.by_task(2)
         alone = {name: ceilings(model, goal)(2) for name, model in models.items()}

@@ -55,7 +55,9 @@ def test_the_bias_is_the_mean_change_by_clipping(monkeypatch):
 
 @pytest.mark.parametrize("reshaping", ["none", "centre", offaxis.Jacobian(lambda_max=10)])
 def test_without_clipping_there_is_no_bias(reshaping):
-    release = offaxis.fit(np.eye(4)[:2], PUBLIC, epsilon=1, percentile=100, reshaping=reshaping)
+    release = offaxis.fit(
+        np.eye(4)[:2], PUBLIC, epsilon=1, percentile=100, reshaping=reshaping, mechanism="laplace"
+    )
     clipping = clipping_bias(release, PUBLIC)
     np.testing.assert_allclose(clipping.bias, 0, atol=1e-9)
     assert clipping.share <= 1 / 2000  # the longest may be an ulp outside
@@ -71,12 +73,6 @@ def test_vectors_of_another_dimension_are_rejected():
         clipping_bias(plain(reshaping="none"), PUBLIC[:, :2])
 
 
-def test_the_bias_of_a_codebook_is_included(head, public):
-    """A codebook of cell means moves nearly every vector, and the mean of other vectors."""
-    release = offaxis.fit(head, public, epsilon=2, mechanism="response", size=6)
-    clipping = clipping_bias(release, public)
-    spread = public.std(axis=0)
-    assert clipping.share > 0.9
-    assert (clipping.standard_error > 0).all()
-    others = clipping_bias(release, public[public[:, 0] > np.median(public[:, 0])])
-    assert np.abs(others.bias).max() > 0.05 * spread.max()
+def test_a_codebook_has_no_clipping_bias(head, public):
+    with pytest.raises(BiasedDecoder, match=r"shares\(\)"):
+        clipping_bias(offaxis.fit(head, public, epsilon=2, mechanism="response"), public)

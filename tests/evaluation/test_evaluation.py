@@ -45,7 +45,7 @@ def test_real_targets_give_an_rmse(release, head, public):
 
 def test_a_single_output_has_no_agreement(public):
     weight = np.ones((1, 6))
-    release = offaxis.fit(weight, public, epsilon=1)
+    release = offaxis.fit(weight, public, epsilon=1, mechanism="laplace")
     evaluation = evaluate(release, weight, public, (public.sum(1) > 0).astype(int), seeds=1)
     assert "agreement" not in evaluation.runs
     assert evaluation.clean["accuracy"] == 1.0
@@ -96,7 +96,10 @@ def test_a_cell_of_a_sweep_is_the_release_of_its_settings(head, public):
     )
     centred, reshaped = (
         evaluate(
-            offaxis.fit(head, public, epsilon=5, percentile=50, **kwargs), head, public, seeds=2
+            offaxis.fit(head, public, epsilon=5, mechanism="laplace", percentile=50, **kwargs),
+            head,
+            public,
+            seeds=2,
         )
         for kwargs in ({"reshaping": "centre"}, {"reshaping": offaxis.Jacobian(lambda_max=10)})
     )

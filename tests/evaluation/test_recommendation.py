@@ -21,7 +21,19 @@ def scored(title, score, **fields):
 def written(score, ceiling, goal="answers", error=0.01, compared=0.45):
     best = scored("the answer", compared, is_answer=True)
     vector = scored("a vector", 0.2)
-    return summary(goal, {"": 10}, best, [best, vector], Utility(score, error), ceiling, 1437)
+    scores = Scores(Utility(score, error), {})
+    return summary(goal, {"": 10}, best, [best, vector], scores, ceiling, 1437)
+
+
+def test_tasks_of_different_kinds_have_no_common_percentage():
+    by_task = {"place": Utility(0.8, 0.01), "size": Utility(0.35, 0.01)}
+    best = scored("a vector", 0.5)
+    outputs = {"place": 10, "size": 1}
+    words = summary("answers", outputs, best, [best], Scores(Utility(0.575, 0), by_task), 0.9, 100)
+    words = words.replace(SPACE, " ")
+    assert "80.0 ± 3.0 % of the answers of place and 35.0 ± 3.0 % of the variance of size" in words
+    assert "No report of this budget allows on average, by the weights of the tasks, more" in words
+    assert "57.5" not in words
 
 
 def test_the_summary_states_the_estimate_and_the_held_out_vectors():
@@ -48,7 +60,7 @@ def test_an_estimate_far_above_the_bound_is_not_attributed_to_chance():
 
 @pytest.mark.parametrize(("score", "below"), [(-0.02, True), (-0.05, False)])
 def test_biased_means_may_be_below_the_bound_of_unbiased_reports(score, below):
-    words = written(score, -0.03, goal="mean")
+    words = written(score, -0.03, goal="means")
     assert "No unbiased report of this budget leaves less than 0.03" in words
     assert ("slightly biased" in words) is below
     assert "measured on 1,437 held-out vectors" in words

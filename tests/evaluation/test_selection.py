@@ -58,7 +58,7 @@ def test_a_sample_and_the_others_are_disjoint(count):
     assert {*rows} <= {*map(tuple, public)}
 
 
-@pytest.mark.parametrize("goal", ["answers", "mean"])
+@pytest.mark.parametrize("goal", ["answers", "means"])
 def test_a_release_at_another_budget_equals_the_one_fitted_there(goal):
     reused = 0
     seen = set()
@@ -75,7 +75,7 @@ def test_a_release_at_another_budget_equals_the_one_fitted_there(goal):
     assert reused >= 10
 
 
-@pytest.mark.parametrize("goal", ["answers", "mean"])
+@pytest.mark.parametrize("goal", ["answers", "means"])
 def test_every_candidate_can_be_saved_and_loaded(goal):
     """One of every mechanism and decoder; the guarantee stays."""
     seen = set()
@@ -90,13 +90,14 @@ def test_every_candidate_can_be_saved_and_loaded(goal):
             assert release.guarantee.pure
             assert release.guarantee.epsilon == 2
             assert release.supports_mean or goal == "answers"
-    assert len(seen) > 8
+    assert len(seen) > (5 if goal == "means" else 8)
 
 
 def test_scores_are_reported_on_all_vectors_of_the_comparison():
     compare_on = VECTORS[600:1500]
     tried = candidates(MEASURED, "answers")
-    selection = Selection(MEASURED, tried, compare_on, VECTORS[1500:], "answers", 1, 0)
+    scorer = MEASURED.scorer("answers", 1)
+    selection = Selection(MEASURED, None, tried, compare_on, VECTORS[1500:], scorer, 0)
     compared = selection.compare(3, 1.0)
     scorer = MEASURED.scorer("answers", 1)
     for finalist in compared.finalists:

@@ -205,7 +205,8 @@ def test_short_results_name_the_recommended_and_the_best(tmp_path: Path) -> None
 def test_a_recommendation_is_made_once_and_kept_with_its_cells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tiny.source(200)
+    task = tiny.balanced_head()
+    source = tiny.source(200, task=task)
     rows = [Row(RECOMMENDED, "", "tiny", RECOMMENDED_METHODS[RECOMMENDED], (4.0,))]
     budgets: list[float] = []
 
@@ -219,10 +220,10 @@ def test_a_recommendation_is_made_once_and_kept_with_its_cells(
     other = replace(source, draw=lambda _: (source.sample(0).vectors[:50], np.zeros(50, dtype=int)))
     engine.run(rows, tmp_path, seeds=2, opener=lambda _: other)
     assert budgets == [4.0]
-    (again,) = engine.run(rows, tmp_path, seeds=2, opener=lambda _: tiny.source(200))
+    (again,) = engine.run(rows, tmp_path, seeds=2, opener=lambda _: tiny.source(200, task=task))
     assert again == first
     assert budgets == [4.0]
-    alone = recommend(source.task, source.public, epsilon=4.0, goal="answers")
+    alone = recommend(source.task, source.public, epsilon=4.0, goal="answers", effort="full")
     expected = alone.expected
     assert first.prediction == Prediction(alone.candidate.title, expected.score, expected.error)
     release = RECOMMENDED_METHODS[RECOMMENDED].make(source, [4.0])[4.0]

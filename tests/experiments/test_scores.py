@@ -69,7 +69,7 @@ def test_the_root_has_the_gram_of_the_task() -> None:
     np.testing.assert_allclose(root.T @ root, source.geometry.gram, atol=1e-10)
 
 
-@pytest.mark.parametrize("goal", ["answers", "fidelity"])
+@pytest.mark.parametrize("goal", ["answers", "vectors"])
 @pytest.mark.parametrize("made", [tiny.source, tiny.changing_source])
 def test_derived_settings_measure_the_predicted_quantity(goal: str, made: object) -> None:
     """Within seven standard errors of the scorer: one false alarm in 10^11 runs."""

@@ -38,7 +38,9 @@ def test_everything_is_labelled_with_the_reason(unprotected):
 
 
 def test_none_can_be_put_into_a_release(unprotected, public):
-    provenance = offaxis.fit(None, public, epsilon=1, reshaping="none").provenance
+    provenance = offaxis.fit(
+        None, public, epsilon=1, reshaping="none", mechanism="laplace"
+    ).provenance
     assert isinstance(provenance, Provenance)
     for each in unprotected:
         with pytest.raises(InvalidInput, match="no guarantee"):

@@ -38,7 +38,7 @@ def releases() -> tuple[offaxis.Release, ...]:
         for name in NAMES
         for shape, epsilon, unit in (("jacobian", 3, "item"), ("centre", "1/3", "user"))
     ]
-    narrow = offaxis.fit(None, public[:, :1], epsilon=1, reshaping="none")
+    narrow = offaxis.fit(None, public[:, :1], epsilon=1, reshaping="none", mechanism="laplace")
     fitted += [narrow, replace(fitted[0], mean_decoder=ShiftDecoder(np.zeros(DIM)))]
     by_name = {name: fitted[2 * index] for index, name in enumerate(NAMES)}
     fitted += [

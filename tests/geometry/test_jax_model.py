@@ -59,7 +59,7 @@ def test_a_function_of_one_vector_works_through_vmap(public):
 
 def test_a_release_is_fitted_to_a_jax_model(public):
     params = parameters()
-    release = offaxis.fit(JaxModel(mlp, params, dim=6), public, epsilon=2)
+    release = offaxis.fit(JaxModel(mlp, params, dim=6), public, epsilon=2, mechanism="laplace")
     assert release.provenance.model is not None
     assert release.provenance.model.kind == "jax"
     assert release.provenance.model.name == "mlp"
@@ -94,9 +94,70 @@ def test_a_pickled_model_is_compiled_again(public):
 
 
 def test_a_bare_function_and_wrong_shapes_are_an_error(public):
+    assert np.array_equal(as_task_model(lambda Z: Z).outputs(public), public)
     with pytest.raises(UnsupportedModel, match="JaxModel"):
-        as_task_model(lambda Z: Z)
+        as_task_model("a function")
     with pytest.raises(InvalidInput, match="one row per vector"):
         JaxModel(lambda Z: Z.sum(), dim=6).outputs(public)
     with pytest.raises(InvalidInput, match="dimension 5"):
         JaxModel(mlp, parameters(), dim=6).outputs(public[:, :5])
+
+
+def normalised(Z):
+    centred = Z - Z.mean(axis=1, keepdims=True)
+    return centred / jnp.sqrt(jnp.var(Z, axis=1, keepdims=True) + 1e-5) * 1.5 + 0.5
+
+
+HIDDEN = {
+    "relu": jax.nn.relu,
+    "gelu": lambda z: jax.nn.gelu(z, approximate=False),
+    "silu": jax.nn.silu,
+    "elu": jax.nn.elu,
+    "tanh": jnp.tanh,
+    "logistic": jax.nn.sigmoid,
+    "normalise": normalised,
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("last", [lambda z: z, jax.nn.softmax, jax.nn.log_softmax])
+def test_a_chain_becomes_layers_with_the_same_answers(name, last, public):
+    (first, shift), (second, offset) = parameters()
+
+    def function(Z):
+        return last(HIDDEN[name]((Z - 1) / 2 @ first.T + shift) @ second.T + offset)
+
+    model = JaxModel(jax.jit(function), dim=6)
+    found = model.as_layers()
+    assert found is not None
+    assert str(found) == f"Layers(6→8→3, {name})"
+    answers = model.outputs(public).argmax(axis=1)
+    # Probabilities close to one round to a tie in single precision.
+    assert (found.outputs(public).argmax(axis=1) == answers).mean() > 0.95
+
+
+def test_chains_by_vmap_with_one_output_or_a_sigmoid(public):
+    (first, shift), (second, _) = parameters()
+    single = JaxModel(jax.vmap(lambda z: second @ jax.nn.leaky_relu(first @ z + shift)), dim=6)
+    assert str(single.as_layers()) == "Layers(6→16→3, relu)"
+    number = JaxModel(lambda Z: jnp.tanh(Z @ first.T) @ second[0], dim=6)
+    assert str(number.as_layers()) == "Layers(6→8→1, tanh)"
+    logit = JaxModel(lambda Z: jax.nn.sigmoid(jnp.tanh(Z @ first.T) @ second[:1].T), dim=6)
+    found = logit.as_layers()
+    assert str(found) == "Layers(6→8→2, tanh)"
+    assert found is not None
+    assert ((logit.outputs(public)[:, 0] > 0.5) == found.outputs(public).argmax(axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda Z: Z + jnp.tanh(Z @ jnp.ones((6, 6))),
+        lambda Z: jax.nn.softplus(Z @ jnp.ones((6, 2))),
+        lambda Z: jax.nn.gelu(Z @ jnp.ones((6, 4))) @ jnp.ones((4, 2)),  # the approximate one
+        lambda Z: jnp.sort(Z, axis=1),
+        lambda Z: Z[:, :2] * Z[:, 2:4],
+    ],
+)
+def test_any_other_function_is_none(function):
+    assert JaxModel(function, dim=6).as_layers() is None

@@ -167,7 +167,7 @@ def test_jacobians_and_gram_are_those_of_the_centred_outputs(head, public):
 
 
 def test_the_release_records_that_outputs_were_centred(head, public, tmp_path):
-    release = offaxis.fit(CentredOutputs(head), public, epsilon=1)
+    release = offaxis.fit(CentredOutputs(head), public, epsilon=1, mechanism="laplace")
     release.save(tmp_path / "a.release")
     model = offaxis.load(tmp_path / "a.release").provenance.model
     assert model is not None
@@ -181,7 +181,7 @@ def test_the_release_records_that_outputs_were_centred(head, public, tmp_path):
 def test_a_weight_matrix_can_be_centred_and_a_single_output_is_an_error(public):
     assert CentredOutputs(np.eye(6)[:2]).input_dim == 6
     with pytest.raises(InvalidInput, match="Jacobian is zero"):
-        offaxis.fit(CentredOutputs(np.eye(6)[:1]), public, epsilon=1)
+        offaxis.fit(CentredOutputs(np.eye(6)[:1]), public, epsilon=1, mechanism="laplace")
 
 
 def test_a_model_that_cannot_centre_itself_holds_whole_jacobians(head, public):

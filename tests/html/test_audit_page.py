@@ -21,7 +21,7 @@ from tests.html.strict_page import StrictPage
 
 @pytest.fixture(scope="module")
 def result(public) -> AuditResult:
-    release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    release = offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism="laplace")
     return audit(release, reports=4000, rng=np.random.default_rng(0))
 
 

@@ -27,7 +27,7 @@ def no_networks():
 
 @pytest.fixture(scope="module")
 def recommendations():
-    return recommend_range(MODEL, PUBLIC, epsilons=[1, 3, 6])
+    return recommend_range(MODEL, PUBLIC, epsilons=[1, 3, 6], effort="full")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_the_page_loads_nothing(page):
 
 
 def test_a_single_budget_has_no_curve_and_fidelity_has_a_bound():
-    recommendation = recommend(MODEL, PUBLIC, epsilon=2, goal="fidelity")
+    recommendation = recommend(MODEL, PUBLIC, epsilon=2, goal="vectors")
     page = unescape(render([recommendation]))
     assert page.count("<svg") == 1
     assert "data-epsilon" not in page
@@ -111,7 +111,7 @@ def test_a_single_budget_has_no_curve_and_fidelity_has_a_bound():
 
 
 def test_means_show_errors_and_a_bound_for_unbiased_reports():
-    recommendations = recommend_range(MODEL, PUBLIC, epsilons=[1, 4], goal="mean", people=100)
+    recommendations = recommend_range(MODEL, PUBLIC, epsilons=[1, 4], goal="means", people=100)
     page = unescape(render(recommendations))
     for each in recommendations:
         _, _, expected, bound, *_ = cells(page, "data-epsilon", f"{each.epsilon:g}")

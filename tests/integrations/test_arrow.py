@@ -243,7 +243,7 @@ def test_invalid_data_raise_with_the_reason(
     for data, options, message in invalid:
         with pytest.raises(InvalidInput, match=message):
             privatize(data, release, **options)
-    other = privatize(table, offaxis.fit(head, public, epsilon=2))
+    other = privatize(table, offaxis.fit(head, public, epsilon=2, mechanism="laplace"))
     with pytest.raises(InvalidReport, match="belongs to release"):
         decode(other, release)
     with pytest.raises(InvalidInput, match="no column 'report'"):

@@ -61,7 +61,7 @@ def test_accessing_a_column_draws_no_report(
 
 def test_columns_are_used_in_the_given_order(public: np.ndarray) -> None:
     """At ε = 1000 there is almost no noise: the decoded vectors show which column is which."""
-    release = offaxis.fit(None, public, epsilon=1000, reshaping="none")
+    release = offaxis.fit(None, public, epsilon=1000, reshaping="none", mechanism="laplace")
     frame = pandas.DataFrame({"b": [2.0] * 20, "a": [1.0] * 20})
     frame = frame.assign(**dict.fromkeys("cdef", 0.0))
     decoded = frame.offaxis.privatize(release, columns=NAMES).offaxis.decode(release)
@@ -111,6 +111,6 @@ def test_invalid_data_raise_with_the_reason(
 
 
 def test_one_number_per_row_is_a_vector_of_dimension_one(public: np.ndarray) -> None:
-    release = offaxis.fit(None, public[:, :1], epsilon=3, reshaping="none")
+    release = offaxis.fit(None, public[:, :1], epsilon=3, reshaping="none", mechanism="laplace")
     frame = pandas.DataFrame({"x": public[:5, 0]})
     assert len(frame.offaxis.privatize(release)) == 5

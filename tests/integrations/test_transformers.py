@@ -64,7 +64,7 @@ def extractor(tokenizer: Any, bert: Any) -> FeatureExtractor:
 
 @pytest.fixture(scope="module")
 def release(extractor: FeatureExtractor) -> offaxis.Release:
-    return offaxis.fit(np.eye(8)[:2], extractor(TEXTS), epsilon=6)
+    return offaxis.fit(np.eye(8)[:2], extractor(TEXTS), epsilon=6, mechanism="laplace")
 
 
 def test_the_mean_excludes_padding(extractor: FeatureExtractor, bert: Any) -> None:
@@ -130,7 +130,9 @@ def test_images_are_encoded_by_a_vision_transformer() -> None:
         vectors = extractor(images)
         assert vectors.shape == (12, 8)
         np.testing.assert_allclose(extractor(images[3:4])[0], vectors[3], atol=1e-5)
-    private = PrivateFeatures(extractor, offaxis.fit(np.eye(8)[:1], vectors, epsilon=4))
+    private = PrivateFeatures(
+        extractor, offaxis.fit(np.eye(8)[:1], vectors, epsilon=4, mechanism="laplace")
+    )
     assert private.release.decode(private.privatize(images[0])).shape == (8,)
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 import offaxis
 from offaxis.decoding import CodewordDecoder
 from offaxis.encoding.encoders import ANSWERS
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, ModelNeeded
 from offaxis.geometry import FiniteDifferences, Layers, measure
 from offaxis.geometry.layers import ACTIVATIONS
 from offaxis.geometry.public import PublicVectors
 from offaxis.mechanisms.answers import kept_answers
 from offaxis.simulation import simulate
+from tests.checks import ALPHA
 
 RNG = np.random.default_rng(21)
 PUBLIC = RNG.standard_normal((3000, 6)) * 2
@@ -23,7 +28,9 @@ def head(activation="relu", outputs=5, shift=0.0):
     rng = np.random.default_rng(4)
     weights = [rng.standard_normal(shape) for shape in ((8, 6), (7, 8), (outputs, 7))]
     biases = [rng.standard_normal(len(w)) for w in weights]
-    biases[-1] = biases[-1] - shift * np.arange(outputs)
+    # Centred, so that every answer occurs.
+    usual = np.median(Layers(weights, biases, activation=activation).outputs(PUBLIC), axis=0)
+    biases[-1] = biases[-1] - usual - shift * np.arange(outputs)
     return Layers(weights, biases, activation=activation)
 
 
@@ -113,10 +120,15 @@ def test_skewed_answers_reach_the_ceiling_and_exceed_response_over_all():
     assert fitted(task, epsilon=8, public=public).randomizer.size == 10
 
 
-def test_answers_without_public_vectors_have_no_symbol():
-    release = fitted(head(shift=40.0), epsilon=9)
-    answers = np.unique(head(shift=40.0).outputs(PUBLIC).argmax(axis=1))
-    assert 2 <= release.randomizer.size == answers.size < 5
+def test_an_answer_that_no_public_vector_has_is_an_error():
+    model = Layers([np.eye(6)[:3]], [np.array([0.0, 0.0, -100.0])], answers=("a", "b", "c"))
+    with pytest.raises(
+        InvalidInput, match=r"no public vector has the answer 'c' \(1 of 3 answers\)"
+    ):
+        offaxis.fit(model, PUBLIC, epsilon=2)
+    with pytest.raises(InvalidInput, match="no public vector has the answer 'c'"):
+        offaxis.recommend(model, PUBLIC, epsilon=2)
+    assert fitted(model).randomizer.size == 2, "a named mechanism leaves it out"
 
 
 def test_a_linear_model_of_any_kind_is_accepted():
@@ -131,23 +143,110 @@ def test_a_linear_model_of_any_kind_is_accepted():
     assert (fitted(module, epsilon=9).encoder.encode(PUBLIC) == answers).mean() > 0.999
 
 
-def test_the_error_for_a_model_that_no_file_can_store_states_the_fix():
-    for model in (
-        FiniteDifferences(lambda Z: np.stack([Z[:, 0] ** 2, Z[:, 1]], axis=1)),
-        measure(head(), PublicVectors(PUBLIC)),
-    ):
-        with pytest.raises(InvalidInput, match=r"pass offaxis\.geometry\.Layers"):
-            fitted(model)
+def test_a_geometry_has_no_answers():
+    with pytest.raises(InvalidInput, match="pass the model, not its geometry"):
+        fitted(measure(head(), PublicVectors(PUBLIC)))
+
+
+def squares(Z):
+    """A model that no network of the release format represents."""
+    return np.stack([Z[:, 0] ** 2, Z[:, 1], np.abs(Z[:, 2]) - 1], axis=1)
+
+
+def test_a_model_that_the_file_cannot_hold_is_supplied_by_the_device(tmp_path):
+    release = fitted(squares, epsilon=6)
+    assert release.encoder.kind == "model-answer"
+    np.testing.assert_array_equal(
+        release.encoder.encode(PUBLIC), squares(PUBLIC).argmax(axis=1), "all answers are kept"
+    )
+    release.save(tmp_path / "my.release")
+    alone = offaxis.load(tmp_path / "my.release")
+    assert alone == release
+    with pytest.raises(ModelNeeded, match=r"offaxis\.load\(path, model=…\)"):
+        alone.privatize(PUBLIC[0])
+    with_model = offaxis.load(tmp_path / "my.release", model=squares)
+    reported = with_model.decode(with_model.privatize(PUBLIC[:500]))
+    share = (squares(reported).argmax(axis=1) == squares(PUBLIC[:500]).argmax(axis=1)).mean()
+    p = math.exp(6) / (math.exp(6) + 2)
+    assert binomtest(round(500 * share), 500, p).pvalue > ALPHA
+
+
+def test_another_model_is_rejected(tmp_path):
+    release = fitted(squares, epsilon=6)
+    release.save(tmp_path / "my.release")
+
+    def cubes(Z):
+        return squares(Z) ** 3
+
+    with pytest.raises(InvalidInput, match="this is another model: the release reports"):
+        offaxis.load(tmp_path / "my.release", model=cubes)
+    other = FiniteDifferences(lambda Z: -squares(Z), name="squares")
+    with pytest.raises(InvalidInput, match="codewords another answer"):
+        offaxis.load(tmp_path / "my.release", model=other)
+    with pytest.raises(InvalidInput, match="load it without a model"):
+        fitted(head()).with_model(head())
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda Z: np.full(len(Z), 3), "one of 3 answers"),
+        (lambda Z: np.full(len(Z), -1), "one of 3 answers"),
+        (lambda Z: np.zeros(len(Z)), "one of 3 answers"),
+        (lambda Z: np.zeros(len(Z) + 1, dtype=int), "one of 3 answers"),
+        (lambda Z: 1 // 0, "the model failed with ZeroDivisionError; nothing was reported"),
+    ],
+)
+def test_a_model_that_fails_on_the_device_reports_nothing(answer, message):
+    release = fitted(squares, epsilon=6)
+    broken = replace(release, encoder=release.encoder.attach(answer))
+    with pytest.raises(InvalidInput, match=message) as error:
+        broken.privatize(PUBLIC[0])
+    assert error.value.__cause__ is None
+    assert error.value.__context__ is None or error.value.__suppress_context__
+
+
+def test_an_answer_is_reported_without_a_vector():
+    """The law of the reports is that of k-ary response, from the index and from the name."""
+    release = fitted(squares, epsilon=1)
+    named = replace(release, answers=replace(release.answers, names=("a", "b", "c")))
+    symbol = release.answers.symbols[1]
+    p = math.e / (math.e + release.randomizer.size - 1)
+    for answers in ([1] * 2000, ["b"] * 2000):
+        reported = named.observe(named.privatize_answer(answers)).argmax(axis=1)
+        hits = int((reported == symbol).sum())
+        assert binomtest(hits, 2000, p).pvalue > ALPHA
+        # The broken control: a report at twice the budget.
+        broken = math.e**2 / (math.e**2 + release.randomizer.size - 1)
+        assert binomtest(hits, 2000, broken).pvalue < ALPHA
+    assert len(named.privatize_answer("c")) == named.report_size
+
+
+@pytest.mark.parametrize("answer", [3, -1, "d", 1.0, True, None, [0, 7], []])
+def test_an_answer_that_does_not_exist_is_rejected_without_naming_it(answer):
+    release = fitted(squares, epsilon=6)
+    with pytest.raises(InvalidInput) as error:
+        release.privatize_answer(answer)
+    assert "'d'" not in str(error.value)
+    with pytest.raises(InvalidInput, match="reports a vector with the privunit2 randomizer"):
+        offaxis.fit(None, PUBLIC, epsilon=1, goal="means").privatize_answer(0)
+
+
+def test_rare_answers_share_a_symbol_and_a_name():
+    weight = np.random.default_rng(1).standard_normal((6, 6))
+    bias = np.array([0.0, 0.0, 0.0, 0.0, -3.0, -3.0])
+    release = fitted(Layers([weight], [bias], answers=tuple("abcdef")), epsilon=0.2)
+    answers = release.answers
+    assert answers.names == tuple("abcdef")
+    assert len(answers.kept) == release.randomizer.size < 6
+    for answer, symbol in enumerate(answers.symbols):
+        assert (
+            answers.names[answer] in answers.symbol_names[symbol]
+            or "others" in (answers.symbol_names[symbol])
+        )
 
 
 @pytest.mark.parametrize("model", [np.ones((1, 6)), np.array([[0.0] * 6, [1e-9] + [0.0] * 5])])
 def test_a_model_with_one_answer_has_no_class_codebook(model):
     with pytest.raises(InvalidInput, match="two or more different answers"):
         fitted(model, public=np.abs(PUBLIC))
-
-
-def test_means_of_reports_estimate_the_mean_codeword():
-    release = fitted(head(), epsilon=1)
-    expected = release.decoder.codewords[release.encoder.encode(PUBLIC)].mean(axis=0)
-    mean = release.aggregate(release.privatize(PUBLIC))
-    assert (np.abs(mean.estimate - expected) <= 5.5 * mean.standard_error + 1e-9).all()

@@ -52,7 +52,9 @@ def fitted(features: DemoData, geometry: Geometry) -> Fit:
     @cache
     def fit(epsilon: float, lambda_max: float) -> offaxis.Release:
         shape = offaxis.Jacobian(lambda_max=lambda_max)
-        return offaxis.fit(geometry, features.public, epsilon=epsilon, reshaping=shape)
+        return offaxis.fit(
+            geometry, features.public, epsilon=epsilon, reshaping=shape, mechanism="laplace"
+        )
 
     return fit
 

@@ -52,7 +52,9 @@ def test_the_bound_is_one_if_all_reports_leave_the_cell(measured):
 
 
 def test_the_tails_of_two_classes_match_the_formula(square):
-    release = offaxis.fit(None, square, epsilon=40, reshaping="none", percentile=100)
+    release = offaxis.fit(
+        None, square, epsilon=40, reshaping="none", percentile=100, mechanism="laplace"
+    )
     sigma = np.sqrt(2) * release.randomizer.scale
     slope = TWO[0] - TWO[1]
     margin = np.abs(square @ slope)
@@ -65,7 +67,7 @@ def test_the_tails_of_two_classes_match_the_formula(square):
 @pytest.mark.parametrize("epsilon", [4, 40, 400])
 def test_no_vector_of_an_affine_task_exceeds_its_tail(square, epsilon):
     """2,000 reports per vector, five standard errors: a false alarm has probability 10⁻⁶ each."""
-    release = offaxis.fit(TWO, square, epsilon=epsilon)
+    release = offaxis.fit(TWO, square, epsilon=epsilon, mechanism="laplace")
     tails = flipping_tails(release, TWO, square)
     reports = simulate(release, np.tile(square, (2000, 1)), np.random.default_rng(4))
     answers = (square @ TWO.T).argmax(1)
@@ -75,7 +77,7 @@ def test_no_vector_of_an_affine_task_exceeds_its_tail(square, epsilon):
 
 
 def test_an_affine_task_never_leaves_its_cell(square):
-    release = offaxis.fit(TWO, square, epsilon=400)
+    release = offaxis.fit(TWO, square, epsilon=400, mechanism="laplace")
     bound = disagreement_bound(release, TWO, square, draws=50)
     assert (bound.leaving == 0).all()
     assert bound.measured.mean < bound.averaged < 0.3
@@ -84,7 +86,9 @@ def test_an_affine_task_never_leaves_its_cell(square):
 def test_the_bound_is_one_if_clipping_changes_the_answer(square):
     """The classes are split at 1.5 along an axis, and all vectors are clipped below that."""
     step = Layers([np.array([[1.0, 0.0], [0.0, 0.0]])], [np.array([-1.5, 0.0])])
-    release = offaxis.fit(None, square, epsilon=100, reshaping="none", percentile=100)
+    release = offaxis.fit(
+        None, square, epsilon=100, reshaping="none", percentile=100, mechanism="laplace"
+    )
     assert release.randomizer.radius < 2
     inside, outside = np.array([[0.5, 0.0]]), np.array([[1.9, 1.9]])
     bound = disagreement_bound(release, step, np.concatenate([inside, outside]), draws=50)
@@ -97,7 +101,7 @@ def test_the_bound_is_one_if_clipping_changes_the_answer(square):
 def test_without_noise_on_the_margin_the_tail_is_zero(square):
     """If two outputs differ by a constant, no report can change the answer."""
     lead = Layers([np.array([[1.0, 2.0], [1.0, 2.0]])], [np.array([0.3, 0.0])])
-    release = offaxis.fit(None, square, epsilon=1, reshaping="none")
+    release = offaxis.fit(None, square, epsilon=1, reshaping="none", mechanism="laplace")
     assert (flipping_tails(release, lead, square) == 0).all()
 
 

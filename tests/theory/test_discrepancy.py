@@ -26,7 +26,7 @@ def test_the_gap_is_exact_and_below_its_bound(
 
 def test_the_bound_is_attained_by_an_isotropic_gap(public):
     """Plain noise, Ω − Ω̂ = 3·I: both sides are 3 σ² m."""
-    release = offaxis.fit(None, public, epsilon=4, reshaping="none")
+    release = offaxis.fit(None, public, epsilon=4, reshaping="none", mechanism="laplace")
     gap = discrepancy(release, np.eye(6), 4 * np.eye(6))
     variance = release.randomizer.expected_squared_error() / 6
     assert gap.exact == pytest.approx(18 * variance)

@@ -20,7 +20,9 @@ def test_fourth_moments_match_the_simulation(public, head, settings):
 
     The last two vectors are far outside, so that clipping moves them as much as noise does.
     """
-    release = offaxis.fit(head, public, epsilon=3, percentile=30, **settings)
+    release = offaxis.fit(
+        head, public, epsilon=3, percentile=30, **{"mechanism": "laplace"} | settings
+    )
     weight = head.weights[0]
     vectors = np.concatenate([public[:1], 50 * public[1:2], 200 * public[2:3]])
     plain, after_first = (fourth_moments(release, vectors, w) for w in (None, weight))
@@ -63,7 +65,9 @@ def test_the_bound_is_small_if_reports_rarely_leave_the_cell():
     rng = np.random.default_rng(5)
     public = rng.uniform(-1, 1, (200, 2))
     model = Layers([np.array([[1.0, 0.0]]), np.array([[1.0]])], [np.array([10.0]), np.zeros(1)])
-    release = offaxis.fit(None, public, epsilon=3, reshaping="centre", percentile=100)
+    release = offaxis.fit(
+        None, public, epsilon=3, reshaping="centre", percentile=100, mechanism="laplace"
+    )
     bound = remainder_bound(release, model, public, draws=500)
     risk = nonlinear_risk(release, model, public, draws=500)
     assert 0 < bound.leaving.mean < 0.01
@@ -81,7 +85,7 @@ def test_an_affine_model_has_no_remainder(release, head, public):
 
 def test_a_measured_share_of_zero_is_not_taken_for_zero(public):
     far = Layers([np.eye(6), np.eye(6)], [np.full(6, 1e6), np.zeros(6)])
-    release = offaxis.fit(None, public, epsilon=3, reshaping="centre")
+    release = offaxis.fit(None, public, epsilon=3, reshaping="centre", mechanism="laplace")
     bound = remainder_bound(release, far, public, draws=10)
     assert bound.leaving.mean == 0
     # A share of −ln(0.001) = 6.9 in 5,000 is still measured as zero in one of 1,000 simulations.

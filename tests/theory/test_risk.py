@@ -21,7 +21,9 @@ WEIGHT = np.array([[3.0, 1.0, 0.0, 0.0, 0.0, 0.5], [0.0, 2.0, 0.0, 0.1, 0.0, 0.0
 
 
 def test_the_noise_risk_of_a_plain_release_on_a_linear_task(public):
-    release = offaxis.fit(None, public, epsilon=4, reshaping="none", percentile=100)
+    release = offaxis.fit(
+        None, public, epsilon=4, reshaping="none", percentile=100, mechanism="laplace"
+    )
     risk = first_order_risk(release, WEIGHT, public)
     # Laplace noise of scale 2ρ/ε has the variance 2 (2ρ/ε)²; the radius clips no vector.
     variance = 2 * (2 * release.randomizer.radius / 4) ** 2
@@ -74,7 +76,14 @@ def test_jacobians_too_large_for_memory_are_taken_row_by_row(
 @pytest.mark.parametrize("reshaping", ["jacobian", "centre", "none"])
 def test_the_first_order_is_exact_on_linear_tasks(public, settings, reshaping):
     """Five standard errors: a false alarm in one of two million runs, and the seed is fixed."""
-    release = offaxis.fit(WEIGHT, public, epsilon=3, reshaping=reshaping, percentile=70, **settings)
+    release = offaxis.fit(
+        WEIGHT,
+        public,
+        epsilon=3,
+        reshaping=reshaping,
+        percentile=70,
+        **{"mechanism": "laplace"} | settings,
+    )
     risk = first_order_risk(release, WEIGHT, public)
     measured = nonlinear_risk(release, WEIGHT, public, draws=200, seed=2)
     assert risk.clipping > 0
@@ -84,7 +93,7 @@ def test_the_first_order_is_exact_on_linear_tasks(public, settings, reshaping):
 
 def test_exact_reports_have_the_first_order_risk_of_a_linear_task(public):
     """Six standard errors of 20 reports per vector: a false alarm in one of 10⁸ runs."""
-    release = offaxis.fit(WEIGHT, public, epsilon=3)
+    release = offaxis.fit(WEIGHT, public, epsilon=3, mechanism="laplace")
     clean = public @ WEIGHT.T
     changes = [
         np.sum((release.decode(release.privatize(public)) @ WEIGHT.T - clean) ** 2, axis=1)
@@ -97,7 +106,7 @@ def test_exact_reports_have_the_first_order_risk_of_a_linear_task(public):
 
 def test_noise_and_clipping_both_contribute(public):
     """Each part is many standard errors, so the tests above would notice a missing one."""
-    release = offaxis.fit(WEIGHT, public, epsilon=20, percentile=50)
+    release = offaxis.fit(WEIGHT, public, epsilon=20, percentile=50, mechanism="laplace")
     risk = first_order_risk(release, WEIGHT, public)
     measured = nonlinear_risk(release, WEIGHT, public, draws=200)
     assert min(risk.noise, risk.clipping) > 20 * measured.standard_error
@@ -117,7 +126,7 @@ def test_the_gram_matrix_is_the_mean_over_vectors(head, public):
 
 
 def test_reshaping_lowers_the_noise_risk_on_the_real_task(features, geometry, fitted):
-    plain = offaxis.fit(None, features.public, epsilon=200, reshaping="centre")
+    plain = offaxis.fit(None, features.public, epsilon=200, reshaping="centre", mechanism="laplace")
     assert noise_risk(fitted(200, 1000), geometry.gram) < 0.5 * noise_risk(plain, geometry.gram)
 
 

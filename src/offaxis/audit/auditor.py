@@ -108,7 +108,7 @@ def audit(
     >>> import offaxis
     >>> from offaxis.audit import LEAST, audit
     >>> public = np.random.default_rng(0).standard_normal((60, 3))
-    >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+    >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none", mechanism="laplace")
     >>> result = audit(release, reports=LEAST, false_alarm=1e-6)  # very few, to be quick
     >>> result.violated
     False

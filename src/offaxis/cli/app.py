@@ -63,7 +63,9 @@ COMMANDS: Final = {
         "Turn private vectors into reports that may leave the device.",
     ),
     "decode": Entry(
-        "decode:decode", _REPORTS, "Decode reports into vectors, or estimate their mean."
+        "decode:decode",
+        _REPORTS,
+        "Decode reports into vectors, or estimate a mean or shares of answers.",
     ),
     "export-onnx": Entry(
         "inspect:export_onnx",

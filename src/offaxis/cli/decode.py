@@ -1,4 +1,4 @@
-"""``offaxis decode``: turn reports into vectors, or into means with standard errors.
+"""``offaxis decode``: turn reports into vectors, means with standard errors, or shares of answers.
 
 Group labels are read from files in parts, one label per report. Labels are text or integers.
 """
@@ -28,6 +28,7 @@ from offaxis.cli.inputs import (
     write_array,
 )
 from offaxis.cli.options import ARRAY, AsJson, Expect, ReleaseFile, UsageError, example
+from offaxis.cli.shares import check_shares_format, write_and_print_shares
 from offaxis.cli.terminal import (
     buffered_console,
     one_line,
@@ -37,12 +38,11 @@ from offaxis.cli.terminal import (
     spinner,
     step_bar,
 )
-from offaxis.decoding import Aggregate
+from offaxis.decoding import Aggregate, Shares
 from offaxis.engines.columns import arrow
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.files import replacing
 from offaxis.formats.reports import count_reports, read_reports
-from offaxis.privacy.wording import means_along
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
@@ -54,7 +54,7 @@ _ROWS = 4096
 
 @example(
     "offaxis decode my.release --reports mine.reports --out decoded.npy",
-    "offaxis decode my.release --reports mine.reports --out mean.csv --mean",
+    "offaxis decode my.release --reports mine.reports --out shares.csv --shares",
 )
 def decode(
     release: ReleaseFile,
@@ -72,12 +72,20 @@ def decode(
             "only the mean).",
         ),
     ] = False,
+    shares: Annotated[
+        bool,
+        typer.Option(
+            "--shares",
+            help="Write the share of each answer or symbol among all people, or in each group, "
+            "with intervals: for releases of answers (class-response) or symbols.",
+        ),
+    ] = False,
     groups: Annotated[
         str | None,
         typer.Option(
             metavar="FILE[:COLUMN]",
-            help="With --mean: one label per report, .csv, .txt, .npy, .npz or .parquet. Labels "
-            "are not protected: use public ones.",
+            help="With --mean or --shares: one label per report, .csv, .txt, .npy, .npz or "
+            ".parquet. Labels are not protected: use public ones.",
         ),
     ] = None,
     weights: Annotated[
@@ -93,16 +101,17 @@ def decode(
     expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decode reports into vectors, or estimate their mean.
+    """Decode reports into vectors, or estimate a mean or shares of answers.
 
-    Standard errors assume independent reports, one per person. They cover the noise and the
-    differences between people, but not the bias from clipping. With --engine, REPORTS is a folder
-    written by privatize --engine, or Parquet files with the same column of reports; --groups and
-    --weights name columns, and decoded vectors are written to a folder.
+    Do not count decoded answers: the counts are biased towards equal shares. Use --shares, whose
+    intervals contain all shares at once with 95 % confidence, for any population.
+
+    A mean is that of the clipped vectors. Its standard errors assume independent reports, one per
+    person. They cover the noise and the differences between people. With --engine, REPORTS is a
+    folder written by privatize --engine, or Parquet files with the same column of reports; --groups
+    and --weights name columns, and decoded vectors are written to a folder.
     """
-    for option, value in (("--groups", groups), ("--weights", weights)):
-        if value is not None and not mean:
-            raise UsageError(f"{option} is used with --mean only; add --mean or drop {option}")
+    _check_options(mean, shares, groups, weights, engine, out)
     if groups is not None and out.suffix.lower() == ".npy":
         raise UsageError(f"{out} cannot store group names; use --out with .npz, .csv or .parquet")
     check_engine(engine, master)
@@ -125,12 +134,39 @@ def decode(
         aggregate = _aggregate(loaded, reports, count, groups, weights)
         _write_and_print_means(loaded, aggregate, out, facts, as_json=as_json)
         return
+    if shares:
+        estimated = _shares(loaded, reports, count, groups)
+        if groups is not None:
+            typer.echo(_LABELS_WARNING, err=True)
+        write_and_print_shares(estimated, out, facts | {"shares": True}, as_json=as_json)
+        return
     decoded = _decode_all(loaded, reports, count)
     write_array(out, decoded)
     if as_json:
         print_json(facts | {"shape": list(decoded.shape)})
         return
     typer.echo(f"read {pluralize(count, 'report')}, wrote the decoded vectors to {out}")
+
+
+def _check_options(
+    mean: bool,
+    shares: bool,
+    groups: str | None,
+    weights: str | None,
+    engine: Engine | None,
+    out: Path,
+) -> None:
+    """Reject options that exclude each other or have no effect."""
+    if mean and shares:
+        raise UsageError("--mean and --shares exclude each other; run decode once for each")
+    if groups is not None and not (mean or shares):
+        raise UsageError("--groups is used with --mean or --shares only; add one or drop --groups")
+    if weights is not None and not mean:
+        raise UsageError("--weights is used with --mean only; add --mean or drop --weights")
+    if shares and engine is not None:
+        raise UsageError("--shares reads files of reports only; drop --engine")
+    if shares:
+        check_shares_format(out)
 
 
 def _decode_records(
@@ -199,6 +235,14 @@ def _aggregate(
         return release.aggregate(reports, numbers, labels)
 
 
+def _shares(release: Release, path: Path, count: int, groups: str | None) -> Shares:
+    dim = release.decoder.input_dim
+    labels = None if groups is None else _limit_groups(read_labels(groups, count), dim)
+    with step_bar("reading", count) as advance:
+        reports = _show_progress(read_reports(path, release.report_size), advance)
+        return release.shares(reports, labels)
+
+
 def _show_progress(reports: Iterator[bytes], advance: Callable[[int], None]) -> Iterator[bytes]:
     for number, report in enumerate(reports, 1):
         yield report
@@ -231,10 +275,6 @@ def _limit_groups(labels: Iterator[Label], dim: int) -> Iterator[Label]:
 def _write_and_print_means(
     release: Release, means: Aggregate, out: Path, facts: dict[str, Any], *, as_json: bool
 ) -> None:
-    directions = release.mean_rank
-    if directions < release.input_dim:
-        typer.echo(f"note: means describe people only {means_along(directions)}", err=True)
-    facts["directions"] = directions
     _write_means(out, means)
     if means.groups is not None:
         typer.echo(_LABELS_WARNING, err=True)

@@ -32,20 +32,27 @@ def fit(
     ],
     out: Annotated[Path, typer.Option(metavar="RELEASE", help="The release file to write.")],
     model: Annotated[str | None, MODEL] = None,
+    goal: Annotated[
+        Literal["answers", "vectors", "means"] | None,
+        typer.Option(
+            help="What reports are for: the model's answer for each vector (answers, the "
+            "default), the vector itself (vectors), or a mean over people (means). It chooses the "
+            "mechanism."
+        ),
+    ] = None,
     mechanism: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
-            help="laplace, gaussian, spherical-laplace: release the vector; privunit2, privunitg, "
+            help="Instead of a goal. laplace, gaussian, spherical-laplace: release the vector; "
+            "privunit2, privunitg, "
             "privunitg-sphere, projunit: its direction; privunit2-mean, privunitg-mean, "
             "projunit-mean: for means over people; duchi, piecewise, hybrid: a vector in a box; "
             "response, subset: the nearest codeword; class-response, scalar-response: the model's "
             "answer; coordinatewise-laplace, coordinatewise-gaussian, instance-optimal, plan, "
-            "task-aware, task-aware-network: mechanisms from the literature. laplace is the "
-            "default because it is pure, unbiased and supports means; if you need answers, use "
-            "offaxis recommend.",
+            "task-aware, task-aware-network: mechanisms from the literature.",
         ),
-    ] = "laplace",
+    ] = None,
     delta: Annotated[
         str | None,
         typer.Option(metavar="NUMBER", help="δ, for Gaussian mechanisms only, such as 1e-5."),
@@ -127,20 +134,28 @@ def fit(
     A release is fitted to public data only, so the release file can be published.
     """
     check_engine(engine, master)
+    if goal is not None and mechanism is not None:
+        raise UsageError("--goal chooses the mechanism: use either --goal or --mechanism")
+    shape: Any = _reshaping(reshaping, lambda_max, order, allocation, rank)
     with usage_errors():
-        chosen = find_mechanism(mechanism)
         exact_epsilon(epsilon)
-        chosen.check_delta(delta)
         if delta is not None:
             exact_delta(delta)
-        chosen.check_size(size)
-        chosen.read_percentile(percentile)
-        shape = chosen.read_reshaping(_reshaping(reshaping, lambda_max, order, allocation, rank))
-    uses_model = shape.uses_task or chosen.needs_task
+        if mechanism is None:
+            uses_model = model is not None or goal in (None, "answers")
+            _check_no_settings(delta=delta, size=size, percentile=percentile, reshaping=shape)
+        else:
+            chosen = find_mechanism(mechanism)
+            chosen.check_delta(delta)
+            chosen.check_size(size)
+            chosen.read_percentile(percentile)
+            shape = chosen.read_reshaping(shape)
+            uses_model = shape.uses_task or chosen.needs_task
+            shape = None if chosen.reshaping == "none" else shape
     if model is None and uses_model:
         raise UsageError(
-            "Missing option '--model': the noise is shaped to it; without a model, use "
-            "--reshaping none and a mechanism that needs no task"
+            "Missing option '--model': reports are fitted to it; without a model, use --goal "
+            "vectors or --goal means, or --reshaping none and a mechanism that needs no task"
         )
     source = locate(public)[0] if engine is None else Path(locate_column(public)[0])
     check_output(out, source, *([Path(model)] if model else []))
@@ -148,10 +163,11 @@ def fit(
     task = load_model(model) if model and uses_model else None
     settings: dict[str, Any] = {
         "epsilon": epsilon,
+        "goal": goal,
         "mechanism": mechanism,
         "delta": delta,
         "unit": unit,
-        "reshaping": None if chosen.reshaping == "none" else shape,
+        "reshaping": shape,
         "percentile": percentile,
         "size": size,
         "statement": statement,
@@ -167,7 +183,7 @@ def fit(
         with open_engine(engine, master, label) as running:
             release = fit_release(task, running.public_vectors(public), **settings)
     release.save(out)
-    _print_result(release, out, mechanism, as_json)
+    _print_result(release, out, as_json)
 
 
 def _reshaping(
@@ -190,7 +206,14 @@ def _reshaping(
     return name if rank is None else Optimal(rank=rank)
 
 
-def _warn_of_silent_units(task: TaskModel | None, vectors: Vectors, reshaping: Reshaping) -> None:
+def _check_no_settings(**settings: Any) -> None:
+    """Reject settings of a mechanism if none is named."""
+    for name, value in settings.items():
+        if value is not None:
+            raise UsageError(f"--{name} is a setting of a mechanism: name one with --mechanism")
+
+
+def _warn_of_silent_units(task: TaskModel | None, vectors: Vectors, reshaping: Any) -> None:
     """Warn if reshaping aims noise at units that are inactive on all public vectors."""
     if isinstance(reshaping, Jacobian) and isinstance(task, Layers):
         silent = int(task.silent_units(vectors).sum())
@@ -203,17 +226,18 @@ def _warn_of_silent_units(task: TaskModel | None, vectors: Vectors, reshaping: R
             )
 
 
-def _print_result(release: Release, out: Path, mechanism: str, as_json: bool) -> None:
+def _print_result(release: Release, out: Path, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(out), **describe(release)})
         return
     rows = [
         ("wrote", str(out)),
         ("guarantee", f"{release.guarantee}, per {release.guarantee.unit}"),
-        ("mechanism", mechanism),
+        ("mechanism", str(release.provenance.settings["mechanism"])),
         ("vectors", f"of dimension {release.input_dim}"),
         ("reports", f"{release.report_size:,} bytes each"),
         ("fitted to", f"{release.provenance.public.count:,} public vectors"),
+        ("utility", release.summary),
         ("release", release.hash),
         ("next", f"offaxis inspect {out}"),
     ]

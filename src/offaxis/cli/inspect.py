@@ -135,6 +135,7 @@ def describe(release: Release) -> dict[str, Any]:
         "allowed_if_equally_likely": _guess_probabilities(release),
         "report_bytes": release.report_size,
         "can_decode_mean": release.supports_mean,
+        "summary": release.summary,
         "input_dim": release.input_dim,
         "encoder": {"kind": release.encoder.kind, "output_dim": release.encoder.output_dim},
         "stretch": _stretch_facts(release),
@@ -296,6 +297,8 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
         number = f"{directions['count']:,} directions, {directions['near']:,} of them near"
         rows.append(("accuracy", f"keeps {share}: {number}"))
     rows.append(("averages over people", averages(release)))
+    if "expected" in release.provenance.settings:
+        rows.append(("utility", release.summary))
     return rows
 
 

@@ -19,13 +19,15 @@ from offaxis.encoding.reshaping import Reshaping
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.metrics import BUDGETS
 from offaxis.evaluation.priors import read_prior
-from offaxis.evaluation.recommend import SmallestBudget, recommend_range, smallest_epsilon
+from offaxis.evaluation.recommend import recommend_range
 from offaxis.evaluation.recommendation import Recommendation
 from offaxis.evaluation.selection import ScoredCandidate
+from offaxis.evaluation.smallest import SmallestBudget, smallest_epsilon
 from offaxis.evaluation.utility import Tasks, Utility
 from offaxis.geometry import TaskModel
 from offaxis.geometry.multitask import checked_weights
 from offaxis.privacy.guarantee import exact_epsilon
+from offaxis.release import MEAN_OVER
 
 
 @example(
@@ -71,15 +73,22 @@ def recommend(
         ),
     ] = None,
     goal: Annotated[
-        Literal["answers", "fidelity", "mean"],
+        Literal["answers", "vectors", "means"],
         typer.Option(
             help="What to optimize: the model's answer for each vector (answers), the vector "
-            "itself in the task's metric (fidelity), or a mean over people (mean)."
+            "itself in the task's metric (vectors), or a mean over people (means)."
         ),
     ] = "answers",
     people: Annotated[
-        int, typer.Option(min=1, help="With --goal mean: the number of people.")
-    ] = 1000,
+        int, typer.Option(min=1, help="With --goal means: the number of people.")
+    ] = MEAN_OVER,
+    effort: Annotated[
+        Literal["quick", "full"],
+        typer.Option(
+            help="Stop where the best report is known, and fit most candidates to a few vectors "
+            "(quick); or fit and compare all candidates (full)."
+        ),
+    ] = "quick",
     weight: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,7 +124,7 @@ def recommend(
         raise UsageError("--out writes the release for one budget; use --epsilon with one number")
     _check_outputs(model, public, out, html, force=force)
     tasks = _load_tasks(model)
-    settings: dict[str, Any] = {"goal": goal, "people": people, "seed": seed}
+    settings: dict[str, Any] = {"goal": goal, "people": people, "effort": effort, "seed": seed}
     settings["weights"] = _parse_weights(weight, tasks) if weight else None
     settings["prior"] = _parse_prior(prior, tasks) if prior else None
     vectors = read_array(public) if public else None
@@ -268,13 +277,15 @@ def _print_one(advice: Recommendation, console: Console) -> None:
         f"{_INTERVAL}"
     )
     console.print("\n" + wrap_text(note, console), style="dim")
+    for missing in advice.not_made:
+        console.print(f"\n- not made: {missing.title}: {missing.reason}")
     for caution in advice.cautions:
         console.print(f"\n- {caution}")
 
 
 def _print_range(advice: Sequence[Recommendation], console: Console) -> None:
     """Print the recommendation for each budget, with the ceiling and the best vector release."""
-    means = advice[0].goal == "mean"
+    means = advice[0].goal == "means"
     vector_columns = [] if means else ["best release of a vector", "keeps"]
     table = _table("ε", "recommended", *_headings(means), *vector_columns)
     for one in advice:
@@ -309,7 +320,7 @@ def _table(*names: str) -> Table:
 
 
 def _task_table(advice: Recommendation) -> Table:
-    table = _table("task", *_headings(advice.goal == "mean"))
+    table = _table("task", *_headings(advice.goal == "means"))
     for name, utility in advice.expected_by_task.items():
         ceiling = _format_score(advice.ceiling_by_task[name], advice.goal)
         table.add_row(name, *_format_utility(utility, advice.goal), ceiling)
@@ -317,8 +328,8 @@ def _task_table(advice: Recommendation) -> Table:
 
 
 def _candidate_table(advice: Recommendation) -> Table:
-    means = advice.goal == "mean"
-    other = "fidelity" if advice.goal == "answers" else "answers"
+    means = advice.goal == "means"
+    other = "vectors" if advice.goal == "answers" else "answers"
     columns = ["candidate", "error" if means else advice.goal, "±", *([] if means else [other])]
     table = _table(*columns)
     bound = "unbiased report leaves less than" if means else "ε-LDP report allows more than"
@@ -338,18 +349,18 @@ def _candidate_table(advice: Recommendation) -> Table:
 
 
 def _other_score(scored: ScoredCandidate, name: str) -> str:
-    utility: Utility = getattr(scored.scores, name)
-    return f"{utility.score:.3f}"
+    utility = scored.scores.answers if name == "answers" else scored.scores.fidelity
+    return "" if utility is None else f"{utility.score:.3f}"
 
 
 def _format_score(score: float, goal: str) -> str:
     """Write a score; for means the error, which is the negative score."""
-    return f"{-score:.3g}" if goal == "mean" else f"{score:.3f}"
+    return f"{-score:.3g}" if goal == "means" else f"{score:.3f}"
 
 
 def _format_utility(utility: Utility, goal: str) -> tuple[str, str]:
     half = utility.interval()[1] - utility.score
-    return _format_score(utility.score, goal), f"{half:.2g}" if goal == "mean" else f"{half:.3f}"
+    return _format_score(utility.score, goal), f"{half:.2g}" if goal == "means" else f"{half:.3f}"
 
 
 # ---- Facts for ``--json``
@@ -398,6 +409,7 @@ def recommendation_facts(advice: Recommendation) -> dict[str, Any]:
             for scored in advice.candidates
         ],
         "screened_out": [candidate.title for candidate in advice.screened_out],
+        "not_made": [vars(failure) for failure in advice.not_made],
     }
 
 

@@ -39,7 +39,7 @@ class Reporter:
     >>> from offaxis.client import Reporter
     >>> from offaxis.privacy.ledger import Ledger, Limit
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
-    >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none")
+    >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none", mechanism="laplace")
     >>> reporter = Reporter(release, Ledger("my.ledger", Limit(2)))
     >>> report = reporter.report([0.1, 0.2, 0.3])  # each call pays
     >>> kept = [reporter.same_report([0.1, 0.2, 0.3]) for _ in range(5)]  # paid for once

@@ -83,7 +83,7 @@ class Terms:
     A round is trusted if the publisher signed it, and a release if its hash and guarantee fit:
 
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
-    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism="laplace")
     >>> from offaxis.formats.documents import Round
     >>> times = {"opens": "2026-11-01T00:00:00Z", "closes": "2026-12-01T00:00:00Z"}
     >>> round_ = Round(name="energy-7", study="energy", number=7, release=release.hash, **times)

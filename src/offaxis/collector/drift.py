@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy.special import chdtrc
 
+from offaxis.decoding import Shares
 from offaxis.decoding.aggregate import Moments
 from offaxis.errors import InvalidInput
 from offaxis.formats.release_file import Sha256
@@ -90,7 +91,7 @@ class Profile:
     >>> from offaxis.collector.drift import Profile
     >>> from offaxis.evaluation.profiles import profile_of
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
-    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism="laplace")
     >>> profile = profile_of(release, public)
     >>> Profile.from_json(profile.to_json(), release).release == release.hash
     True
@@ -211,7 +212,7 @@ def drift_facts(release: Release, profile: Profile | None, observed: Moments) ->
     >>> from offaxis.collector.drift import drift_facts
     >>> from offaxis.evaluation.profiles import profile_of
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
-    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism="laplace")
     >>> profile = profile_of(release, public)
     >>> from offaxis.decoding.aggregate import Moments
     >>> people = np.tile(public, (6, 1)) + [2.0, 0.0, 0.0]  # shifted against the public vectors
@@ -260,8 +261,8 @@ def _needed(profile: Profile) -> int:
 
 def _observed_statistics(release: Release, observed: Moments) -> dict[str, NDArray[np.float64]]:
     if isinstance(release.randomizer, SymbolForm):
-        low, high = release.randomizer.levels
-        return {"shares": (observed.mean - low) / (high - low)}
+        shares = Shares.from_mean(observed.mean, observed.count, release.randomizer)
+        return {"shares": shares.named}
     return {"mean": observed.mean, "spread": observed.spread / (observed.count - 1)}
 
 
@@ -274,7 +275,7 @@ def p_value(expected: Expectation, seen: NDArray[np.float64], count: int) -> flo
     >>> from offaxis.collector.drift import p_value
     >>> from offaxis.evaluation.profiles import profile_of
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
-    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism="laplace")
     >>> profile = profile_of(release, public)
     >>> mean, spread = profile.expectations
     >>> p_value(mean, mean.expected, count=1000)  # no difference

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, insert, select, update
 
 from offaxis.collector.database import lock_rounds, moments, report, round_, writing
+from offaxis.decoding import Shares
 from offaxis.decoding.aggregate import Moments
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
@@ -30,6 +31,7 @@ _PART_NUMBERS: Final = 1 << 17
 MOST_NUMBERS: Final = 1 << 22
 """Largest :func:`moments_size` that a round may have."""
 
+_LEVEL: Final = 0.95
 _FIELDS: Final = ("sums", "mean", "squared_mean", "spread")
 
 
@@ -130,15 +132,23 @@ def has_estimates(release: Release) -> bool:
 
 
 def means_facts(round_name: str, release: Release, totals: Totals) -> dict[str, Any]:
-    """Return means and shares with standard errors, of all people and per group, for JSON."""
+    """Return means and shares with standard errors, of all people and per group, for JSON.
+
+    The simultaneous 95 % intervals of the shares of an entry are from ``shares_low`` to
+    ``shares_high`` (:meth:`offaxis.decoding.Shares.interval`). ``names`` are those of the symbols,
+    if the release has them.
+    """
     groups = sorted({*totals.groups, *totals.symbols})
     decoded: dict[str | None, Moments] = {None: totals.everybody}
     decoded |= dict(totals.groups.items())
     symbols: dict[str | None, Moments] = {}
     if _reports_symbols(release):
         symbols = {None: totals.observed, **dict(totals.symbols.items())}
-    entries = [_entry(label, decoded.get(label), symbols.get(label)) for label in (None, *groups)]
-    return {
+    entries = [
+        _entry(release, label, decoded.get(label), symbols.get(label)) for label in (None, *groups)
+    ]
+    names = {} if release.answers is None else {"names": list(release.answers.symbol_names)}
+    return names | {
         "round": round_name,
         "release": release.hash,
         "reports": totals.observed.count,
@@ -146,22 +156,36 @@ def means_facts(round_name: str, release: Release, totals: Totals) -> dict[str, 
     }
 
 
-def _entry(label: str | None, decoded: Moments | None, symbols: Moments | None) -> dict[str, Any]:
+def _entry(
+    release: Release, label: str | None, decoded: Moments | None, symbols: Moments | None
+) -> dict[str, Any]:
     mean = decoded if decoded is not None and decoded.count else None
     count = mean.count if mean is not None else symbols.count if symbols is not None else 0
     # Moments from before migration 0002 whose reports are deleted have no symbols per group.
-    shares = symbols if symbols is not None and symbols.count == count else None
+    shares = None
+    if symbols is not None and symbols.count == count > 0:
+        shares = shares_of(release, symbols)
+    low, high = (None, None) if shares is None else shares.interval(_LEVEL)
     return {
         "group": label,
         "reports": count,
         "mean": None if mean is None else mean.mean.tolist(),
         "standard_error": _standard_error(mean),
-        "shares": None if shares is None else shares.mean.tolist(),
+        "shares": None if shares is None else shares.estimate.tolist(),
         "shares_error": _standard_error(shares),
+        "shares_low": None if low is None else low.tolist(),
+        "shares_high": None if high is None else high.tolist(),
     }
 
 
-def _standard_error(part: Moments | None) -> list[float] | None:
+def shares_of(release: Release, observed: Moments) -> Shares:
+    """Return the shares of a release's symbols from the moments of observations."""
+    randomizer = release.randomizer
+    assert isinstance(randomizer, SymbolForm)
+    return Shares.from_mean(observed.mean, observed.count, randomizer)
+
+
+def _standard_error(part: Moments | Shares | None) -> list[float] | None:
     return None if part is None or part.count < 2 else part.standard_error.tolist()
 
 

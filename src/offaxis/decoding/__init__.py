@@ -1,6 +1,6 @@
 """Decoders: from observations back to vectors. Post-processing, at no privacy cost."""
 
-from offaxis.decoding.aggregate import Aggregate, aggregate
+from offaxis.decoding.aggregate import Aggregate, Clipping, aggregate
 from offaxis.decoding.decoders import (
     CodewordDecoder,
     Decoder,
@@ -10,16 +10,21 @@ from offaxis.decoding.decoders import (
     ShrinkageDecoder,
 )
 from offaxis.decoding.posterior import PosteriorCodewordDecoder, PosteriorDecoder
+from offaxis.decoding.shares import ShareDifference, Shares, estimate_shares
 
 __all__ = [
     "Aggregate",
+    "Clipping",
     "CodewordDecoder",
     "Decoder",
     "LinearDecoder",
     "NetworkDecoder",
     "PosteriorCodewordDecoder",
     "PosteriorDecoder",
+    "ShareDifference",
+    "Shares",
     "ShiftDecoder",
     "ShrinkageDecoder",
     "aggregate",
+    "estimate_shares",
 ]

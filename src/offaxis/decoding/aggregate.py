@@ -8,7 +8,7 @@ estimate Σw_i x_i / Σw_i has the mean Σw_i E[x_i] / Σw_i, and the standard e
 a factor that makes its square unbiased for reports of one distribution (with equal weights:
 n/(n − 1)). It includes the noise and the differences between people, whatever their distributions.
 If people differ, it is too large for the mean of exactly those who reported. It does not include
-the bias from clipping.
+the bias from clipping, for which :meth:`Aggregate.interval` needs a bound (:class:`Clipping`).
 
 Sums are kept about running means (Chan, Golub, LeVeque 1983), so that no digits cancel.
 """
@@ -18,16 +18,45 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-from offaxis.errors import InvalidInput
+from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.vectors import Vectors, as_array, as_number
 
 _END: Final = object()
+
+
+@dataclass(frozen=True, eq=False)
+class Clipping:
+    """How far clipping and rounding can move the mean of a release's reports.
+
+    Let D be the matrix of the decoder and ρ the radius of the randomizer. A vector whose encoding
+    has at most L times the radius moves by at most (L − 1) ρ in the norm of the ball when it is
+    clipped, and by less than one lattice step per coordinate when it is rounded. So coordinate j of
+    the mean moves by at most (L − 1) ρ ‖D_j‖* + step · ‖D_j‖₁, in the dual norm ‖·‖*.
+
+    Attributes
+    ----------
+    radius : (m,) array
+        ρ ‖D_j‖*: the largest move of each coordinate per radius.
+    rounding : (m,) array
+        step · ‖D_j‖₁.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> public = np.random.default_rng(0).standard_normal((500, 2))
+    >>> clipping = offaxis.fit(None, public, epsilon=4, goal="means").clipping
+    >>> clipping.radius.round(1)  # if vectors are twice as long as the radius
+    array([3.8, 3.8])
+    """
+
+    radius: Vectors
+    rounding: Vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,17 +73,19 @@ class Aggregate:
         (Σw)² / Σw²: the number of equally weighted reports with the same standard error.
     groups : tuple, optional
         The labels, in order of first appearance.
+    clipping : Clipping, optional
+        What clipping can change, if the rows are decoded reports of a release.
 
     Examples
     --------
     >>> import offaxis
     >>> rng = np.random.default_rng(0)
-    >>> release = offaxis.fit(None, rng.standard_normal((500, 2)), epsilon=4, reshaping="none")
+    >>> release = offaxis.fit(None, rng.standard_normal((500, 2)), epsilon=4, goal="means")
     >>> reports = release.privatize(rng.standard_normal((400, 2)) + [1.0, 0.0])
     >>> means = release.aggregate(reports, groups=["north", "south"] * 200)  # an Aggregate
     >>> means.groups, means.estimate.shape
     (('north', 'south'), (2, 2))
-    >>> low, high = means.of("south").interval(0.95)
+    >>> low, high = means.of("south").interval(0.95, largest=1)  # if no vector is clipped
     >>> bool((low < high).all())
     True
     """
@@ -64,18 +95,59 @@ class Aggregate:
     count: NDArray[np.int64]
     effective_count: Vectors
     groups: tuple[Hashable, ...] | None = None
+    clipping: Clipping | None = None
 
-    def interval(self, level: float = 0.95) -> tuple[Vectors, Vectors]:
-        """Return the ends of normal confidence intervals, one per coordinate.
+    def interval(
+        self, level: float = 0.95, *, largest: float | None = None
+    ) -> tuple[Vectors, Vectors]:
+        """Return the ends of confidence intervals for the mean, one per coordinate.
 
-        Each covers with about the stated probability once a few dozen reports are averaged, and
-        with less for fewer. They do not cover all coordinates simultaneously.
+        A device clips vectors that are longer than the release's radius, and reports do not show by
+        how much. So the interval needs a public bound on the vectors, and includes the bias that
+        clipping and rounding can cause under it (:class:`Clipping`).
+
+        Each interval covers with at least about the stated probability, for every population within
+        the bound, once a few dozen reports are averaged (Student's t). They do not cover all
+        coordinates simultaneously.
+
+        Parameters
+        ----------
+        level : float
+        largest : float
+            The length of the longest encoded vector, as a multiple of the radius. 1 states that no
+            vector is clipped; whatever the vectors are, it gives the interval of the mean of the
+            *clipped* vectors. A mean of rows that are not reports takes none.
+
+        Raises
+        ------
+        BiasedDecoder
+            If ``largest`` is missing.
         """
         level = as_number(level, "level")
         if not 0 < level < 1:
             raise InvalidInput(f"level must be between 0 and 1, got level={level!r}")
-        reach = NormalDist().inv_cdf((1 + level) / 2) * self.standard_error
+        freedom = np.maximum(np.asarray(self.effective_count) - 1, 1e-3)
+        quantile = stdtrit(freedom, (1 + level) / 2)
+        reach = np.asarray(quantile)[..., None] * self.standard_error + self._bias(largest)
         return self.estimate - reach, self.estimate + reach
+
+    def _bias(self, largest: float | None) -> Vectors | float:
+        """Return the largest bias of each coordinate under the bound on the vectors."""
+        if self.clipping is None:
+            if largest is not None:
+                raise InvalidInput("these rows were not clipped: leave out largest")
+            return 0.0
+        if largest is None:
+            raise BiasedDecoder(
+                "longer vectors than the release's radius are clipped, which biases the mean by an "
+                "amount that reports do not show: state how long people's encoded vectors can be, "
+                "as a multiple of the radius, such as interval(0.95, largest=1.5); largest=1 means "
+                "that none is clipped, and is always right for the mean of the clipped vectors"
+            )
+        bound = as_number(largest, "largest")
+        if not bound >= 1:
+            raise InvalidInput(f"largest must be 1 or more, got largest={largest!r}")
+        return (bound - 1) * self.clipping.radius + self.clipping.rounding
 
     def of(self, group: Hashable) -> Aggregate:
         """Return the aggregate of one group.
@@ -95,6 +167,7 @@ class Aggregate:
             self.standard_error[index],
             self.count[index],
             self.effective_count[index],
+            clipping=self.clipping,
         )
 
 

@@ -20,7 +20,9 @@ class Decoder(Protocol):
     >>> import offaxis
     >>> from offaxis.decoding import Decoder
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> decoder: Decoder = offaxis.fit(np.ones((1, 3)), public, epsilon=2).decoder
+    >>> decoder: Decoder = offaxis.fit(
+    ...     np.ones((1, 3)), public, epsilon=2, mechanism="laplace"
+    ... ).decoder
     >>> decoder.kind, decoder.unbiased
     ('linear', True)
     """

@@ -1,5 +1,6 @@
 """Encoders: public maps, fitted in advance, from a private vector to the randomizer's input."""
 
+from offaxis.encoding.answers import Answers, ModelEncoder
 from offaxis.encoding.encoders import (
     AffineEncoder,
     ArgmaxEncoder,
@@ -23,12 +24,14 @@ from offaxis.encoding.reshaping import (
 __all__ = [
     "ActiveDirections",
     "AffineEncoder",
+    "Answers",
     "ArgmaxEncoder",
     "BoxEncoder",
     "Encoder",
     "FittedReshaping",
     "Frame",
     "Jacobian",
+    "ModelEncoder",
     "NetworkEncoder",
     "Optimal",
     "ShiftEncoder",

@@ -6,8 +6,9 @@ encoder must only be total: every finite vector, tiny or huge, has an encoding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Final, Literal, Protocol
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
-from offaxis.geometry.layers import ACTIVATIONS
+from offaxis.geometry.layers import ACTIVATIONS, DEEPEST, joined
 from offaxis.vectors import LARGEST_SINGLE, A, Vectors, has_device, namespace, row_dots, special
 
 LARGEST_ENTRY = 1e100
@@ -23,9 +24,6 @@ LARGEST_ENTRY = 1e100
 
 LARGEST_INPUT = 2.0**500
 """Rows with larger entries are scaled down to it."""
-
-DEEPEST: Final = 8
-"""The most layers a network may have."""
 
 
 class Encoder(Protocol):
@@ -39,7 +37,9 @@ class Encoder(Protocol):
     >>> import offaxis
     >>> from offaxis.encoding import Encoder
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> encoder: Encoder = offaxis.fit(np.ones((1, 3)), public, epsilon=2).encoder
+    >>> encoder: Encoder = offaxis.fit(
+    ...     np.ones((1, 3)), public, epsilon=2, mechanism="laplace"
+    ... ).encoder
     >>> encoder.kind, encoder.encode(public).shape
     ('affine', (500, 3))
     """
@@ -302,7 +302,7 @@ class ArgmaxEncoder:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkMap:
-    """A small network as a public map; the activation is max(0, x) unless the kind names another.
+    """A small network as a public map; the activation is max(0, x) unless the kind names others.
 
     It is total: the values of every layer are clipped to ±1e100, so that no sum overflows and
     every finite vector has a finite image.
@@ -325,6 +325,8 @@ class NetworkMap:
         if any(w.shape[1] != previous.shape[0] for (previous, _), (w, _) in pairwise(layers)):
             shapes = ", ".join(str(w.shape) for w, _ in layers)
             raise InvalidInput(f"the layers of a network do not fit together: {shapes}")
+        if joined(self.activation, len(layers) - 1) != self.activation:
+            raise InvalidInput(f"the activations {self.activation} are not in canonical form")
         object.__setattr__(self, "weights", tuple(w for w, _ in layers))
         object.__setattr__(self, "biases", tuple(b for _, b in layers))
 
@@ -341,13 +343,14 @@ class NetworkMap:
     def apply(self, X: A) -> A:
         """Map (n, in) to (n, out)."""
         xp, last = namespace(X), len(self.weights) - 1
+        names = self.activation.split("+")
         bound = LARGEST_ENTRY if X.dtype.itemsize == 8 else LARGEST_SINGLE
         # Underflow must not raise, whatever the caller's NumPy settings: encoders are total.
         with np.errstate(under="ignore"):
             for depth, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
                 X = xp.clip(X, -bound, bound) @ w.T + b
                 if depth < last:
-                    X = _activate(X, self.activation)
+                    X = _activate(X, names[depth % len(names)])
         clipped: A = xp.clip(X, -bound, bound)
         return clipped
 
@@ -355,7 +358,7 @@ class NetworkMap:
 def _activate(X: Any, activation: str) -> Any:
     """Apply the activation to an array of any kind; in NumPy, with the function of the task."""
     if not has_device(X):
-        return ACTIVATIONS[activation][0](X)
+        return ACTIVATIONS[activation](X)
     xp, functions = namespace(X), special(X)
     on_device: dict[str, Callable[[Any], Any]] = {
         "identity": lambda x: x,
@@ -363,8 +366,19 @@ def _activate(X: Any, activation: str) -> Any:
         "tanh": xp.tanh,
         "logistic": functions.expit,
         "gelu": lambda x: x * functions.ndtr(x),
+        "silu": lambda x: x * functions.expit(x),
+        "elu": lambda x: xp.where(x > 0, x, xp.expm1(xp.clip(x, max=0.0))),
+        "normalise": _normalise_on_device,
     }
     return on_device[activation](X)
+
+
+def _normalise_on_device(X: Any) -> Any:
+    """Return x / √(mean(x²) + 1) for every row, as ``geometry.layers.normalise`` does."""
+    xp = namespace(X)
+    peak = xp.clip(xp.max(xp.abs(X), axis=1, keepdims=True), min=1.0)
+    scaled = X / peak
+    return scaled / xp.sqrt(xp.mean(scaled * scaled, axis=1, keepdims=True) + (1 / peak) ** 2)
 
 
 class NetworkEncoder(NetworkMap):
@@ -385,10 +399,12 @@ class NetworkEncoder(NetworkMap):
         return self.apply(Z)
 
 
-class _AnswerEncoder(NetworkMap):
+class AnswerEncoder(NetworkMap):
     """x = argmax_j network(z)_j: the answer of a classifier, one of k symbols, the first of a tie.
 
-    The activation is part of the kind, so that a release file names it by a word of a fixed list.
+    The activations are part of the kind, so that a release file names them by words of a fixed
+    list: "network-gelu-argmax", or "network-relu+normalise-argmax" with one per hidden layer. Make
+    the class of a list of activations with :func:`answer_encoder`.
     """
 
     def encode(self, Z: Vectors) -> NDArray[Any]:
@@ -397,44 +413,67 @@ class _AnswerEncoder(NetworkMap):
         symbols: NDArray[Any] = namespace(scores).argmax(scores, axis=1)
         return symbols
 
-
-class IdentityAnswer(_AnswerEncoder):
-    """The answer of a network without activations."""
-
-    kind, activation = "network-identity-argmax", "identity"
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the activations: the class has no name in this module."""
+        return _blank, (self.activation,), self.__dict__
 
 
-class ReluAnswer(_AnswerEncoder):
-    """The answer of a network with max(0, x) between its layers."""
+@lru_cache(maxsize=256)
+def answer_encoder(activation: str) -> type[AnswerEncoder]:
+    """Return the class of encoders to the answers of networks with these activations.
 
-    kind, activation = "network-relu-argmax", "relu"
+    ``activation`` is that of :class:`~offaxis.geometry.Layers`, in canonical form: one name, or
+    different ones, one per hidden layer, joined by "+".
+
+    Raises
+    ------
+    InvalidInput
+        If it has another form.
+
+    Examples
+    --------
+    >>> from offaxis.encoding.encoders import answer_encoder
+    >>> weights = [np.eye(2), np.array([[1.0, -1.0], [-1.0, 1.0]])]
+    >>> encoder = answer_encoder("tanh")(weights, [np.zeros(2), np.zeros(2)])
+    >>> encoder.kind, encoder.encode(np.array([[1.0, 3.0]]))
+    ('network-tanh-argmax', array([1]))
+    """
+    count = activation.count("+") + 1
+    if count >= DEEPEST or joined(activation, count) != activation:
+        raise InvalidInput(
+            f"activations must be one name, or up to {DEEPEST - 1} different ones joined by '+', "
+            f"got {activation!r:.100}"
+        )
+    members = {
+        "__doc__": f"The answer of a network with the activations {activation}.",
+        "__module__": __name__,
+        "kind": f"network-{activation}-argmax",
+        "activation": activation,
+    }
+    return type("AnswerEncoder", (AnswerEncoder,), members)
 
 
-class TanhAnswer(_AnswerEncoder):
-    """The answer of a network with tanh x between its layers."""
-
-    kind, activation = "network-tanh-argmax", "tanh"
-
-
-class LogisticAnswer(_AnswerEncoder):
-    """The answer of a network with 1 / (1 + e^{−x}) between its layers."""
-
-    kind, activation = "network-logistic-argmax", "logistic"
+def _blank(activation: str) -> AnswerEncoder:
+    """Return an encoder without arrays, to be filled by pickle or copy."""
+    return object.__new__(answer_encoder(activation))
 
 
-class GeluAnswer(_AnswerEncoder):
-    """The answer of a network with x Φ(x) between its layers."""
-
-    kind, activation = "network-gelu-argmax", "gelu"
-
-
-AnswerEncoder = IdentityAnswer | ReluAnswer | TanhAnswer | LogisticAnswer | GeluAnswer
-
-ANSWERS: Final[dict[str, type[AnswerEncoder]]] = {
-    cls.activation: cls
-    for cls in (IdentityAnswer, ReluAnswer, TanhAnswer, LogisticAnswer, GeluAnswer)
+ANSWERS: Final[Mapping[str, type[AnswerEncoder]]] = {
+    activation: answer_encoder(activation) for activation in ACTIVATIONS
 }
-"""Activation → encoder."""
+"""Activation → encoder, for networks with one activation."""
+
+
+def answer_encoder_of_kind(kind: str) -> type[AnswerEncoder] | None:
+    """Return the class of a kind such as "network-relu+tanh-argmax"; None for any other word."""
+    first, _, rest = kind.partition("-")
+    activation, _, last = rest.rpartition("-")
+    if (first, last) != ("network", "argmax"):
+        return None
+    try:
+        return answer_encoder(activation)
+    except InvalidInput:
+        return None
 
 
 # ---- Checks and overflow

@@ -55,7 +55,9 @@ class Jacobian:
     >>> rng = np.random.default_rng(0)
     >>> head, public = rng.standard_normal((2, 6)), rng.standard_normal((500, 6))
     >>> gentle = offaxis.Jacobian(lambda_max=10)
-    >>> offaxis.fit(head, public, epsilon=5, reshaping=gentle).provenance.settings["lambda_max"]
+    >>> offaxis.fit(
+    ...     head, public, epsilon=5, reshaping=gentle, mechanism="laplace"
+    ... ).provenance.settings["lambda_max"]
     10.0
     """
 
@@ -105,7 +107,9 @@ class Optimal:
     >>> import offaxis
     >>> rng = np.random.default_rng(0)
     >>> head, public = rng.standard_normal((3, 6)), rng.standard_normal((500, 6))
-    >>> release = offaxis.fit(head, public, epsilon=5, reshaping=offaxis.Optimal(rank=2))
+    >>> release = offaxis.fit(
+    ...     head, public, epsilon=5, reshaping=offaxis.Optimal(rank=2), mechanism="laplace"
+    ... )
     >>> release.encoder.output_dim
     2
     """

@@ -10,6 +10,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
@@ -136,7 +137,7 @@ def privatize(
     >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
     >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
     >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> facts = local.privatize("people.parquet", release, "reports")
     >>> facts["reports"], facts["guarantee"]["epsilon"]
     (100, '2')
@@ -188,7 +189,7 @@ def decode(
     >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
     >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
     >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> facts = local.privatize("people.parquet", release, "reports")
     >>> local.decode("reports", release, "decoded")
     100
@@ -221,7 +222,7 @@ def group_means(
     >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
     >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
     >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> facts = local.privatize("people.parquet", release, "reports")
     >>> mean = local.group_means("reports", release)
     >>> mean.estimate.shape, mean.standard_error.shape, int(mean.count)
@@ -229,7 +230,7 @@ def group_means(
     """
     batches = _counted(_records_of(source).batches(reports, groups, weights), advance)
     moments = fold_means(release, batches, reports=reports, groups=groups, weights=weights)
-    return moments.summary()
+    return replace(moments.summary(), clipping=release.clipping)
 
 
 def evaluate(
@@ -254,7 +255,7 @@ def evaluate(
     >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
     >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
     >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> task = np.random.default_rng(1).standard_normal((2, 3))
     >>> (scores,) = local.evaluate("people.parquet", [release], task, seeds=4)
     >>> scores.clean["agreement"], scores.runs["agreement"].shape
@@ -280,9 +281,11 @@ def public_vectors(source: Source, column: str = VECTOR) -> PublicVectors:
     >>> vectors = np.random.default_rng(0).standard_normal((100, 3))
     >>> table = pa.table({"id": np.arange(100), "vector": list(vectors)})
     >>> parquet.write_table(table, "people.parquet")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> public = local.public_vectors("people.parquet")  # read in batches
-    >>> offaxis.fit(None, public, epsilon=2, reshaping="none").hash == release.hash
+    >>> offaxis.fit(
+    ...     None, public, epsilon=2, reshaping="none", mechanism="laplace"
+    ... ).hash == release.hash
     True
     """
     records = _records_of(source)

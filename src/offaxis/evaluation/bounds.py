@@ -16,8 +16,11 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from offaxis.evaluation.metrics import scores
-from offaxis.evaluation.utility import Goal, MeasuredTasks
+from offaxis.evaluation.utility import MeasuredTasks
 from offaxis.geometry import Geometry, TaskModel
+from offaxis.geometry.models import answer_names
+from offaxis.mechanisms.answers import check_complete
+from offaxis.mechanisms.base import Goal
 from offaxis.mechanisms.scalar_channel import LARGEST_EPSILON, least_rmse, refined_channel
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.theory.ceilings import (
@@ -114,7 +117,7 @@ class Ceilings:
     Attributes
     ----------
     measured : MeasuredTasks
-    goal : {"answers", "fidelity", "mean"}
+    goal : {"answers", "vectors", "means"}
     people : int
         Number of people in a mean.
     """
@@ -126,7 +129,7 @@ class Ceilings:
     def by_task(self, epsilon: Any) -> dict[str, float]:
         """Return the ceiling of every task alone."""
         if self.goal == "answers":
-            return {name: self._of_answers(name, epsilon) for name in self.measured.geometries}
+            return {name: self._of_answers(name, epsilon) for name in self.measured.outputs}
         return {name: self._of_vectors(part, epsilon) for name, part in self._spectra.items()}
 
     def __call__(self, epsilon: Any) -> float:
@@ -159,6 +162,12 @@ class Ceilings:
             for name, k in self.measured.outputs.items()
         }
 
+    def check_answers(self) -> None:
+        """Raise if some answer of a task occurs for no public vector."""
+        for name, shares in self._answers.items():
+            if shares.ndim == 1:
+                check_complete(shares, answer_names(self.measured.tasks.models[name]))
+
     def _of_answers(self, name: str, epsilon: Any) -> float:
         answers = self._answers[name]
         if answers.ndim == 1:
@@ -175,7 +184,7 @@ class Ceilings:
         return _spectrum(self.measured.geometry)
 
     def _of_vectors(self, spectrum: Vectors, epsilon: Any) -> float:
-        if self.goal == "fidelity":
+        if self.goal == "vectors":
             return fidelity_ceiling(spectrum, epsilon)
         return -least_mean_error(spectrum, epsilon) / self.people
 

@@ -14,22 +14,22 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from offaxis import randomizers
-from offaxis.decoding import Decoder, LinearDecoder, ShrinkageDecoder
+from offaxis.decoding import Decoder, ShrinkageDecoder
 from offaxis.encoding.reshaping import Optimal
-from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.evaluation.utility import Goal, MeasuredTasks
-from offaxis.fitting import at_budget, fit
+from offaxis.errors import InvalidInput, MissingExtra, UnsupportedModel
+from offaxis.evaluation.utility import MeasuredTasks
+from offaxis.fitting import at_budget, fit_mechanism
 from offaxis.geometry import Geometry, TaskModel
 from offaxis.geometry.multitask import joint_answers
 from offaxis.geometry.spectrum import spectrum
-from offaxis.mechanisms import posterior, shrink
+from offaxis.mechanisms import find_mechanism, posterior, shrink
+from offaxis.mechanisms.base import Goal
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
-Decoding = Literal["own", "affine", "shrinkage", "posterior", "mean", "commonest", "noise-aware"]
+Decoding = Literal["own", "shrinkage", "posterior", "mean", "commonest", "noise-aware"]
 
 _RANKS: Final = (1, 2, 3, 5, 7, 9, 12, 16, 24, 32)
-_RANKS_OF_MEANS: Final = (1, 3, 9, 32)
 _PERCENTILES: Final = (50.0, 90.0)
 _PERCENTILES_OF_MEANS: Final = (90.0, 100.0)
 _CODEWORDS: Final = (4, 8, 16, 32, 64, 128)
@@ -54,7 +54,7 @@ def constant_decoder(release: Release, point: Vectors) -> ShrinkageDecoder:
 _DECODERS: Final[dict[Decoding, Callable[[Release, MeasuredTasks], Decoder]]] = {
     "shrinkage": lambda release, measured: shrink(release, measured.vectors),
     "posterior": lambda release, measured: posterior(release, measured.vectors),
-    "mean": lambda release, measured: constant_decoder(release, measured.geometry.mean),
+    "mean": lambda release, measured: constant_decoder(release, measured.mean),
     "commonest": lambda release, measured: constant_decoder(release, measured.commonest),
     "noise-aware": _noise_aware,
 }
@@ -72,9 +72,7 @@ class Candidate:
     decoding : str
         The decoder: the mechanism's "own", the linear one of least error ("shrinkage"), the
         "posterior" mean, or a "noise-aware" network. "mean" and "commonest" ignore the report and
-        always return the public mean, or a vector with the commonest answers. "affine" is the
-        mechanism's own decoder, used for means as well, although it may fill directions that are
-        not sent with their public mean.
+        always return the public mean, or a vector with the commonest answers.
     model : TaskModel, optional
         The model that the release runs on the device; other candidates need only a geometry.
     is_answer : bool
@@ -110,33 +108,39 @@ class Candidate:
         title = f"{self.title.split(', decoder:')[0]}, decoder: {decoding}"
         return replace(self, title=title, decoding=decoding)
 
-    def fit_base(self, measured: MeasuredTasks, epsilon: Any) -> Release | None:
-        """Fit the release with the mechanism's own decoder; None if the task does not allow it."""
+    @property
+    def uses_geometry(self) -> bool:
+        """Whether the release is fitted to the geometry of the tasks."""
+        chosen = find_mechanism(self.settings["mechanism"])
+        return chosen.read_reshaping(self.settings.get("reshaping")).uses_task
+
+    def fit_base(self, measured: MeasuredTasks, epsilon: Any) -> Release:
+        """Fit the release with the mechanism's own decoder.
+
+        Raises
+        ------
+        InvalidInput, UnsupportedModel
+            If the tasks or the public vectors do not allow it.
+        """
         if self.release is not None:
             return self.release
-        model = measured.geometry if self.model is None else self.model
+        model: Any = self.model
+        if model is None and self.uses_geometry:
+            model = measured.geometry
         budget = {"epsilon": epsilon, "statement": measured.statement}
-        try:
-            return fit(model, measured.vectors, **budget, **self.settings)
-        except InvalidInput:
-            return None
+        return fit_mechanism(model, measured.vectors, **budget, **self.settings)
 
-    def add_decoder(self, base: Release, measured: MeasuredTasks) -> Release | None:
-        """Give a fitted release the candidate's decoder; None if the task does not allow it."""
-        if self.decoding == "affine":
-            return _with_affine_means(base)
+    def add_decoder(self, base: Release, measured: MeasuredTasks) -> Release:
+        """Give a fitted release the candidate's decoder; errors as in :meth:`fit_base`."""
         make_decoder = _DECODERS.get(self.decoding)
-        if make_decoder is None:
-            return base
-        try:
-            return base.with_decoder(make_decoder(base, measured))
-        except (InvalidInput, UnsupportedModel):
-            return None
+        return base if make_decoder is None else base.with_decoder(make_decoder(base, measured))
 
     def make(self, measured: MeasuredTasks, epsilon: Any) -> Release | None:
-        """Fit the release and its decoder; None if the task does not allow it."""
-        base = self.fit_base(measured, epsilon)
-        return None if base is None else self.add_decoder(base, measured)
+        """Fit the release and its decoder; None if that is not possible."""
+        try:
+            return self.add_decoder(self.fit_base(measured, epsilon), measured)
+        except NOT_POSSIBLE:
+            return None
 
     def at_budget(self, base: Release, epsilon: Any) -> Release | None:
         """Return a fitted release at another budget, if the budget changes only the noise.
@@ -149,12 +153,8 @@ class Candidate:
         return at_budget(base, epsilon, name)
 
 
-def _with_affine_means(release: Release) -> Release:
-    """Decode means with the affine decoder as well: unbiased along the directions it sends."""
-    decoder = release.decoder
-    if not isinstance(decoder, ShrinkageDecoder):
-        return release
-    return replace(release, mean_decoder=LinearDecoder(decoder.matrix, decoder.offset))
+NOT_POSSIBLE: Final = (InvalidInput, UnsupportedModel, MissingExtra)
+"""Errors of a candidate that the tasks, the vectors or the installation do not allow."""
 
 
 # ---- Candidates of recommend
@@ -162,9 +162,22 @@ def _with_affine_means(release: Release) -> Release:
 
 def candidates(measured: MeasuredTasks, goal: Goal) -> list[Candidate]:
     """Return the candidates for a task and a goal; all are pure ε."""
-    if goal == "mean":
+    if goal == "means":
         return list(_for_means(measured.geometry))
-    return [*_answers(measured), *_codebooks(), *_vectors(measured), *_silent()]
+    if measured.without_geometry:
+        return [*_answers(measured), *_codebooks("none"), *_plain_vectors(), *_silent_plain()]
+    return [*_answers(measured), *_codebooks(None), *_vectors(measured), *_silent()]
+
+
+def sufficient(measured: MeasuredTasks, goal: Goal) -> list[Candidate]:
+    """Return the candidates that suffice because no other can be better; none if that is unknown.
+
+    For the answers of one classifier, no report of the same ε agrees with the model more often
+    than randomized response on its commonest answers (docs/proofs.md §15).
+    """
+    if goal != "answers" or list(measured.outputs.values()) == [1] or len(measured.outputs) > 1:
+        return []
+    return [*_answers(measured), *_silent_plain()]
 
 
 def _visible_directions(geometry: Geometry) -> int:
@@ -186,11 +199,23 @@ def _answers(measured: MeasuredTasks) -> Iterator[Candidate]:
         yield Candidate(words, {"mechanism": mechanism}, model=model, is_answer=True)
 
 
-def _codebooks() -> Iterator[Candidate]:
+def _codebooks(reshaping: str | None) -> Iterator[Candidate]:
+    metric = {} if reshaping is None else {"reshaping": reshaping}
     for size in (None, *_CODEWORDS):
         words = "codebook" if size is None else f"codebook of {size}"
-        book = Candidate(words, {"mechanism": "response", "size": size})
+        book = Candidate(words, {"mechanism": "response", "size": size, **metric})
         yield from (book, book.with_decoding("posterior"))
+
+
+def _plain_vectors() -> Iterator[Candidate]:
+    """Yield releases of vectors for tasks without a geometry, and one that says what is missing."""
+    for name, title in (("privunit2", "PrivUnit2"), ("laplace", "Laplace")):
+        for shape, words in (("none", "plain"), ("centre", "centred")):
+            settings = {"mechanism": name, "reshaping": shape}
+            yield Candidate(f"{title}, {words}", settings)
+            yield Candidate(f"{title}, {words}", settings).with_decoding("shrinkage")
+    settings = {"mechanism": "privunit2", "reshaping": "jacobian"}
+    yield Candidate("releases reshaped to the model", settings)
 
 
 def _vectors(measured: MeasuredTasks) -> Iterator[Candidate]:
@@ -216,26 +241,20 @@ def _silent() -> Iterator[Candidate]:
     yield Candidate("no report read, always the commonest answers", settings, "commonest")
 
 
+def _silent_plain() -> Iterator[Candidate]:
+    settings = {"mechanism": "laplace", "reshaping": "none"}
+    yield Candidate("no report read, always the commonest answers", settings, "commonest")
+
+
 def _for_means(geometry: Geometry) -> Iterator[Candidate]:
-    visible = _visible_directions(geometry)
+    """Yield releases whose mean is unbiased except for clipping: they send all directions."""
     names = ["laplace", "privunit2-mean", "privunitg-mean", "duchi", "piecewise", "hybrid"]
     names += ["projunit-mean"] if geometry.mean.size >= _PROJECTION_DIM else []
     for name in names:
         for percentile in _PERCENTILES_OF_MEANS:
-            radius = f", radius at {percentile:g} %"
             for shape, words in (("jacobian", "reshaped"), ("centre", "centred")):
                 settings = {"mechanism": name, "reshaping": shape, "percentile": percentile}
-                yield Candidate(f"{name}, {words}{radius}", settings)
-            for rank in sorted({*(rank for rank in _RANKS_OF_MEANS if rank < visible), visible}):
-                words = "all directions" if rank == visible else _directions(rank)
-                settings = optimal(name, rank, percentile)
-                yield Candidate(f"{name}, {words}{radius}", settings, "affine")
-    for name, words in (("response", "codebook"), ("subset", "codebook, subset selection")):
-        for size in (None, *_CODEWORDS[2:]):
-            count = "" if size is None else f" of {size}"
-            yield Candidate(
-                words.replace("codebook", f"codebook{count}"), {"mechanism": name, "size": size}
-            )
+                yield Candidate(f"{name}, {words}, radius at {percentile:g} %", settings)
 
 
 def optimal(name: str, rank: int, percentile: float) -> dict[str, Any]:

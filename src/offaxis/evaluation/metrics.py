@@ -20,7 +20,7 @@ from offaxis.errors import InvalidInput
 from offaxis.fitting import fit
 from offaxis.geometry import PublicVectors, TaskModel, as_task_model, measure
 from offaxis.mechanisms import find_mechanism
-from offaxis.randomizers.base import Ball, Box, FiniteSet
+from offaxis.randomizers.base import Ball, Box
 from offaxis.release import Release
 from offaxis.simulation import simulate
 from offaxis.vectors import Vectors, as_batch, as_integer
@@ -114,7 +114,7 @@ class Evaluation:
     >>> from offaxis.evaluation import evaluate
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((3, 4)), rng.standard_normal((200, 4))
-    >>> release = offaxis.fit(task, public, epsilon=8)
+    >>> release = offaxis.fit(task, public, epsilon=8, mechanism="laplace")
     >>> evaluation = evaluate(release, task, public, seeds=4)
     >>> evaluation.runs["agreement"].shape, evaluation.clean["agreement"]
     ((4,), 1.0)
@@ -206,7 +206,7 @@ def evaluate(
     >>> from offaxis.evaluation import evaluate
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((3, 4)), rng.standard_normal((200, 4))
-    >>> release = offaxis.fit(task, public, epsilon=8)
+    >>> release = offaxis.fit(task, public, epsilon=8, mechanism="laplace")
     >>> labels = (public @ task.T).argmax(axis=1)
     >>> evaluate(release, task, public, labels, seeds=5)
     Evaluation(output_rmse ... (clean 0), agreement ... (clean 1), accuracy ... (clean 1))
@@ -370,7 +370,9 @@ class ClippingBias:
     >>> import offaxis
     >>> from offaxis.evaluation import clipping_bias
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", percentile=100)
+    >>> release = offaxis.fit(
+    ...     None, public, epsilon=2, reshaping="none", percentile=100, mechanism="laplace"
+    ... )
     >>> clipping = clipping_bias(release, public)  # the radius covers every vector
     >>> clipping.share, clipping.count
     (0.0, 200)
@@ -386,8 +388,8 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
     """Estimate the bias of means of a release's reports, which stays however many there are.
 
     Contract: on the given vectors, the mean change by encoding, clipping and decoding without
-    noise, exact up to floating point. For maps of lower rank it includes what the encoder drops. It
-    leaves out the truncation to the lattice, less than one step per coordinate. For private vectors
+    noise, exact up to floating point. It leaves out the truncation to the lattice, less than one
+    step per coordinate. For private vectors
     it is an estimate, good only as far as they are distributed as the public ones; do not subtract
     it as if it were known.
 
@@ -409,7 +411,9 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
     >>> import offaxis
     >>> from offaxis.evaluation import clipping_bias
     >>> rng = np.random.default_rng(0)
-    >>> release = offaxis.fit(None, rng.standard_normal((500, 3)), epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(
+    ...     None, rng.standard_normal((500, 3)), epsilon=2, reshaping="none", mechanism="laplace"
+    ... )
     >>> shifted = 1.0 + rng.standard_normal((500, 3))
     >>> clipping = clipping_bias(release, shifted)
     >>> round(clipping.share, 2), clipping.bias.round(1)  # pulled towards the public mean
@@ -424,7 +428,7 @@ def clipping_bias(release: Release, vectors: Any) -> ClippingBias:
         for start in range(0, len(batch), rows):
             part = batch[start : start + rows]
             kept, changed = _kept(release, part)
-            clipped += changed if changed is not None else int((kept != part).any(axis=1).sum())
+            clipped += changed
             yield kept - part
 
     mean = aggregate(moves())
@@ -439,16 +443,13 @@ def without_noise(release: Release, vectors: Vectors) -> Vectors:
     return _kept(release, vectors)[0]
 
 
-def _kept(release: Release, part: Vectors) -> tuple[Vectors, int | None]:
-    """Return the vectors without noise, and how many are clipped; None for symbols."""
+def _kept(release: Release, part: Vectors) -> tuple[Vectors, int]:
+    """Return the vectors without noise, and how many are clipped."""
     decoder, domain = release.unbiased_decoder, release.randomizer.domain
-    if not isinstance(domain, Ball | Box | FiniteSet):
+    if not isinstance(domain, Ball | Box):
         raise InvalidInput(
             f"a {release.randomizer.kind} randomizer does not clip, so it has no clipping bias"
         )
     encoded = release.encoder.encode(part)
-    if isinstance(domain, FiniteSet):
-        # Report the true symbol: the bias is what its cell leaves out.
-        return decoder.decode(np.eye(domain.size)[encoded]), None
     kept = domain.project(encoded)
     return decoder.decode(kept), int((kept != encoded).any(axis=1).sum())

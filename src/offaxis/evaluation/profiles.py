@@ -38,7 +38,7 @@ def profile_of(release: Release, public: Any, seed: int = 0) -> Profile:
     >>> import offaxis
     >>> from offaxis.evaluation.profiles import profile_of
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
-    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism="laplace")
     >>> profile = profile_of(release, public)
     >>> profile.public, profile.draws, [part.what for part in profile.expectations]
     (100, 2000, ['mean', 'spread'])

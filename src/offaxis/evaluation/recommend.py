@@ -12,16 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import cache
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
 from offaxis.encoding import active_directions
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.bounds import Ceilings
-from offaxis.evaluation.candidates import Candidate, candidates, decoders_of, ranks_and_radii
+from offaxis.evaluation.candidates import (
+    Candidate,
+    candidates,
+    decoders_of,
+    ranks_and_radii,
+    sufficient,
+)
 from offaxis.evaluation.priors import Prior
 from offaxis.evaluation.recommendation import Recommendation, summary
 from offaxis.evaluation.selection import (
@@ -33,12 +37,18 @@ from offaxis.evaluation.selection import (
     Selection,
     Split,
     sample,
+    shown,
 )
-from offaxis.evaluation.utility import Goal, MeasuredTasks, Tasks, Utility
+from offaxis.evaluation.utility import MeasuredTasks, Tasks, Utility
+from offaxis.geometry import Layers
+from offaxis.geometry.public import taken_evenly
 from offaxis.mechanisms import find_mechanism
+from offaxis.mechanisms.base import Goal
 from offaxis.privacy.guarantee import Unit, exact_epsilon
-from offaxis.release import Release
-from offaxis.vectors import Vectors, as_integer, as_number
+from offaxis.release import MEAN_OVER, Release
+from offaxis.vectors import Vectors, as_integer
+
+Effort = Literal["quick", "full"]
 
 __all__ = [
     "Recommendation",
@@ -46,12 +56,14 @@ __all__ = [
     "best_decoder",
     "recommend",
     "recommend_range",
-    "smallest_epsilon",
     "tune",
 ]
 
 _MOST: Final = 20_000
 """Largest number of public vectors used; at most as many others are added to the held-out part."""
+
+_SKETCHED: Final = 2_000
+"""Number of vectors that "quick" fits all candidates to."""
 
 _FEW: Final = 500
 """Fewer public vectors than this get a caution."""
@@ -59,9 +71,6 @@ _FEW: Final = 500
 _FEWEST: Final = round(LEAST_HELD_OUT / SHARE)
 _EVERY_RANK: Final = 10
 """Every rank up to this one is tried; above, only 12, 16, 24, 32, 48 …"""
-
-_STEP: Final = Fraction(1, 20)
-"""Distance of the budgets that ``smallest_epsilon`` tries."""
 
 SYNTHETIC: Final = "synthetic prior"
 """The origin of vectors drawn from a prior, in the provenance of a release."""
@@ -84,9 +93,10 @@ def recommend(
     *,
     epsilon: Any,
     goal: Goal = "answers",
-    people: int = 1,
+    people: int = MEAN_OVER,
     weights: Mapping[str, float] | None = None,
     prior: Prior | None = None,
+    effort: Effort = "quick",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation:
@@ -100,7 +110,7 @@ def recommend(
         Public vectors, at least 50; None with a ``prior``.
     epsilon : number
         Budget of one report.
-    goal : {"answers", "fidelity", "mean"}
+    goal : {"answers", "vectors", "means"}
         The model's answer for each vector; the vector itself in the task's metric; or a mean over
         people in that metric.
     people : int
@@ -109,10 +119,15 @@ def recommend(
         Weight of each of several tasks; equal by default.
     prior : Prior, optional
         Public knowledge about the vectors, instead of public vectors (:func:`offaxis.wide_prior`).
+    effort : {"quick", "full"}
+        "quick" compares no other candidate if the best report is known, and otherwise fits most
+        candidates to a few vectors only. "full" fits and compares all candidates, for example to
+        see what a release of the vector would keep.
     seed : int
         Public seed of the split of the public vectors and of the simulated noise.
     progress : callable, optional
-        Called with the title of a candidate, the number of candidates done, and their total.
+        Called with the title of a candidate, the number of candidates done, and their total. By
+        default, a line on standard error if that is a terminal.
 
     Examples
     --------
@@ -125,8 +140,9 @@ def recommend(
     >>> recommendation.cautions[0]
     'only 60 public vectors: maps and codebooks are rough, and the estimate is uncertain (...)'
     """
-    search = Search.of(model, public, goal, people, weights, prior, seed)
-    return search.at(exact_epsilon(epsilon), progress)
+    search = Search.of(model, public, goal, people, weights, prior, seed, effort=effort)
+    with shown(progress) as show:
+        return search.at(exact_epsilon(epsilon), show)
 
 
 def recommend_range(
@@ -135,9 +151,10 @@ def recommend_range(
     *,
     epsilons: Sequence[Any],
     goal: Goal = "answers",
-    people: int = 1,
+    people: int = MEAN_OVER,
     weights: Mapping[str, float] | None = None,
     prior: Prior | None = None,
+    effort: Effort = "quick",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Recommendation, ...]:
@@ -146,7 +163,7 @@ def recommend_range(
     Parameters
     ----------
     epsilons : sequence of numbers
-    model, public, goal, people, weights, prior, seed, progress
+    model, public, goal, people, weights, prior, effort, seed, progress
         As in :func:`recommend`.
 
     Examples
@@ -161,8 +178,9 @@ def recommend_range(
     budgets = [exact_epsilon(epsilon) for epsilon in epsilons]
     if not budgets:
         raise InvalidInput("epsilons must name at least one budget")
-    search = Search.of(model, public, goal, people, weights, prior, seed)
-    return tuple(search.at(budget, progress) for budget in budgets)
+    search = Search.of(model, public, goal, people, weights, prior, seed, effort=effort)
+    with shown(progress) as show:
+        return tuple(search.at(budget, show) for budget in budgets)
 
 
 def tune(
@@ -227,7 +245,8 @@ def tune(
         statement=statement,
         pure=delta is None,
     )
-    return search.at(budget, progress)
+    with shown(progress) as show:
+        return search.at(budget, show)
 
 
 def _ranks(ranks: Sequence[int] | None, most: int) -> list[int]:
@@ -259,7 +278,7 @@ def best_decoder(
     ----------
     release : Release
     model, public, goal, seed, progress
-        As in :func:`offaxis.recommend`; the goal "mean" is an error, because means need an
+        As in :func:`offaxis.recommend`; the goal "means" is an error, because means need an
         unbiased decoder.
 
     Examples
@@ -269,11 +288,11 @@ def best_decoder(
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((2, 3)), rng.standard_normal((200, 3))
     >>> release = offaxis.fit(task, public, epsilon=1, mechanism="privunit2")
-    >>> best = best_decoder(release, task, public, goal="fidelity").release
+    >>> best = best_decoder(release, task, public, goal="vectors").release
     >>> best.decoder.kind, best.guarantee == release.guarantee  # devices are not affected
     ('posterior', True)
     """
-    if goal == "mean":
+    if goal == "means":
         raise InvalidInput("a mean is decoded without bias: there is no decoder to choose")
     search = Search.of(
         model,
@@ -283,121 +302,8 @@ def best_decoder(
         choose_from=lambda measured: decoders_of(release),
         pure=release.guarantee.pure,
     )
-    return search.at(release.guarantee.epsilon, progress)
-
-
-# ---- The smallest budget for a target
-
-
-@dataclass(frozen=True, eq=False)
-class SmallestBudget:
-    """The smallest budget found for a target utility, and the smallest possible one.
-
-    Attributes
-    ----------
-    target : float
-        The requested utility.
-    epsilon : float or None
-        The smallest budget found whose expected utility reaches the target; None if none does.
-    recommendation : Recommendation or None
-        The recommendation at that budget.
-    least_possible : float or None
-        No report of a smaller budget reaches the target, as far as the ceiling is a bound; None if
-        no report of a budget up to ``max_epsilon`` does.
-    max_epsilon : float
-        The largest budget that was tried.
-    """
-
-    target: float
-    epsilon: float | None
-    recommendation: Recommendation | None
-    least_possible: float | None
-    max_epsilon: float
-
-    @property
-    def summary(self) -> str:
-        """The outcome in plain words."""
-        if self.least_possible is None:
-            return f"No report of a budget up to {self.max_epsilon:g} can reach {self.target:g}."
-        limit = f"below ε = {self.least_possible:.3g} no report of any kind can."
-        if self.recommendation is None:
-            return (
-                f"No budget up to {self.max_epsilon:g} was found to reach {self.target:g}; {limit}"
-            )
-        low, high = self.recommendation.expected.interval()
-        return (
-            f"ε = {self.epsilon:g} is the smallest budget found to reach {self.target:g} "
-            f"(expected {self.recommendation.expected.score:.3f}, between {low:.3f} and "
-            f"{high:.3f}); {limit}"
-        )
-
-
-def smallest_epsilon(
-    model: Any,
-    public: Any,
-    *,
-    target: float,
-    max_epsilon: Any = 10,
-    goal: Goal = "answers",
-    people: int = 1,
-    weights: Mapping[str, float] | None = None,
-    prior: Prior | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> SmallestBudget:
-    """Find the smallest budget whose best release reaches a target utility.
-
-    Contract: budgets are multiples of 0.05. A budget reaches the target if its best release does,
-    on the vectors it was chosen on *and* on held-out ones, so that luck on either does not suffice.
-    A bisection finds a budget that reaches the target while the one before it does not. Scores come
-    from simulations and need not rise with every step, so a smaller budget may be missed. The
-    result is an estimate with an interval, not a certainty; because the budget is chosen by it, it
-    is optimistic by a part of its error.
-
-    Parameters
-    ----------
-    target : float
-        The utility, as in ``Recommendation.expected.score``; negative for means.
-    max_epsilon : number
-        The largest budget to try.
-    model, public, goal, people, weights, prior, seed, progress
-        As in :func:`offaxis.recommend`.
-
-    Examples
-    --------
-    >>> import offaxis
-    >>> rng = np.random.default_rng(0)
-    >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
-    >>> offaxis.smallest_epsilon(task, public, target=0.99, max_epsilon=0.5).summary
-    'No report of a budget up to 0.5 can reach 0.99.'
-    """
-    goal_score, limit = as_number(target, "target"), exact_epsilon(max_epsilon)
-    search = Search.of(model, public, goal, people, weights, prior, seed)
-    possible = search.ceilings.least_epsilon(goal_score, float(limit))
-    # Estimates may exceed the ceiling by luck: budgets that it rules out are not tried.
-    first, last = math.ceil(Fraction(possible or 0) / _STEP) or 1, int(limit / _STEP)
-
-    @cache
-    def reached(step: int) -> bool:
-        # Decoders are trained only for the budget that is returned.
-        compared = search.selection.compare(step * _STEP, None, progress)
-        if compared.finalists[0].utility.score < goal_score:
-            return False
-        return search.selection.estimate(compared.releases[0]).utility.score >= goal_score
-
-    if possible is None or first > last:
-        return SmallestBudget(goal_score, None, None, possible, float(limit))
-    # The answer is often near the ceiling: steps of doubling length from there bracket it.
-    low, high = first - 1, first
-    while not reached(high):
-        if high == last:
-            return SmallestBudget(goal_score, None, None, possible, float(limit))
-        low, high = high, min(last, 2 * high - first + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    best = search.at(high * _STEP, progress)
-    return SmallestBudget(goal_score, best.epsilon, best, possible, float(limit))
+    with shown(progress) as show:
+        return search.at(release.guarantee.epsilon, show)
 
 
 # ---- The search behind all of these
@@ -415,7 +321,7 @@ class Search:
         The tasks on the vectors used to fit and compare.
     selection : Selection
     ceilings : Ceilings
-    goal : {"answers", "fidelity", "mean"}
+    goal : {"answers", "vectors", "means"}
     synthetic : bool
         Whether the vectors were drawn from a prior.
     pure : bool
@@ -439,11 +345,12 @@ class Search:
         model: Any,
         public: Any,
         goal: Goal,
-        people: int = 1,
+        people: int = MEAN_OVER,
         weights: Mapping[str, float] | None = None,
         prior: Prior | None = None,
         seed: int = 0,
         *,
+        effort: Effort = "full",
         choose_from: Callable[[MeasuredTasks], list[Candidate]] | None = None,
         statement: str = "",
         pure: bool = True,
@@ -454,29 +361,44 @@ class Search:
         of :func:`offaxis.evaluation.candidates.candidates`.
         """
         if goal not in get_args(Goal):
-            raise InvalidInput(f"goal must be 'answers', 'fidelity' or 'mean', got {goal!r}")
+            raise InvalidInput(f"goal must be 'answers', 'vectors' or 'means', got {goal!r}")
+        if effort not in get_args(Effort):
+            raise InvalidInput(f"effort must be 'quick' or 'full', got {effort!r}")
         people = as_integer(people, "people", 1)
-        tasks = Tasks.of(model, weights)
         vectors, others = _collect(public, prior, seed)
+        tasks = Tasks.of(_all_directions(goal, vectors) if model is None else model, weights)
         if prior is not None:
             statement = f"{SYNTHETIC}: {prior.words}; no public vectors"
         split = Split(vectors, seed)
         to_fit = MeasuredTasks.of(tasks, split.part(0), goal, statement)
         compare_on, estimate_on = split.part(1), np.concatenate([split.part(2), others])
-        tried = candidates(to_fit, goal) if choose_from is None else choose_from(to_fit)
-        if not tried:
-            raise InvalidInput("ranks and percentiles must each name at least one value to try")
         all_vectors = MeasuredTasks.of(tasks, vectors, goal, statement)
         fit_and_compare = np.concatenate([to_fit.vectors, compare_on])
+        sketch, tried = None, []
+        quick = effort == "quick" and choose_from is None
+        if quick:
+            tried = sufficient(to_fit, goal)
+        known = bool(tried)
+        if not known:
+            tried = candidates(to_fit, goal) if choose_from is None else choose_from(to_fit)
+        if not tried:
+            raise InvalidInput("ranks and percentiles must each name at least one value to try")
+        if quick and not known and len(to_fit.vectors) > 2 * _SKETCHED:
+            few = taken_evenly([to_fit.vectors], len(to_fit.vectors), _SKETCHED)
+            sketch = MeasuredTasks.of(tasks, few, goal, statement)
+        ceilings = Ceilings(all_vectors, goal, people)
+        if goal == "answers" and choose_from is None:
+            ceilings.check_answers()
+        scorer = to_fit.scorer(goal, people, metric=not known)
         return cls(
             all_vectors,
             MeasuredTasks.of(tasks, fit_and_compare, goal, statement),
-            Selection(to_fit, tried, compare_on, estimate_on, goal, people, seed),
-            Ceilings(all_vectors, goal, people),
+            Selection(to_fit, sketch, tried, compare_on, estimate_on, scorer, seed),
+            ceilings,
             goal,
             prior is not None,
             pure,
-            choose_from is None,
+            choose_from is None and not known,
         )
 
     def at(self, epsilon: Any, progress: Progress | None = None) -> Recommendation:
@@ -496,6 +418,7 @@ class Search:
             scores.by_task,
             compared.finalists,
             compared.screened_out,
+            compared.not_made,
             ceiling,
             self.ceilings.by_task(epsilon) if self.pure else {},
             self.selection.compared_on,
@@ -505,7 +428,7 @@ class Search:
                 self.all_vectors.outputs,
                 best,
                 compared.finalists,
-                scores.utility,
+                scores,
                 ceiling,
                 measured_on,
             ),
@@ -537,21 +460,30 @@ class Search:
                 f"uncertain (± {expected.interval()[1] - expected.score:.2g})"
             )
         scalar = self.goal == "answers" and max(self.all_vectors.outputs.values()) == 1
-        if expected.score <= 0 and (self.goal == "fidelity" or scalar):
+        if expected.score <= 0 and (self.goal == "vectors" or scalar):
             cautions.append(
                 "at this budget a single report is no better than the public mean: average over "
                 "people, or use a larger budget"
             )
-        if self.goal == "mean":
+        if self.goal == "means":
             cautions.append(
-                "the mean is right in the task's metric; directions that are not sent are filled "
-                "with their public mean. The bias of this, of clipping and of codebooks is "
-                "estimated on halves of the public vectors, and is different for people who "
-                "differ more"
+                "the bias of clipping is estimated on halves of the public vectors, and is larger "
+                "for people who differ more; intervals of means need a bound on it"
             )
         else:
             cautions.append("the estimate holds for people distributed as the public vectors")
         return tuple(cautions)
+
+
+def _all_directions(goal: Goal, vectors: Vectors) -> Layers:
+    """Return the task z ↦ z, for vectors whose use is not known yet."""
+    if goal == "answers":
+        raise InvalidInput(
+            "without a model there are no answers to keep: pass a model, or goal='vectors' or "
+            "goal='means'"
+        )
+    dim = vectors.shape[1]
+    return Layers([np.eye(dim)], [np.zeros(dim)], name="all directions")
 
 
 def _collect(public: Any, prior: Prior | None, seed: int) -> tuple[Vectors, Vectors]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from offaxis.evaluation.candidates import Candidate
-from offaxis.evaluation.selection import ScoredCandidate
-from offaxis.evaluation.utility import Goal, Utility
+from offaxis.evaluation.selection import NotMade, ScoredCandidate
+from offaxis.evaluation.utility import Scores, Utility
+from offaxis.mechanisms.base import Goal
 from offaxis.release import Release
 
 _DIGITS: Final = 9
@@ -29,7 +30,7 @@ class Recommendation:
     candidate : Candidate
         The candidate it was made from.
     epsilon : float
-    goal : {"answers", "fidelity", "mean"}
+    goal : {"answers", "vectors", "means"}
     expected : Utility
         Utility on held-out public vectors; the weighted mean over tasks.
     expected_by_task : mapping of Utility
@@ -37,6 +38,9 @@ class Recommendation:
         The finalists, all scored on the same vectors, best first.
     screened_out : tuple of Candidate
         Candidates that did worse on a few vectors; their utility is not reported.
+    not_made : tuple of NotMade
+        Candidates that the model, the public vectors or the installation do not allow, with the
+        reason.
     ceiling : float
         An upper bound on the utility of any report of pure ε (for means: of any unbiased report);
         infinite with a δ.
@@ -54,7 +58,7 @@ class Recommendation:
     >>> import offaxis
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
-    >>> recommendation = offaxis.recommend(task, public, epsilon=2)
+    >>> recommendation = offaxis.recommend(task, public, epsilon=2, effort="full")
     >>> report = recommendation.release.privatize(public[0])
     >>> recommendation.best_vector in recommendation.candidates  # if the vector itself is needed
     True
@@ -68,6 +72,7 @@ class Recommendation:
     expected_by_task: Mapping[str, Utility]
     candidates: tuple[ScoredCandidate, ...]
     screened_out: tuple[Candidate, ...]
+    not_made: tuple[NotMade, ...]
     ceiling: float
     ceiling_by_task: Mapping[str, float]
     compared_on: int
@@ -121,13 +126,14 @@ def summary(
     outputs: Mapping[str, int],
     best: ScoredCandidate,
     candidates: Sequence[ScoredCandidate],
-    expected: Utility,
+    scores: Scores,
     ceiling: float,
     measured_on: int,
 ) -> str:
     """State what is recommended, its utility, the ceiling, and the utility of the best vector."""
+    expected = scores.utility
     measured = f"measured on {measured_on:,} held-out vectors"
-    if goal == "mean":
+    if goal == "means":
         words = (
             f"{best.candidate.title} leaves an expected squared error of {-expected.score:.3g} of "
             f"the variance, {measured}."
@@ -139,17 +145,20 @@ def summary(
             )
         return words
     words = (
-        f"{best.candidate.title} keeps an expected {percent(expected)} of {_kept(goal, outputs)}, "
+        f"{best.candidate.title} keeps an expected {_kept_by_task(goal, outputs, scores)}, "
         f"{measured}."
     )
+    kept_on_average = "" if len(outputs) == 1 else " on average, by the weights of the tasks,"
     if math.isfinite(ceiling):
         words += (
-            f" No report of this budget allows more than {100 * ceiling:.1f}{_SPACE}%"
-            f"{_beyond(goal, expected, ceiling)}."
+            f" No report of this budget allows{kept_on_average} more than "
+            f"{100 * ceiling:.1f}{_SPACE}%{_beyond(goal, expected, ceiling)}."
         )
     if best.candidate.is_silent:
         return f"{words} At this budget a single report is no better than none."
     other = best_vector(candidates)
+    if best.candidate.is_answer and other is None:
+        words += " Releases of the vector were not compared; effort='full' compares them."
     if best.candidate.is_answer and other is not None:
         answer = "the answer" if len(outputs) == 1 else "the answers"
         vector = f"the best release of a vector ({other.candidate.title}) kept"
@@ -165,7 +174,7 @@ def _beyond(goal: Goal, expected: Utility, ceiling: float) -> str:
     """Explain an estimate beyond its ceiling; empty if it is not beyond."""
     if expected.score <= ceiling:
         return ""
-    if goal == "mean":
+    if goal == "means":
         return "; this one may, because it is slightly biased, or may seem to by chance"
     if expected.interval()[0] <= ceiling:
         return (
@@ -184,10 +193,19 @@ def percent(utility: Utility) -> str:
     return f"{100 * utility.score:.1f}{_SPACE}±{_SPACE}{100 * half:.1f}{_SPACE}%"
 
 
-def _kept(goal: Goal, outputs: Mapping[str, int]) -> str:
-    if goal == "fidelity":
-        return "the variance in the task's metric"
-    if len(outputs) > 1:
-        return "the answers of all tasks, by their weights"
-    several = next(iter(outputs.values())) > 1
-    return "the model's answers" if several else "the variance of the model's answer"
+def _kept_by_task(goal: Goal, outputs: Mapping[str, int], scores: Scores) -> str:
+    """State what is kept of every task: tasks of different kinds have no common percentage."""
+    if goal == "vectors" and len(outputs) == 1:
+        return f"{percent(scores.utility)} of the variance in the task's metric"
+    if len(outputs) == 1:
+        several = next(iter(outputs.values())) > 1
+        what = "the model's answers" if several else "the variance of the model's answer"
+        return f"{percent(scores.utility)} of {what}"
+    parts = []
+    for name, count in outputs.items():
+        if goal == "vectors":
+            what = f"the variance in the metric of {name}"
+        else:
+            what = f"the answers of {name}" if count > 1 else f"the variance of {name}"
+        parts.append(f"{percent(scores.by_task[name])} of {what}")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -13,23 +13,48 @@ their candidates.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from shutil import get_terminal_size
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
-from offaxis.evaluation.candidates import Candidate
-from offaxis.evaluation.utility import Goal, MeasuredTasks, Scorer, Scores, Utility
+from offaxis.evaluation.candidates import NOT_POSSIBLE, Candidate
+from offaxis.evaluation.utility import MeasuredTasks, Scorer, Scores, Utility
 from offaxis.geometry import PublicVectors
 from offaxis.geometry.public import evenly, places
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
 Progress = Callable[[str, int, int], None]
+"""Called with the title of a candidate, the number of candidates done, and their total."""
+
+
+@contextmanager
+def shown(progress: Progress | None) -> Iterator[Progress]:
+    """Yield a progress callback; by default one line on standard error, if that is a terminal."""
+    if progress is not None or not sys.stderr.isatty():
+        yield progress or (lambda title, done, total: None)
+        return
+
+    def show(title: str, done: int, total: int) -> None:
+        line = f"candidate {done + 1} of {total}: {title}"
+        sys.stderr.write(f"\r\x1b[K{line[: get_terminal_size().columns - 1]}")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
 """Called with the title of a candidate, the number of candidates done, and their total."""
 
 MOST_HELD_OUT: Final = 3000
@@ -122,11 +147,14 @@ class Split:
 _SCREENED: Final = 300
 """Number of vectors that all candidates are scored on."""
 
+_SCREENED_FOR_MEANS: Final = 1000
+"""The same for means, if there is a sketch; otherwise all vectors."""
+
 _FINALISTS: Final = 12
 """Number of finalists for the goal."""
 
 _OTHERS: Final = 4
-"""Number of finalists for each of the goals "answers" and "fidelity", and among vectors."""
+"""Number of finalists for each of the goals "answers" and "vectors", and among vectors."""
 
 _REACH: Final = 0.1
 """A decoder is trained only if the best release of a vector scores this close to the best one."""
@@ -155,6 +183,14 @@ class ScoredCandidate:
         return self.scores.utility
 
 
+@dataclass(frozen=True)
+class NotMade:
+    """A candidate that could not be made, with the reason and, where one is known, the fix."""
+
+    title: str
+    reason: str
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """The comparison of all candidates at one budget.
@@ -167,11 +203,14 @@ class Comparison:
         The releases of the finalists as they were compared, in the same order.
     screened_out : tuple of Candidate
         Candidates that are not finalists.
+    not_made : tuple of NotMade
+        Candidates that could not be made, with the reason.
     """
 
     finalists: tuple[ScoredCandidate, ...]
     releases: tuple[Release, ...]
     screened_out: tuple[Candidate, ...]
+    not_made: tuple[NotMade, ...]
 
 
 class Selection:
@@ -181,26 +220,31 @@ class Selection:
     ----------
     measured : MeasuredTasks
         The tasks on the vectors that releases are fitted to.
+    sketch : MeasuredTasks or None
+        The tasks on a few of these vectors: all candidates are fitted there first, and only
+        finalists to the rest.
     candidates : sequence of Candidate
     compare_on, estimate_on : (n, m) arrays
         The second and the third part of the public vectors.
-    goal, people, seed
-        As in :func:`offaxis.recommend`.
+    scorer : Scorer
+    seed : int
+        Public seed of the simulated noise.
     """
 
     def __init__(
         self,
         measured: MeasuredTasks,
+        sketch: MeasuredTasks | None,
         candidates: Sequence[Candidate],
         compare_on: Vectors,
         estimate_on: Vectors,
-        goal: Goal,
-        people: int,
+        scorer: Scorer,
         seed: int,
     ) -> None:
         self._measured, self._candidates, self._seed = measured, candidates, seed
+        self._sketch = sketch
         self._compare_on, self._estimate_on = compare_on, estimate_on
-        self._scorer: Scorer = measured.scorer(goal, people)
+        self._scorer = scorer
         self._bases: dict[Hashable, Release] = {}
 
     @property
@@ -224,63 +268,94 @@ class Selection:
         ceiling : float or None
             No decoder is trained if the best candidate reaches the ceiling, or if it is None.
         """
-        fitted = self._fit_all(epsilon, progress)
+        screen_on = self._measured if self._sketch is None else self._sketch
+        fitted, not_made = self._fit_all(self._candidates, screen_on, epsilon, progress)
         if not fitted:
-            raise InvalidInput("no release could be fitted to these public vectors")
+            reasons = "; ".join(sorted({failure.reason for failure in not_made}))
+            raise InvalidInput(f"no release could be fitted to these public vectors: {reasons}")
         vectors = self._compare_on
-        few = vectors if self._scorer.goal == "mean" else vectors[:_SCREENED]
+        few = self._few(vectors)
         screened = [
             (candidate, release, self._scorer(release, few, self._seed))
             for candidate, release in fitted
         ]
-        finalists = range(len(screened)) if len(few) == len(vectors) else _finalists(screened)
+        kept = range(len(screened)) if len(few) == len(vectors) else _finalists(screened)
+        if self._sketch is not None:
+            chosen = [screened[index][0] for index in kept]
+            finalists, _ = self._fit_all(chosen, self._measured, epsilon, progress)
+        else:
+            finalists = [fitted[index] for index in kept]
         scored = []
-        for index in finalists:
-            candidate, release, scores = screened[index]
-            if len(few) < len(vectors):
+        for index, (candidate, release) in zip(kept, finalists, strict=False):
+            scores = screened[index][2]
+            if self._sketch is not None or len(few) < len(vectors):
                 scores = self._scorer(release, vectors, self._seed)
             scored.append((ScoredCandidate(candidate, scores), release))
         scored.sort(key=_by_score)
         scored = sorted([*scored, *self._trained(scored, ceiling)], key=_by_score)
-        kept = set(finalists)
+        remaining = set(range(len(fitted))) - set(kept)
         return Comparison(
             tuple(finalist for finalist, _ in scored),
             tuple(release for _, release in scored),
-            tuple(candidate for i, (candidate, _) in enumerate(fitted) if i not in kept),
+            tuple(fitted[index][0] for index in sorted(remaining)),
+            tuple(not_made),
         )
+
+    def _few(self, vectors: Vectors) -> Vectors:
+        """Return the vectors that all candidates are scored on."""
+        if self._scorer.goal == "means":
+            return vectors if self._sketch is None else vectors[:_SCREENED_FOR_MEANS]
+        return vectors[:_SCREENED]
 
     def estimate(self, release: Release) -> Scores:
         """Return the scores of a release on the held-out vectors."""
         return self._scorer(release, self._estimate_on, self._seed + 1)
 
-    def _fit_all(self, epsilon: Any, progress: Progress | None) -> list[tuple[Candidate, Release]]:
-        fitted, bases = [], dict[Hashable, Release | None]()
-        for done, candidate in enumerate(self._candidates):
+    def _fit_all(
+        self,
+        candidates: Sequence[Candidate],
+        measured: MeasuredTasks,
+        epsilon: Any,
+        progress: Progress | None,
+    ) -> tuple[list[tuple[Candidate, Release]], list[NotMade]]:
+        fitted, not_made = [], []
+        bases: dict[Hashable, Release | str] = {}
+        for done, candidate in enumerate(candidates):
             if progress:
-                progress(candidate.title, done, len(self._candidates))
-            if candidate.base_key not in bases:
-                bases[candidate.base_key] = self._fit_base(candidate, epsilon)
-            base = bases[candidate.base_key]
-            release = None if base is None else candidate.add_decoder(base, self._measured)
-            if release is not None:
-                fitted.append((candidate, release))
-        return _without_duplicates(fitted)
+                progress(candidate.title, done, len(candidates))
+            key = candidate.base_key
+            if key not in bases:
+                bases[key] = self._fit_base(candidate, measured, epsilon)
+            base = bases[key]
+            try:
+                if isinstance(base, str):
+                    not_made.append(NotMade(candidate.title, base))
+                else:
+                    fitted.append((candidate, candidate.add_decoder(base, measured)))
+            except NOT_POSSIBLE as error:
+                not_made.append(NotMade(candidate.title, str(error)))
+        return _without_duplicates(fitted), not_made
 
-    def _fit_base(self, candidate: Candidate, epsilon: Any) -> Release | None:
-        """Fit a candidate, or reuse its maps from another budget if they are the same."""
-        previous = self._bases.get(candidate.base_key)
+    def _fit_base(
+        self, candidate: Candidate, measured: MeasuredTasks, epsilon: Any
+    ) -> Release | str:
+        """Fit a candidate, or reuse its maps from another budget; or return why it cannot be."""
+        key = id(measured), candidate.base_key
+        previous = self._bases.get(key)
         release = None if previous is None else candidate.at_budget(previous, epsilon)
         if release is None:
-            release = candidate.fit_base(self._measured, epsilon)
-        if release is not None:
-            self._bases[candidate.base_key] = release
+            try:
+                release = candidate.fit_base(measured, epsilon)
+            except NOT_POSSIBLE as error:
+                return str(error)
+        self._bases[key] = release
         return release
 
     def _trained(
         self, scored: Sequence[tuple[ScoredCandidate, Release]], ceiling: float | None
     ) -> Iterator[tuple[ScoredCandidate, Release]]:
         """Yield the best release of a vector with a trained decoder, if that could win."""
-        if ceiling is None or self._scorer.goal == "mean" or find_spec("torch") is None:
+        if ceiling is None or self._scorer.goal == "means" or find_spec("torch") is None:
             return
         best = scored[0][0].utility
         silent = max((s.utility.score for s, _ in scored if s.candidate.is_silent), default=0.0)
@@ -291,10 +366,12 @@ class Selection:
         if finalist is None or release is None or best.score - finalist.utility.score > _REACH:
             return
         candidate = finalist.candidate.with_decoding("noise-aware")
-        trained = candidate.add_decoder(release, self._measured)
-        if trained is not None:
-            scores = self._scorer(trained, self._compare_on, self._seed)
-            yield ScoredCandidate(candidate, scores), trained
+        try:
+            trained = candidate.add_decoder(release, self._measured)
+        except NOT_POSSIBLE:
+            return
+        scores = self._scorer(trained, self._compare_on, self._seed)
+        yield ScoredCandidate(candidate, scores), trained
 
 
 def _without_duplicates(

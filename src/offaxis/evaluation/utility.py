@@ -10,22 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.encoding import active_directions
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.evaluation.metrics import without_noise
 from offaxis.geometry import Geometry, MultiTask, PublicVectors, TaskModel, as_task_model, measure
 from offaxis.geometry.multitask import checked_weights, prepared
+from offaxis.geometry.public import survey
+from offaxis.mechanisms.base import Goal
 from offaxis.release import Release
 from offaxis.simulation import simulate
 from offaxis.vectors import Vectors, row_dots
-
-Goal = Literal["answers", "fidelity", "mean"]
-"""The model's answer for each vector; the vector in the task's metric; or a mean over people."""
 
 _REPETITIONS: Final = 4
 _DEVIATIONS: Final = 3.0
@@ -40,8 +39,8 @@ class Utility:
 
     answers : share of reports with the model's answer; for a model of one output, the explained
     share of the variance of its answer.
-    fidelity : share of the variance explained in the task's metric, 1 − E‖ẑ − z‖²_Ω / E‖z − μ‖²_Ω.
-    mean : minus the expected squared error of a mean over people, in the task's metric, as a share
+    vectors : share of the variance explained in the task's metric, 1 − E‖ẑ − z‖²_Ω / E‖z − μ‖²_Ω.
+    means : minus the expected squared error of a mean over people, in the task's metric, as a share
     of E‖z − μ‖²_Ω, averaged over people like either half of the public vectors.
     """
 
@@ -81,17 +80,17 @@ class TaskScorer:
     Attributes
     ----------
     task : TaskModel
-    gram : (m, m) array
-        Ω̂ of the task on public vectors.
+    gram : (m, m) array or None
+        Ω̂ of the task on public vectors; None to score answers only.
     mean : (m,) array
         The public mean.
-    goal : {"answers", "fidelity", "mean"}
+    goal : {"answers", "vectors", "means"}
     people : int
         Number of people in a mean.
     """
 
     task: TaskModel
-    gram: Vectors
+    gram: Vectors | None
     mean: Vectors
     goal: Goal
     people: int = 1
@@ -134,6 +133,7 @@ class TaskScorer:
         noise = self._squared(decoded - np.tile(expected, (rounds, 1))).reshape(rounds, -1)
         variance = noise.mean(axis=0) + self._squared(offsets - offsets.mean(axis=0))
         squared_bias, gradients = 0.0, np.zeros_like(offsets)
+        assert self.gram is not None, "means are scored in the task's metric"
         for half in (part for split in above for part in (split, ~split) if part.any()):
             bias = offsets[half].mean(axis=0)
             squared_bias += float(bias @ self.gram @ bias) * half.mean() / len(above)
@@ -146,6 +146,7 @@ class TaskScorer:
 
     def _squared(self, differences: Vectors) -> Vectors:
         """Return the squared length of every row in the task's metric."""
+        assert self.gram is not None, "vectors are scored in the task's metric"
         squared: Vectors = np.einsum("ij,ij->i", differences @ self.gram, differences)
         return squared
 
@@ -169,7 +170,8 @@ class Scores:
     by_task : mapping of Utility
         For the goal, by task.
     answers, fidelity : Utility or None
-        For these two goals, over all tasks; None if the goal is a mean.
+        Of the answers and of the vectors, over all tasks; None for means, and the second also
+        where the tasks have no geometry.
     """
 
     utility: Utility
@@ -204,7 +206,7 @@ class Scorer:
     def __call__(self, release: Release, vectors: Vectors, seed: int = 0) -> Scores:
         """Simulate several reports of each vector, and score them for every task."""
         weights = [self.weights[name] for name in self.scorers]
-        if self.goal == "mean":
+        if self.goal == "means":
             unbiased: Any = replace(release, decoder=release.unbiased_decoder, mean_decoder=None)
             expected, decoded = without_noise(release, vectors), _simulated(unbiased, vectors, seed)
             above = self._halves(vectors)
@@ -216,6 +218,10 @@ class Scorer:
             return Scores(weighted(errors, weights).utility, by_task)
         decoded = _simulated(release, vectors, seed)
         answers = [scorer.answers(vectors, decoded) for scorer in self.scorers.values()]
+        if any(scorer.gram is None for scorer in self.scorers.values()):
+            by_task = dict(zip(self.scorers, (part.utility for part in answers), strict=True))
+            total = weighted(answers, weights).utility
+            return Scores(total, by_task, total)
         fidelity = [scorer.fidelity(vectors, decoded) for scorer in self.scorers.values()]
         both = [weighted(parts, weights).utility for parts in (answers, fidelity)]
         parts, total = (answers, both[0]) if self.goal == "answers" else (fidelity, both[1])
@@ -282,54 +288,89 @@ class Tasks:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTasks:
-    """Tasks measured on public vectors: what releases are fitted to.
+    """Tasks on public vectors: what releases are fitted to.
+
+    A geometry is measured when it is first used, because some models have none.
 
     Attributes
     ----------
     tasks : Tasks
-    task : TaskModel
-        The task that maps are fitted to, with centred outputs if the largest one is the answer;
-        or all tasks jointly.
-    geometries : mapping of Geometry
-        The geometry of every task alone.
-    geometry : Geometry
-        The geometry of ``task``.
+    prepared : mapping of TaskModel
+        The models, with centred outputs if the largest one is the answer.
     vectors : (n, m) array
     statement : str
         Origin of the vectors, for the provenance of releases.
     """
 
     tasks: Tasks
-    task: TaskModel
-    geometries: Mapping[str, Geometry]
-    geometry: Geometry
+    prepared: Mapping[str, TaskModel]
     vectors: Vectors
     statement: str
 
     @classmethod
     def of(cls, tasks: Tasks, vectors: Vectors, goal: Goal, statement: str = "") -> MeasuredTasks:
-        """Measure the tasks; for the goal "answers", those of several outputs are centred."""
-        source = PublicVectors(vectors)
-        ready = prepared(tasks.models, source, centred=goal == "answers")
-        geometries = {name: measure(model, source) for name, model in ready.items()}
-        if len(ready) == 1:
-            name = next(iter(ready))
-            return cls(tasks, ready[name], geometries, geometries[name], vectors, statement)
-        joint = MultiTask.weighed(ready, geometries, tasks.weights)
-        return cls(tasks, joint, geometries, joint.geometry(geometries), vectors, statement)
+        """Prepare the tasks; for the goal "answers", those of several outputs are centred."""
+        ready = prepared(tasks.models, PublicVectors(vectors), centred=goal == "answers")
+        return cls(tasks, ready, vectors, statement)
 
-    @property
+    @cached_property
     def outputs(self) -> dict[str, int]:
         """Number of outputs of every task."""
-        return {name: part.outputs for name, part in self.geometries.items()}
+        first = self.vectors[:1]
+        return {name: model.outputs(first).shape[1] for name, model in self.prepared.items()}
 
-    def scorer(self, goal: Goal, people: int) -> Scorer:
-        """Return the scorers of all tasks."""
+    @cached_property
+    def geometries(self) -> dict[str, Geometry]:
+        """The geometry of every task alone."""
+        source = PublicVectors(self.vectors)
+        return {name: measure(model, source) for name, model in self.prepared.items()}
+
+    @cached_property
+    def task(self) -> TaskModel:
+        """The task that maps are fitted to: the only one, or all tasks jointly."""
+        if len(self.prepared) == 1:
+            return next(iter(self.prepared.values()))
+        return MultiTask.weighed(self.prepared, self.geometries, self.tasks.weights)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The geometry of :attr:`task`."""
+        task = self.task
+        if isinstance(task, MultiTask) and len(self.prepared) > 1:
+            return task.geometry(self.geometries)
+        return next(iter(self.geometries.values()))
+
+    @cached_property
+    def without_geometry(self) -> str:
+        """Why the tasks have no geometry; empty if they have one."""
+        try:
+            _ = self.geometry
+        except UnsupportedModel as error:
+            return str(error)
+        return ""
+
+    @cached_property
+    def mean(self) -> Vectors:
+        """The mean of the vectors, (m,)."""
+        if "geometry" in self.__dict__:
+            return self.geometry.mean
+        return survey(PublicVectors(self.vectors)).mean
+
+    def scorer(self, goal: Goal, people: int, *, metric: bool = True) -> Scorer:
+        """Return the scorers of all tasks; without a metric, they score answers only."""
+        metric = metric and not self.without_geometry
+        mean = self.mean
         scorers = {
-            name: TaskScorer(self.tasks.models[name], part.gram, part.mean, goal, people)
-            for name, part in self.geometries.items()
+            name: TaskScorer(
+                self.tasks.models[name],
+                self.geometries[name].gram if metric else None,
+                mean,
+                goal,
+                people,
+            )
+            for name in self.prepared
         }
-        if goal != "mean":
+        if goal != "means":
             return Scorer(scorers, self.tasks.weights)
         directions = active_directions(self.geometry).forward[:_SPLIT_DIRECTIONS]
         return Scorer(scorers, self.tasks.weights, directions)
@@ -342,7 +383,7 @@ class MeasuredTasks:
         """
         models = [self.tasks.models[name] for name, k in self.outputs.items() if k > 1]
         if not models:
-            return self.geometry.mean
+            return self.mean
         answers = np.stack([model.outputs(self.vectors).argmax(axis=1) for model in models], axis=1)
         _, which, counts = np.unique(answers, axis=0, return_inverse=True, return_counts=True)
         group = self.vectors[which.reshape(-1) == counts.argmax()]

@@ -29,13 +29,15 @@ from offaxis.decoding import (
 )
 from offaxis.encoding import (
     AffineEncoder,
+    Answers,
     ArgmaxEncoder,
     BoxEncoder,
     Encoder,
+    ModelEncoder,
     NetworkEncoder,
     ShiftEncoder,
 )
-from offaxis.encoding.encoders import ANSWERS, NetworkMap
+from offaxis.encoding.encoders import ANSWERS, NetworkMap, answer_encoder_of_kind
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
 from offaxis.formats.container import Tensors, read_header, read_metadata, read_tensors
@@ -138,6 +140,7 @@ def _build(manifest: Manifest, tensors: Tensors) -> Release:
         decoder=decoder,
         mean_decoder=mean_decoder,
         unit=manifest.guarantee.unit,
+        answers=manifest.answers.build() if manifest.answers else None,
         provenance=Provenance(
             model=ModelIdentity(**model.model_dump()) if model else None,
             public=PublicIdentity(**provenance.public.model_dump()),
@@ -155,9 +158,9 @@ _ENCODERS: dict[str, Any] = {
         BoxEncoder,
         ArgmaxEncoder,
         NetworkEncoder,
-        *ANSWERS.values(),
+        ModelEncoder,
     )
-}
+} | {cls.kind: cls for cls in ANSWERS.values()}
 
 _DECODERS: dict[str, Any] = {
     cls.kind: cls
@@ -175,9 +178,11 @@ _DECODERS: dict[str, Any] = {
 
 def _map(classes: dict[str, Any], part: MapPart, tensors: Tensors, prefix: str) -> Any:
     """Build an encoder or a decoder from the tensors of its fields."""
-    if part.kind not in classes:
+    cls = classes.get(part.kind)
+    if cls is None and classes is _ENCODERS:  # activations that differ between layers
+        cls = answer_encoder_of_kind(part.kind)
+    if cls is None:
         raise InvalidRelease(f"unknown {prefix.replace('_', ' ')} {shown(part.kind)}")
-    cls = classes[part.kind]
     if issubclass(cls, NetworkMap):
         depth = sum(name.startswith(f"{prefix}.weight.") for name in tensors)
         layers = [
@@ -322,15 +327,31 @@ class ProvenancePart(_Strict):
     statement: Annotated[str, Field(max_length=LONGEST_STATEMENT)]
 
 
+class AnswersPart(_Strict):
+    """The names of a model's answers, and the symbol that reports each."""
+
+    names: list[Word]
+    symbols: list[Natural]
+    kept: list[Natural]
+
+    def build(self) -> Answers:
+        """Return the answers, checked."""
+        return Answers(tuple(self.names), tuple(self.symbols), tuple(self.kept))
+
+
 class Manifest(_Strict):
-    """Everything of a release except its arrays: a strict schema without optional fields.
+    """Everything of a release except its arrays: a strict schema.
+
+    ``answers`` is left out of the text where a release has none.
 
     Examples
     --------
     >>> import offaxis
     >>> from offaxis.formats.release_file import manifest_of
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> manifest = manifest_of(offaxis.fit(np.ones((1, 3)), public, epsilon=2))  # a Manifest
+    >>> manifest = manifest_of(offaxis.fit(
+    ...     np.ones((1, 3)), public, epsilon=2, mechanism="laplace"
+    ... ))  # a Manifest
     >>> manifest.randomizer.kind, manifest.guarantee.epsilon
     ('laplace', '2')
     """
@@ -343,10 +364,11 @@ class Manifest(_Strict):
     mean_decoder: MapPart | None
     guarantee: GuaranteePart
     provenance: ProvenancePart
+    answers: AnswersPart | None = None
 
     def canonical(self) -> str:
         """Return the canonical JSON text of this manifest."""
-        return canonical_json(self.model_dump())
+        return canonical_json(self.model_dump(exclude=None if self.answers else {"answers"}))
 
 
 def parse(text: str) -> Manifest:
@@ -393,6 +415,13 @@ def manifest_of(release: Release) -> Manifest:
             settings=provenance.settings,
             statement=provenance.statement,
         ),
+        answers=_answers_part(release.answers) if release.answers else None,
+    )
+
+
+def _answers_part(answers: Answers) -> AnswersPart:
+    return AnswersPart(
+        names=list(answers.names), symbols=list(answers.symbols), kept=list(answers.kept)
     )
 
 

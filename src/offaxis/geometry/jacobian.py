@@ -62,7 +62,9 @@ class Geometry:
     >>> from offaxis.geometry import PublicVectors, as_task_model, measure
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
     >>> geometry = measure(as_task_model(np.eye(3)[:1]), PublicVectors(public))
-    >>> [str(offaxis.fit(geometry, public, epsilon=e).guarantee) for e in (1, 2)]
+    >>> [str(offaxis.fit(
+    ...     geometry, public, epsilon=e, mechanism="laplace"
+    ... ).guarantee) for e in (1, 2)]
     ['ε = 1, pure', 'ε = 2, pure']
     """
 
@@ -111,13 +113,7 @@ def measure(
            [0., 0., 0.],
            [0., 0., 0.]])
     """
-    first = next(iter(public.batches(8)))
-    dim = first.shape[1]
-    if model.input_dim not in (None, dim):
-        raise InvalidInput(
-            f"the model takes vectors of dimension {model.input_dim}, the public ones have {dim}"
-        )
-    outputs = _check_rows(model, first)
+    dim, outputs = check_model(model, public)
     numbers = model.numbers_per_vector(dim, outputs)
     probes = _choose_probes(probes, numbers, outputs)
     rows = int(np.clip(_BATCH_NUMBERS // (numbers if probes is None else dim + outputs), 16, 8192))
@@ -139,6 +135,17 @@ def measure(
         public=identity,
         probes=probes,
     )
+
+
+def check_model(model: TaskModel, public: PublicVectors) -> tuple[int, int]:
+    """Return m and k, after checking that the model takes public vectors, row by row."""
+    first = next(iter(public.batches(8)))
+    dim = int(first.shape[1])
+    if model.input_dim not in (None, dim):
+        raise InvalidInput(
+            f"the model takes vectors of dimension {model.input_dim}, the public ones have {dim}"
+        )
+    return dim, _check_rows(model, first)
 
 
 def _check_rows(model: TaskModel, Z: Vectors) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jax
@@ -13,6 +14,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from offaxis.errors import InvalidInput
+from offaxis.geometry.chains import Chain, NotAChain, log_soft, segments, soft
+from offaxis.geometry.layers import Layers
 from offaxis.geometry.models import LONGEST_NAME, ModelIdentity, gram_of
 from offaxis.vectors import Vectors
 
@@ -44,7 +47,7 @@ class JaxModel:
     >>> from offaxis.geometry.jax_model import JaxModel
     >>> task = JaxModel(lambda w, Z: jnp.tanh(Z @ w), jnp.ones((3, 2)), dim=3, name="head")
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> str(offaxis.fit(task, public, epsilon=2).guarantee)
+    >>> str(offaxis.fit(task, public, epsilon=2, mechanism="laplace").guarantee)
     'ε = 2, pure'
     """
 
@@ -155,6 +158,35 @@ class JaxModel:
         """Return k·m, the size of the Jacobian."""
         return outputs * dim
 
+    def as_layers(self) -> Layers | None:
+        """Return the function as layers with the same answers, or None.
+
+        Works for functions that are a chain of products with weights, common activations and
+        normalisations, with at most 8 layers. A final softmax is left out.
+        """
+        try:
+            chain = _chain_of(jax.make_jaxpr(self._call)(jnp.zeros((2, self._dim))))
+            layers = chain.layers(self._name)
+            if layers is None or not self._agrees(chain, layers):
+                return None
+        except Exception:  # whatever an unusual program raises, it is then not known as layers
+            return None
+        return chain.with_answers(layers)
+
+    def _agrees(self, chain: Chain, layers: Layers) -> bool:
+        """Compare the layers with the function on random vectors of several sizes."""
+        tolerance = 1e-9 if jnp.result_type(float) == jnp.float64 else 2e-5
+        rng = np.random.default_rng(0)
+        for size in (0.1, 1.0, 10.0):
+            Z = size * rng.standard_normal((32, self._dim))
+            expected, actual = self.outputs(Z), layers.outputs(Z)
+            actual = actual if chain.squash is None else chain.squash(actual)
+            if expected.shape != actual.shape:
+                return False
+            if not np.abs(expected - actual).max() <= tolerance * np.abs(expected).max():
+                return False
+        return True
+
 
 def _jax(Z: Vectors) -> jax.Array:
     return jnp.asarray(Z, dtype=jnp.result_type(float))
@@ -163,3 +195,168 @@ def _jax(Z: Vectors) -> jax.Array:
 def _array(values: ArrayLike) -> Vectors:
     result: Vectors = np.asarray(values, dtype=np.float64)
     return result
+
+
+# ---- Programs as chains of layers
+
+
+class _Value:
+    """A value of a program that depends on its input."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An operation of a program. ``operands`` are values and constants in their order."""
+
+    name: str
+    operands: list[Any]
+    params: dict[str, Any]
+    output: tuple[_Value]
+
+    @property
+    def input(self) -> list[_Value]:
+        return [operand for operand in self.operands if isinstance(operand, _Value)]
+
+    @property
+    def constants(self) -> list[Any]:
+        return [_row(part) for part in self.operands if not isinstance(part, _Value)]
+
+
+def _row(constant: Any) -> Any:
+    """Return a constant, without the batch axis if it was repeated along it."""
+    array = np.asarray(constant, dtype=np.float64)
+    return array[0] if array.ndim == 2 and (array == array[:1]).all() else array
+
+
+def _chain_of(program: Any) -> Chain:
+    """Return the operations of a traced program, or raise."""
+    start, steps = _Value(), list[_Step]()
+    (end,) = _flatten(program.jaxpr, program.consts, [start], steps)
+    chain, groups = Chain(), list(segments(steps, start, end))
+    ends = _without_softmax(groups)
+    for value, group in groups[:ends]:
+        if len(group) == 1:
+            _read_step(group[0], value, chain)
+        else:
+            _read_group(group, chain)
+    if ends < len(groups):
+        chain.ends_with(soft)
+    return chain
+
+
+def _without_softmax(groups: list[tuple[Any, list[_Step]]]) -> int:
+    """Return the number of groups before a final softmax: e^{x − max x}, divided by its sum."""
+    names = [{step.name for step in group} for _, group in groups]
+    if names[-2:] != [{"exp"}, {"reduce_sum", "broadcast_in_dim", "div"}]:
+        return len(groups)
+    shifted = len(names) > 2 and "reduce_max" in names[-3]
+    return len(groups) - (3 if shifted else 2)
+
+
+def _flatten(jaxpr: Any, consts: Any, inputs: list[Any], steps: list[_Step]) -> list[Any]:
+    """Append the steps of a program, with those of the functions it calls; return its results."""
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def value_of(variable: Any) -> Any:
+        return variable.val if hasattr(variable, "val") else known[variable]
+
+    for equation in jaxpr.eqns:
+        operands = [value_of(variable) for variable in equation.invars]
+        inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
+        name = str(equation.params.get("name", equation.primitive.name))
+        if name == "leaky_relu" and len(operands) == 1:  # its slope is inside
+            (product,) = [part for part in inner.eqns if part.primitive.name == "mul"]
+            operands += [part.val for part in product.invars if hasattr(part, "val")]
+        if inner is not None and name not in _NAMED:
+            results = _flatten(inner.jaxpr, inner.consts, operands, steps)
+        elif any(isinstance(operand, _Value) for operand in operands):
+            if name in _UNCHANGED:
+                results = operands[:1]
+            else:
+                results = [_Value()]
+                steps.append(_Step(name, operands, equation.params, (results[0],)))
+        else:
+            bound = equation.primitive.bind(*operands, **equation.params)
+            results = list(bound) if equation.primitive.multiple_results else [bound]
+        known.update(zip(equation.outvars, results, strict=True))
+    return [value_of(variable) for variable in jaxpr.outvars]
+
+
+_UNCHANGED: Final = {
+    "copy",
+    "copy_p",
+    "stop_gradient",
+    "convert_element_type",
+    "optimization_barrier",
+}
+
+_NAMED: Final = {
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "elu": "elu",
+    "gelu": "gelu",
+    "sigmoid": "logistic",
+    "softmax": "softmax",
+    "log_softmax": "log_softmax",
+    "leaky_relu": "leaky_relu",
+    "relu6": "relu6",
+    "_softmax": "softmax",
+}
+"""Functions of jax.nn that are read as a whole, by the name in a traced program."""
+
+
+def _read_step(step: _Step, value: _Value, chain: Chain) -> None:
+    """Add an operation on one value to the chain."""
+    name, constants = _NAMED.get(step.name, step.name), step.constants
+    is_first = step.operands[0] is value
+    if step.input != [value]:
+        raise NotAChain(f"{name} of two values")
+    if name in ("relu", "silu", "elu", "gelu", "tanh", "logistic"):
+        chain.activated(name)
+    elif name == "dot_general":
+        axes, batch = step.params["dimension_numbers"]
+        (axis,) = axes[1 if is_first else 0]
+        weight = np.asarray(step.operands[1 if is_first else 0], dtype=np.float64)
+        if any(map(len, batch)) or weight.ndim > 2:
+            raise NotAChain("a product over other axes")
+        chain.affine(np.atleast_2d(weight.T if axis == 0 else weight))
+    elif name in ("add", "add_any"):
+        chain.scaled(1.0, constants[0])
+    elif name == "sub":
+        chain.scaled(1.0, -constants[0]) if is_first else chain.scaled(-1.0, constants[0])
+    elif name == "mul":
+        chain.scaled(constants[0])
+    elif name == "div" and is_first:
+        chain.scaled(1.0 / constants[0])
+    elif name == "neg":
+        chain.scaled(-1.0)
+    elif name == "max" and not constants[0].any():
+        chain.activated("relu")
+    elif name == "leaky_relu":
+        chain.leaky(constants[0])
+    elif name == "relu6":
+        chain.clipped(0.0, 6.0)
+    elif name in ("softmax", "log_softmax"):
+        chain.ends_with(soft if name == "softmax" else log_soft)
+    elif name not in ("reshape", "squeeze", "transpose", "broadcast_in_dim"):
+        raise NotAChain(f"the operation {name}")
+
+
+def _read_group(group: list[_Step], chain: Chain) -> None:
+    """Add what is written as several operations; the later comparison checks the guess."""
+    names = {step.name for step in group}
+    if "erf" in names or "erfc" in names:
+        # x (1 + erf(x/√2)), with the factor 1/2 here or in an operation of its own.
+        chain.activated("gelu")
+        if not any((part == 0.5).all() for step in group for part in step.constants):
+            chain.scaled(2.0)
+    elif names == {"logistic", "mul"}:
+        chain.activated("silu")
+    elif "sqrt" in names or "rsqrt" in names:
+        (epsilon,) = {float(c) for step in group if step.name == "add" for c in step.constants}
+        (size,) = {int(c) for step in group if step.name == "div" for c in step.constants}
+        chain.normalised(size, epsilon, centred="sub" in names)
+    else:
+        raise NotAChain(f"the operations {', '.join(sorted(names))}")

@@ -1,28 +1,30 @@
-"""Fully connected networks in NumPy, and scikit-learn estimators read as such networks.
+"""Fully connected networks in NumPy.
 
-The Jacobian of affine layers with a pointwise activation is a product of the weights and the
-activations' slopes, so it needs no automatic differentiation.
+The Jacobian of affine layers with activations between them is a product of the weights and the
+activations' derivatives, so it needs no automatic differentiation.
 """
 
 from __future__ import annotations
 
 import hashlib
-import warnings
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr, softmax
+from scipy.special import expit, ndtr
 
-from offaxis.errors import InvalidInput, UnsupportedModel
-from offaxis.geometry.models import ModelIdentity, gram_of
+from offaxis.errors import InvalidInput
+from offaxis.geometry.models import ModelIdentity, check_answers, gram_of
 from offaxis.vectors import Vectors, as_array, check_finite
 
-_Pointwise = Callable[[Vectors], Vectors]
+_Function = Callable[[Vectors], Vectors]
+
+DEEPEST: Final = 8
+"""The most layers of a network that a release can hold."""
 
 
 def _normal_density(x: Vectors) -> Vectors:
@@ -30,14 +32,90 @@ def _normal_density(x: Vectors) -> Vectors:
     return density
 
 
-ACTIVATIONS: Final[dict[str, tuple[_Pointwise, _Pointwise]]] = {
+POINTWISE: Final[dict[str, tuple[_Function, _Function]]] = {
     "identity": (lambda x: x, np.ones_like),
     "relu": (lambda x: np.maximum(x, 0.0), lambda x: (x > 0).astype(np.float64)),
     "tanh": (np.tanh, lambda x: 1 - np.tanh(x) ** 2),
     "logistic": (expit, lambda x: expit(x) * expit(-x)),
     "gelu": (lambda x: x * ndtr(x), lambda x: ndtr(x) + x * _normal_density(x)),
+    "silu": (lambda x: x * expit(x), lambda x: expit(x) * (1 + x * expit(-x))),
+    "elu": (
+        lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+        lambda x: np.exp(np.minimum(x, 0.0)),
+    ),
 }
-"""Name → (function, slope). GELU is the exact one, x Φ(x)."""
+"""Name → (function, slope). GELU is the exact one, x Φ(x); ELU has α = 1."""
+
+
+def normalise(x: Vectors) -> Vectors:
+    """Return x / √(mean(x²) + 1) for every row: the core of a LayerNorm.
+
+    Divided by the largest entry first, so that no square overflows.
+    """
+    peak = np.maximum(np.abs(x).max(axis=-1, keepdims=True), 1.0)
+    scaled = x / peak
+    normalised: Vectors = scaled / np.sqrt(
+        (scaled * scaled).mean(axis=-1, keepdims=True) + peak**-2
+    )
+    return normalised
+
+
+ACTIVATIONS: Final[dict[str, _Function]] = {
+    **{name: function for name, (function, _) in POINTWISE.items()},
+    "normalise": normalise,
+}
+"""Name → function of rows."""
+
+
+@dataclass(frozen=True)
+class _Slopes:
+    """The derivative of an activation at every vector: diag(slope), or that of ``normalise``.
+
+    With y = x / r, r = √(mean(x²) + 1), over h units the latter is (1 − y yᵀ/h) / r, symmetric.
+    """
+
+    slope: Vectors
+    unit: Vectors | None = None
+
+    @classmethod
+    def at(cls, activation: str, before: Vectors) -> _Slopes:
+        if activation in POINTWISE:
+            return cls(POINTWISE[activation][1](before))
+        root = np.sqrt((before * before).mean(axis=1, keepdims=True) + 1)
+        return cls(np.broadcast_to(1 / root, before.shape), before / root)
+
+    def pull(self, rows: Vectors) -> Vectors:
+        """Return the derivative of every vector applied to its rows, (n, h) or (n, k, h)."""
+        slope, unit = self.slope, self.unit
+        if rows.ndim == 3:
+            slope, unit = slope[:, None], None if unit is None else unit[:, None]
+        if unit is not None:
+            rows = rows - (rows * unit).mean(axis=-1, keepdims=True) * unit
+        return rows * slope
+
+
+def joined(activation: str | Sequence[str], hidden: int) -> str:
+    """Return the activations of the hidden layers in canonical form: one name if all are equal.
+
+    Raises
+    ------
+    InvalidInput
+        If a name is unknown, or there is neither one name nor one per hidden layer.
+    """
+    names = activation.split("+") if isinstance(activation, str) else list(activation)
+    for name in names:
+        if name not in ACTIVATIONS:
+            raise InvalidInput(
+                f"activation must be one of {', '.join(ACTIVATIONS)}, or one of these per hidden "
+                f"layer joined by '+', got {activation!r}"
+            )
+    if len(names) != hidden and not (isinstance(activation, str) and len(names) == 1):
+        raise InvalidInput(
+            f"a network with {hidden} hidden layers needs one activation, or one per hidden "
+            f"layer, got {activation!r}"
+        )
+    # Without hidden layers the activation does nothing; the default keeps one identity.
+    return names[0] if len(set(names)) == 1 else "+".join(names) or "relu"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,10 +126,15 @@ class Layers:
     ----------
     weights : sequence of (out, in) arrays
     biases : sequence of (out,) arrays
-    activation : {"relu", "gelu", "tanh", "logistic", "identity"}
-        Applied after every layer but the last: the outputs are logits or predictions.
+    activation : str or sequence of str
+        Applied after every layer but the last: the outputs are logits or predictions. One of
+        "relu", "gelu", "tanh", "logistic", "silu", "elu", "identity" and "normalise", which is
+        x / √(mean(x²) + 1) over the units of the layer; or one of these per hidden layer, as a
+        sequence or joined: "relu+normalise+tanh".
     name : str
         Name of the model in the release file.
+    answers : sequence of str, optional
+        Names of a classifier's answers, one per output. Not part of the identity.
 
     Examples
     --------
@@ -72,13 +155,10 @@ class Layers:
     biases: Sequence[Vectors]
     activation: str = "relu"
     name: str = "layers"
+    answers: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Check that the layers fit together."""
-        if self.activation not in ACTIVATIONS:
-            raise InvalidInput(
-                f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}"
-            )
         weights = tuple(as_array(w, "weights") for w in self.weights)
         biases = tuple(as_array(b, "biases") for b in self.biases)
         if not weights or len(weights) != len(biases):
@@ -91,6 +171,15 @@ class Layers:
                 raise InvalidInput(f"layer {index} has weights {w.shape} and bias {b.shape}")
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "biases", biases)
+        object.__setattr__(self, "activation", joined(self.activation, len(weights) - 1))
+        if self.answers is not None:
+            object.__setattr__(self, "answers", check_answers(self.answers, len(biases[-1])))
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """The activation of every hidden layer."""
+        names, hidden = tuple(self.activation.split("+")), len(self.weights) - 1
+        return names if len(names) > 1 else names * hidden
 
     def __repr__(self) -> str:
         """Return for example ``Layers(64→10→32→10, relu)``."""
@@ -116,35 +205,39 @@ class Layers:
             digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
         return ModelIdentity("layers", self.name, digest.hexdigest())
 
-    def _forward(self, Z: Vectors) -> tuple[Vectors, list[Vectors]]:
-        """Return the outputs and the slopes of all activations."""
-        function, slope = ACTIVATIONS[self.activation]
-        slopes = []
-        hidden = Z
-        for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            before = hidden @ w.T + b
-            slopes.append(slope(before))
-            hidden = function(before)
-        return hidden @ self.weights[-1].T + self.biases[-1], slopes
-
     def outputs(self, Z: Vectors) -> Vectors:
         """Return the logits or predictions, (n, k)."""
-        return self._forward(Z)[0]
+        hidden = Z
+        layers = zip(self.weights, self.biases, self.activations, strict=False)
+        for w, b, activation in layers:
+            hidden = ACTIVATIONS[activation](hidden @ w.T + b)
+        return hidden @ self.weights[-1].T + self.biases[-1]
+
+    def _slopes(self, Z: Vectors) -> list[_Slopes]:
+        """Return the derivatives of all activations."""
+        slopes = []
+        hidden = Z
+        layers = zip(self.weights, self.biases, self.activations, strict=False)
+        for w, b, activation in layers:
+            before = hidden @ w.T + b
+            slopes.append(_Slopes.at(activation, before))
+            hidden = ACTIVATIONS[activation](before)
+        return slopes
 
     def _jacobians_at_first_layer(self, Z: Vectors) -> Vectors:
         """Return the Jacobians with respect to the first layer's output, (n, k, h)."""
-        _, slopes = self._forward(Z)
+        slopes = self._slopes(Z)
         if not slopes:
             k = self.biases[0].size
             return np.broadcast_to(np.eye(k), (len(Z), k, k))
-        jacobian = self.weights[-1][None] * slopes[-1][:, None, :]
+        jacobian = slopes[-1].pull(self.weights[-1][None])
         for w, s in zip(self.weights[-2:0:-1], slopes[-2::-1], strict=True):
-            jacobian = (jacobian @ w) * s[:, None, :]
+            jacobian = s.pull(jacobian @ w)
         return jacobian
 
     def silent_units(self, Z: NDArray[Any]) -> NDArray[np.bool_]:
         """Return a mask of the first-layer ReLU units that no vector activates."""
-        if self.activation != "relu" or len(self.weights) == 1:
+        if self.activations[:1] != ("relu",):
             return np.zeros(len(self.biases[0]), dtype=bool)
         before = np.asarray(Z, dtype=np.float64) @ self.weights[0].T + self.biases[0]
         silent: NDArray[np.bool_] = before.max(axis=0) <= 0
@@ -186,10 +279,10 @@ class Layers:
         """Return Σ JᵀJ; the first layer is constant, so it is applied once, to the sum."""
         if len(self.weights) == 1:
             return len(Z) * gram_of(self.weights[0])
-        if len(self.weights) == 2:
+        if self._is_shallow:
             # Σ D_i (WᵀW) D_i is WᵀW times the slopes' products, entry by entry: no Jacobians.
-            _, (slopes,) = self._forward(Z)
-            inner = gram_of(self.weights[1]) * gram_of(slopes)
+            (slopes,) = self._slopes(Z)
+            inner = gram_of(self.weights[1]) * gram_of(slopes.slope)
         else:
             inner = gram_of(self._jacobians_at_first_layer(Z))
         first = self.weights[0]
@@ -197,10 +290,9 @@ class Layers:
 
     def vjp(self, Z: Vectors, G: Vectors) -> Vectors:
         """Return J_iᵀ g_i for every vector by backpropagation."""
-        _, slopes = self._forward(Z)
         gradient: Vectors = G @ self.weights[-1]
-        for w, s in zip(self.weights[-2::-1], slopes[::-1], strict=True):
-            gradient = (gradient * s) @ w
+        for w, s in zip(self.weights[-2::-1], self._slopes(Z)[::-1], strict=True):
+            gradient = s.pull(gradient) @ w
         return gradient
 
     def centred(self) -> Layers:
@@ -217,7 +309,26 @@ class Layers:
         hidden = len(self.biases[0])
         if len(self.weights) == 1:
             return dim
-        return hidden if len(self.weights) == 2 else max(dim, outputs * hidden)
+        return hidden if self._is_shallow else max(dim, outputs * hidden)
+
+    @property
+    def _is_shallow(self) -> bool:
+        """Whether there is one hidden layer, with a pointwise activation."""
+        return len(self.weights) == 2 and self.activation in POINTWISE
+
+    def as_layers(self) -> Layers | None:
+        """Return this network, or None if it has more layers than a release can hold."""
+        return self if len(self.weights) <= DEEPEST else None
+
+    def with_two_outputs(self, answers: Sequence[str] | None = None) -> Layers:
+        """Return the network of a binary classifier with one logit t: the outputs (−t/2, t/2)."""
+        halves = np.array([[-0.5], [0.5]])
+        return replace(
+            self,
+            weights=[*self.weights[:-1], halves * self.weights[-1]],
+            biases=[*self.biases[:-1], halves[:, 0] * self.biases[-1]],
+            answers=None if answers is None else tuple(answers),
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the weights to a safetensors file that :meth:`load` and the CLI read."""
@@ -226,6 +337,8 @@ class Layers:
         tensors = {f"weight.{i}": np.ascontiguousarray(w) for i, w in enumerate(self.weights)}
         tensors |= {f"bias.{i}": np.ascontiguousarray(b) for i, b in enumerate(self.biases)}
         metadata = {"format": "offaxis-layers", "activation": self.activation, "name": self.name}
+        if self.answers is not None:
+            metadata["answers"] = json.dumps(self.answers)
         save_file(tensors, str(path), metadata=metadata)
 
     @classmethod
@@ -248,67 +361,13 @@ class Layers:
             [tensors[f"bias.{i}"] for i in range(depth)],
             activation=metadata.get("activation", ""),
             name=metadata.get("name", Path(path).stem),
+            answers=_read_answers(metadata.get("answers"), path),
         )
 
 
-# ---- scikit-learn estimators
-
-
-def layers_of(estimator: Any) -> Layers:
-    """Return the network of a fitted linear or MLP estimator.
-
-    Its outputs are the estimator's decision values or predictions, before any softmax or logistic
-    function. Only documented fitted attributes are read.
-    """
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
-
-    name = type(estimator).__name__
+def _read_answers(text: str | None, path: str | Path) -> Any:
+    """Return the names of answers in the metadata of a weights file, to be checked by Layers."""
     try:
-        check_is_fitted(estimator)
-    except NotFittedError:
-        raise InvalidInput(f"the {name} is not fitted; fit it on public data first") from None
-    layers = _read_weights(estimator, name)
-    if layers is not None and _agrees(layers, estimator):
-        return layers
-    raise UnsupportedModel(
-        f"no adapter for the scikit-learn estimator {name}: linear models and MLPs are read "
-        f"directly; for others wrap a function of a batch, before any softmax, as "
-        f"offaxis.geometry.FiniteDifferences(estimator.decision_function)"
-    )
-
-
-def _read_weights(estimator: Any, name: str) -> Layers | None:
-    if hasattr(estimator, "coefs_") and hasattr(estimator, "intercepts_"):
-        return Layers(
-            [np.asarray(w).T for w in estimator.coefs_],
-            estimator.intercepts_,
-            activation=estimator.activation,
-            name=name,
-        )
-    if hasattr(estimator, "coef_") and hasattr(estimator, "intercept_"):
-        weight = np.atleast_2d(np.asarray(estimator.coef_, dtype=np.float64))
-        bias = np.broadcast_to(np.ravel(estimator.intercept_), weight.shape[:1])
-        return Layers([weight], [bias], name=name)
-    return None
-
-
-def _agrees(layers: Layers, estimator: Any) -> bool:
-    """Compare with the estimator's predictions: in some, ``coef_`` means something else."""
-    Z = np.random.default_rng(0).standard_normal((20, layers.input_dim))
-    outputs = layers.outputs(Z)
-    with warnings.catch_warnings():
-        # An estimator fitted to a data frame warns that these rows have no column names.
-        warnings.simplefilter("ignore", UserWarning)
-        if hasattr(estimator, "decision_function"):
-            expected = estimator.decision_function(Z)
-        elif hasattr(estimator, "predict_proba"):
-            squash = {"softmax": partial(softmax, axis=1), "logistic": expit}
-            outputs = squash[estimator.out_activation_](outputs)
-            expected = estimator.predict_proba(Z)[:, -outputs.shape[1] :]
-        else:
-            expected = estimator.predict(Z)
-    expected = np.asarray(expected)
-    return expected.size == outputs.size and np.allclose(
-        expected.reshape(outputs.shape), outputs, rtol=1e-4, atol=1e-4 * np.abs(outputs).max()
-    )
+        return None if text is None else json.loads(text)
+    except ValueError:
+        raise InvalidInput(f"{path} has unreadable names of answers: {text!r:.60}") from None

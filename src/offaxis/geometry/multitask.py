@@ -14,8 +14,16 @@ from scipy.linalg import block_diag
 
 from offaxis.errors import InvalidInput
 from offaxis.geometry.jacobian import AcceleratedModel, Geometry, GramAndMoments, GramRule, measure
-from offaxis.geometry.layers import Layers
-from offaxis.geometry.models import LONGEST_NAME, ModelIdentity, TaskModel, as_task_model, gram_of
+from offaxis.geometry.layers import POINTWISE, Layers
+from offaxis.geometry.models import (
+    LONGEST_NAME,
+    ModelIdentity,
+    TaskModel,
+    answer_names,
+    as_task_model,
+    gram_of,
+    layers_for_answers,
+)
 from offaxis.geometry.public import PublicVectors
 from offaxis.vectors import Vectors, as_number
 
@@ -24,8 +32,8 @@ from offaxis.vectors import Vectors, as_number
 class SelfCentring(Protocol):
     """A model that can centre its outputs itself, at less cost than a wrapper."""
 
-    def centred(self) -> TaskModel:
-        """Return the same model with the mean subtracted from its outputs."""
+    def centred(self) -> TaskModel | None:
+        """Return the same model with the mean subtracted from its outputs; None if it cannot."""
         ...
 
 
@@ -69,6 +77,15 @@ class CentredOutputs:
     def input_dim(self) -> int | None:
         """Dimension m of the vectors, if the model knows it."""
         return self._task.input_dim
+
+    @property
+    def answers(self) -> tuple[str, ...] | None:
+        """Names of the answers, if the model has them."""
+        return answer_names(self._task)
+
+    def as_layers(self) -> Layers | None:
+        """Return the network of the model, whose answers are the same, if a release can hold it."""
+        return layers_for_answers(self._task)
 
     @cached_property
     def _folded(self) -> TaskModel | None:
@@ -321,14 +338,16 @@ def joint_answers(models: Mapping[str, TaskModel]) -> Layers | None:
     """Return one network whose largest output identifies the answers of all tasks at once.
 
     Its outputs are the sums T_1(z)_i + T_2(z)_j + … over all combinations (i, j, …), the last task
-    varying fastest: a sum is largest where each term is. Returns None unless the tasks are
-    :class:`Layers` of equal depth and activation with at most 1,024 combinations of answers.
+    varying fastest: a sum is largest where each term is. Returns None unless the tasks can be held
+    as :class:`Layers` of equal depth and pointwise activation, with at most 1,024 combinations of
+    answers.
     """
-    layers = list(models.values())
-    if len(layers) < 2 or not all(isinstance(part, Layers) for part in layers):
+    nets = [layers for model in models.values() if (layers := layers_for_answers(model))]
+    if len(models) < 2 or len(nets) < len(models):
         return None
-    nets = [part for part in layers if isinstance(part, Layers)]
     depth, activation = len(nets[0].weights), nets[0].activation
+    if not set(nets[0].activations) <= set(POINTWISE):
+        return None
     sizes = [len(net.biases[-1]) for net in nets]
     alike = all(
         len(net.weights) == depth and (depth == 1 or net.activation == activation) for net in nets

@@ -23,6 +23,7 @@ from torch.func import jvp, vjp, vmap
 
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry.jacobian import GramAndMoments, GramRule, HostSums, PartialGram, probes_of
+from offaxis.geometry.layers import Layers
 from offaxis.geometry.models import ModelIdentity, gram_of
 from offaxis.geometry.public import PublicMoments
 from offaxis.vectors import Vectors
@@ -201,6 +202,20 @@ class TorchModel:
     def numbers_per_vector(self, dim: int, outputs: int) -> int:
         """Return k·m, the size of the Jacobian."""
         return outputs * dim
+
+    def as_layers(self) -> Layers | None:
+        """Return the module as layers with the same answers, or None.
+
+        Works for modules whose forward pass is a chain of linear maps, common activations, dropout,
+        BatchNorm1d, LayerNorm and reshaping, with at most 8 layers after consecutive affine maps
+        are composed. A final softmax is left out. A module that ends with a sigmoid of one number
+        becomes a network with two outputs.
+        """
+        from offaxis.geometry.torch_layers import read_layers
+
+        plain = TorchModel(self._module)
+        with evaluating(self._module):
+            return read_layers(self._module, plain.outputs, self._dtype)
 
 
 @contextmanager

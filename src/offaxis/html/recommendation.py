@@ -32,15 +32,15 @@ from offaxis.version import __version__
 
 LABELS: Final = {
     "answers": "answers kept, %",
-    "fidelity": "variance explained, %",
-    "mean": "squared error, share of the variance",
+    "vectors": "variance explained, %",
+    "means": "squared error, share of the variance",
 }
 """What is shown, by goal; for means, the utility with its sign changed."""
 
 _LOWEST: Final = -10.0
 """Candidates below this percentage are not drawn: they are much worse than no report."""
 
-_OTHER: Final = {"answers": "fidelity", "fidelity": "answers"}
+_OTHER: Final = {"answers": "vectors", "vectors": "answers"}
 _SHOWN: Final = 12
 """Number of candidates in the table."""
 
@@ -70,8 +70,8 @@ def render(recommendations: Sequence[Recommendation]) -> str:
     return template("recommend.html.j2").render(
         goal=goal,
         label=LABELS[goal],
-        other=None if goal == "mean" else LABELS[_OTHER[goal]],
-        means=goal == "mean",
+        other=None if goal == "means" else LABELS[_OTHER[goal]],
+        means=goal == "means",
         rows=[recommendation_row(each) for each in ordered],
         main=main,
         main_row=recommendation_row(main),
@@ -84,7 +84,7 @@ def render(recommendations: Sequence[Recommendation]) -> str:
         curve=utility_curve(ordered, {each.epsilon: each.ceiling for each in ordered}, "curve")
         if len(ordered) > 1
         else None,
-        trade_off=None if goal == "mean" else trade_off_figure(main, "trade-off"),
+        trade_off=None if goal == "means" else trade_off_figure(main, "trade-off"),
         cautions=joined_cautions(ordered),
         version=__version__,
     )
@@ -96,14 +96,14 @@ def _formatted(utility: Utility | None, goal: str) -> tuple[str, str]:
         return "", ""
     low, high = utility.interval()
     half = (high - low) / 2
-    if goal == "mean":
+    if goal == "means":
         return f"{-utility.score:.3g}", f"± {half:.2g}"
     return f"{100 * utility.score:.1f}", f"± {100 * half:.1f}"
 
 
 def _formatted_bound(value: float, goal: str) -> str:
     """Format a ceiling as :func:`_formatted` does a utility."""
-    return f"{-value:.3g}" if goal == "mean" else f"{100 * value:.1f}"
+    return f"{-value:.3g}" if goal == "means" else f"{100 * value:.1f}"
 
 
 def joined_cautions(recommendations: Sequence[Recommendation]) -> list[str]:
@@ -169,7 +169,7 @@ def utility_curve(
         Unique in the page.
     """
     goal = recommendations[0].goal
-    means = goal == "mean"
+    means = goal == "means"
     sign = -1.0 if means else 100.0
     with canvas(4.6, 2.9) as (figure, axes):
         budgets = sorted(ceilings)
@@ -244,7 +244,7 @@ def trade_off_figure(recommendation: Recommendation, name: str) -> str:
         for each, answers, fidelity in optimal:
             if each.candidate is recommendation.candidate:
                 axes.plot(fidelity, answers, "o", color=RESHAPED, ms=11, mfc="none", mew=1.6)
-        axes.set(xlabel=LABELS["fidelity"], ylabel=LABELS["answers"])
+        axes.set(xlabel=LABELS["vectors"], ylabel=LABELS["answers"])
         axes.spines["left"].set_visible(False)
         axes.tick_params(length=0)
         words = "; ".join(f"{p[0].candidate.title} {p[1]:.1f} and {p[2]:.1f}" for p in optimal)

@@ -83,7 +83,9 @@ def privatize(
     >>> import pyarrow as pa
     >>> from offaxis import fit
     >>> from offaxis.integrations.arrow import decode, privatize
-    >>> release = fit(np.eye(2), np.random.default_rng(0).normal(size=(99, 2)), epsilon=4)
+    >>> release = fit(
+    ...     np.eye(2), np.random.default_rng(0).normal(size=(99, 2)), epsilon=4, mechanism="laplace"
+    ... )
     >>> people = pa.table({"id": [7, 8], "vector": [[0.1, 1.2], [0.4, 0.3]], "diary": ["…", "…"]})
     >>> reports = privatize(people, release, keep=["id"])
     >>> reports.column_names
@@ -137,7 +139,9 @@ def decode(data: Any, release: Release, *, reports: str = REPORT) -> Any:
     >>> import pyarrow as pa
     >>> from offaxis import fit
     >>> from offaxis.integrations.arrow import decode
-    >>> release = fit(np.eye(2), np.random.default_rng(0).normal(size=(99, 2)), epsilon=4)
+    >>> release = fit(
+    ...     np.eye(2), np.random.default_rng(0).normal(size=(99, 2)), epsilon=4, mechanism="laplace"
+    ... )
     >>> reports = pa.table({"report": release.privatize(np.zeros((3, 2)))})
     >>> decode(reports, release)["vector"].type
     FixedSizeListType(fixed_size_list<item: double>[2])

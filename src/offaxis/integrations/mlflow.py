@@ -92,7 +92,7 @@ def entries(result: Loggable) -> Entries:
     >>> from offaxis.evaluation import evaluate
     >>> from offaxis.integrations.mlflow import entries
     >>> public = np.random.default_rng(0).normal(size=(99, 3))
-    >>> release = fit(np.eye(3)[:2], public, epsilon=4)
+    >>> release = fit(np.eye(3)[:2], public, epsilon=4, mechanism="laplace")
     >>> entries(release).params["release.epsilon"], entries(release).tags["release.guarantee"]
     ('4', 'ε = 4, pure')
     >>> sorted(entries(evaluate(release, np.eye(3)[:2], public, seeds=2)).metrics)
@@ -136,7 +136,8 @@ def log_release(
     --------
     >>> from offaxis import fit
     >>> from offaxis.integrations.mlflow import log_release
-    >>> release = fit(np.eye(3)[:2], np.random.default_rng(0).normal(size=(99, 3)), epsilon=4)
+    >>> public = np.random.default_rng(0).normal(size=(99, 3))
+    >>> release = fit(np.eye(3)[:2], public, epsilon=4, mechanism="laplace")
     >>> log_release(release)                       # call it inside: with mlflow.start_run():
     Traceback (most recent call last):
     offaxis.errors.InvalidInput: no MLflow run is active: ...

@@ -108,7 +108,7 @@ def to_onnx(
     >>> from offaxis import fit
     >>> from offaxis.integrations.onnx import privatize_encoded, to_onnx
     >>> public = np.random.default_rng(0).normal(size=(99, 3))
-    >>> release = fit(np.eye(3)[:1], public, epsilon=4)
+    >>> release = fit(np.eye(3)[:1], public, epsilon=4, mechanism="laplace")
     >>> model = to_onnx(release)
     >>> session = onnxruntime.InferenceSession(model.SerializeToString())
     >>> (encoded,) = session.run(None, {"vectors": public[:2].astype(np.float32)})
@@ -161,7 +161,8 @@ def privatize_encoded(release: Release, encoded: Any) -> bytes | list[bytes]:
     --------
     >>> from offaxis import fit
     >>> from offaxis.integrations.onnx import privatize_encoded
-    >>> release = fit(np.eye(3)[:1], np.random.default_rng(0).normal(size=(99, 3)), epsilon=4)
+    >>> public = np.random.default_rng(0).normal(size=(99, 3))
+    >>> release = fit(np.eye(3)[:1], public, epsilon=4, mechanism="laplace")
     >>> encoded = np.zeros(3, dtype=np.float32)                # from a session, see to_onnx
     >>> len(privatize_encoded(release, encoded)) == release.report_size
     True
@@ -404,12 +405,30 @@ class Graph:
             return x
         if activation in simple:
             return self.node(simple[activation], x)
+        if activation == "silu":
+            return self.node("Mul", x, self.node("Sigmoid", x))
+        if activation == "elu":
+            return self.node("Elu", x, alpha=1.0)
+        if activation == "normalise":
+            return self._normalised(x)
+        if activation != "gelu":
+            raise InvalidInput(f"there is no graph for the activation {activation!r}")
         # GELU, x Φ(x). ONNX Runtime has the error function in single precision only.
         scaled = self.node("Mul", x, self.constant(np.sqrt(0.5)))
         single = self.node("Cast", scaled, to=TensorProto.FLOAT)
         error = self.node("Cast", self.node("Erf", single), to=self.kind)
         half = self.node("Mul", x, self.constant(0.5))
         return self.node("Mul", half, self.node("Add", error, self.constant(1.0)))
+
+    def _normalised(self, x: str) -> str:
+        """Return x / √(mean(x²) + 1), divided by its peak first so that no square overflows."""
+        axis, one = self.constant([1], np.int64), self.constant(1.0)
+        peak = self.node("Max", self.node("ReduceMax", self.node("Abs", x), axis, keepdims=1), one)
+        scaled = self.node("Div", x, peak)
+        mean = self.node("ReduceMean", self.node("Mul", scaled, scaled), axis, keepdims=1)
+        inverse = self.node("Div", one, peak)
+        squares = self.node("Add", mean, self.node("Mul", inverse, inverse))
+        return self.node("Div", scaled, self.node("Sqrt", squares))
 
     def layers(
         self,
@@ -420,11 +439,12 @@ class Graph:
         most: float | None = None,
     ) -> str:
         """Return affine layers with activations between them, clipped to ± ``most`` if given."""
+        names = activation.split("+")
         for depth, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             x = x if most is None else self.clipped(x, most)
             x = self.affine(x, weight, bias)
             if depth < len(weights) - 1:
-                x = self.activated(x, activation)
+                x = self.activated(x, names[depth % len(names)])
         return x if most is None else self.clipped(x, most)
 
     def finite(self, x: str) -> str:

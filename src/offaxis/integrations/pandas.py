@@ -35,7 +35,7 @@ class PrivateFrame:
     >>> from offaxis import fit
     >>> import offaxis.integrations.pandas                      # registers .offaxis
     >>> public = np.random.default_rng(0).normal(size=(99, 2))
-    >>> release = fit(np.eye(2), public, epsilon=4)
+    >>> release = fit(np.eye(2), public, epsilon=4, mechanism="laplace")
     >>> people = pandas.DataFrame({"heat": [0.1, 0.4], "cold": [1.2, 0.3]}, index=["ann", "bob"])
     >>> reports = people.offaxis.privatize(release, columns=["heat", "cold"])
     >>> reports.index.to_list()
@@ -94,8 +94,8 @@ class PrivateSeries:
     >>> import pandas
     >>> from offaxis import fit
     >>> import offaxis.integrations.pandas                      # registers .offaxis
-    >>> release = fit(None, np.random.default_rng(0).normal(size=(99, 2)), epsilon=4,
-    ...               reshaping="none")
+    >>> public = np.random.default_rng(0).normal(size=(99, 2))
+    >>> release = fit(None, public, epsilon=4, goal="means")
     >>> vectors = pandas.Series([[0.1, 1.2], [0.4, 0.3]], index=["ann", "bob"])
     >>> reports = vectors.offaxis.privatize(release)
     >>> reports.offaxis.decode(release).index.to_list()

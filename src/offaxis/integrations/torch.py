@@ -68,7 +68,8 @@ class PrivateDataset(Dataset[Any]):
     >>> from torch.utils.data import DataLoader, TensorDataset
     >>> from offaxis import fit
     >>> from offaxis.integrations.torch import PrivateDataset
-    >>> release = fit(np.eye(3)[:1], np.random.default_rng(0).normal(size=(99, 3)), epsilon=4)
+    >>> public = np.random.default_rng(0).normal(size=(99, 3))
+    >>> release = fit(np.eye(3)[:1], public, epsilon=4, mechanism="laplace")
     >>> items = TensorDataset(torch.randn(20, 3), torch.arange(20))
     >>> private = PrivateDataset(items, release)                # twenty reports, once
     >>> loader = DataLoader(private, batch_size=10)
@@ -191,7 +192,7 @@ class SimulatedDataset(Dataset[Any]):
     >>> from offaxis import fit
     >>> from offaxis.integrations.torch import SimulatedDataset
     >>> public = torch.randn(99, 3)
-    >>> release = fit(np.eye(3)[:1], public, epsilon=4)
+    >>> release = fit(np.eye(3)[:1], public, epsilon=4, mechanism="laplace")
     >>> noisy = SimulatedDataset(public, release, seed=7)
     >>> torch.equal(noisy[5], noisy[5]), torch.equal(noisy[5], SimulatedDataset(public, release)[5])
     (True, False)
@@ -245,7 +246,8 @@ class PrivateLayer(torch.nn.Module):
     >>> import torch
     >>> from offaxis import fit
     >>> from offaxis.integrations.torch import PrivateLayer
-    >>> release = fit(np.eye(3)[:1], np.random.default_rng(0).normal(size=(99, 3)), epsilon=4)
+    >>> public = np.random.default_rng(0).normal(size=(99, 3))
+    >>> release = fit(np.eye(3)[:1], public, epsilon=4, mechanism="laplace")
     >>> layer = PrivateLayer(release)
     >>> model = torch.nn.Sequential(layer, torch.nn.Linear(3, 2))
     >>> model(torch.zeros(5, 3)).shape                     # a release of five vectors
@@ -322,11 +324,12 @@ class PrivateLayer(torch.nn.Module):
         return vectors[0] if isinstance(reports, bytes) else vectors
 
     def extra_repr(self) -> str:
-        """Show the guarantee and the hash of the release."""
+        """Show the guarantee, the hash and the expected utility of the release."""
         if self._release is None:
             return "empty"
-        guarantee = self._release.guarantee
-        return f"{guarantee}, unit={guarantee.unit!r}, release={self._release.hash[:16]}"
+        guarantee, settings = self._release.guarantee, self._release.provenance.settings
+        shown = f"{guarantee}, unit={guarantee.unit!r}, release={self._release.hash[:16]}"
+        return f"{shown}\n{self._release.summary}" if "expected" in settings else shown
 
     def get_extra_state(self) -> torch.Tensor:
         """Return the bytes of the release file, as a tensor, for any checkpoint format."""

@@ -132,7 +132,7 @@ class PrivateFeatures:
     >>> def lengths(texts):                               # in practice: a FeatureExtractor
     ...     return np.array([[len(text), text.count(" ")] for text in texts], dtype=float)
     >>> public = lengths(["a few words " * n for n in range(1, 50)])
-    >>> private = PrivateFeatures(lengths, fit(np.eye(2), public, epsilon=4))
+    >>> private = PrivateFeatures(lengths, fit(np.eye(2), public, epsilon=4, mechanism="laplace"))
     >>> report = private.privatize("a private text")
     >>> private.release.decode(report).shape
     (2,)

@@ -7,16 +7,19 @@ decodes to a vector on which the model gives the decoded answer.
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.decoding import CodewordDecoder, LinearDecoder
-from offaxis.encoding import ArgmaxEncoder
-from offaxis.encoding.encoders import ANSWERS, AnswerEncoder
-from offaxis.errors import InvalidInput
+from offaxis.decoding import CodewordDecoder
+from offaxis.encoding import Answers, ArgmaxEncoder, Encoder, ModelEncoder
+from offaxis.encoding.encoders import AnswerEncoder, answer_encoder
+from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry import Layers, TaskModel
+from offaxis.geometry.models import answer_names, layers_for_answers
 from offaxis.geometry.public import walk
 from offaxis.mechanisms.base import Mechanism, Parts, PublicInputs
 from offaxis.mechanisms.codebook import cell_sums
@@ -39,25 +42,99 @@ def _prepare_classes(inputs: PublicInputs) -> Parts:
     With Π_s the share of the s most common answers together, response over these agrees with the
     model with probability e^ε Π_s / (e^ε + s − 1), and no report of the same ε agrees more often
     than the largest of these numbers: where some answers are rare and ε is small, every further
-    symbol costs more than it adds. So only the best s answers are kept; a client with another
-    answer sends the one of them with the largest output.
+    symbol costs more than it adds. So only the best s answers are kept. A client with another
+    answer sends one of them: the one with the largest output if the release holds the model, else
+    the one that has the largest output most often among public vectors with the client's answer.
     """
-    layers = _layers(inputs)
-    shares, typical = _typical(inputs, _encoder(layers, slice(None)))
+    task = inputs.task
+    if task is None:
+        raise InvalidInput("class-response runs the model: pass the model, not its geometry")
+    layers = layers_for_answers(task) or _linear(inputs, task)
+    answer = _encoder(layers, slice(None)) if layers else _ModelAnswer(task, inputs.mean)
+    shares, typical = _typical(inputs, answer)
     if np.count_nonzero(shares) < 2:
         raise InvalidInput(
             "class-response needs a model that gives two or more different answers on the public "
-            "vectors, with one output per answer"
+            "vectors, with one output per answer; name the two answers of a model with one logit: "
+            "offaxis.geometry.Classifier(model, answers=(…, …))"
         )
+    if inputs.every_answer:
+        check_complete(shares, answer_names(task))
     kept = kept_answers(shares, float(inputs.epsilon))
-    encoder, codewords = _encoder(layers, kept), typical[kept]
+    answers = _answers(inputs, task, answer, kept)
+    codewords, encoder = typical[kept], _kept_encoder(inputs, task, layers, kept, answers)
     return Parts(
         encoder,
         KaryResponse(kept.size, inputs.epsilon),
         CodewordDecoder(codewords, shares[kept]),
-        LinearDecoder(codewords.T, np.zeros(encoder.input_dim)),
+        answers,
         {"codewords": float(kept.size), "answers": float(shares.size)},
     )
+
+
+def check_complete(shares: Vectors, names: tuple[str, ...] | None) -> None:
+    """Raise if some answer of the model occurs for no public vector: no report could name it."""
+    unseen = np.flatnonzero(shares == 0)
+    if unseen.size:
+        few = ", ".join(repr(names[i] if names else int(i)) for i in unseen[:5])
+        more = ", …" if unseen.size > 5 else ""
+        raise InvalidInput(
+            f"no public vector has the answer {few}{more} ({unseen.size} of {shares.size} "
+            f"answers), so no report could name it: add public vectors with these answers, or "
+            f"use a model without them"
+        )
+
+
+def _answers(inputs: PublicInputs, task: TaskModel, answer: Encoder, kept: NDArray[Any]) -> Answers:
+    """Return the names of the answers, and the symbol of each."""
+    names = answer_names(task) or tuple(map(str, range(answer.output_dim)))
+    symbols = np.full(len(names), -1)
+    symbols[kept] = np.arange(kept.size)
+    if kept.size < len(names):
+        votes = np.zeros((len(names), kept.size))
+        for batch in walk(inputs.public, inputs.identity):
+            given = answer.encode(batch)
+            merged = symbols[given] < 0
+            if merged.any():
+                closest = task.outputs(batch[merged])[:, kept].argmax(axis=1)
+                np.add.at(votes, (given[merged], closest), 1)
+        symbols = np.where(symbols < 0, votes.argmax(axis=1), symbols)
+    return Answers(names, tuple(symbols.tolist()), tuple(kept.tolist()))
+
+
+def _kept_encoder(
+    inputs: PublicInputs,
+    task: TaskModel,
+    layers: Layers | None,
+    kept: NDArray[Any],
+    answers: Answers,
+) -> Encoder:
+    if layers is not None:
+        return _encoder(layers, kept)
+    encoder = ModelEncoder(np.array(answers.symbols, dtype=np.float64), inputs.mean)
+    return encoder.attach(lambda Z: task.outputs(Z).argmax(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class _ModelAnswer:
+    """x = argmax_j T(z)_j of any model, while a release is fitted."""
+
+    task: TaskModel
+    mean: Vectors
+
+    kind: ClassVar[str] = "answer"
+
+    @property
+    def input_dim(self) -> int:
+        return int(self.mean.size)
+
+    @cached_property
+    def output_dim(self) -> int:
+        return int(self.task.outputs(self.mean[None]).shape[1])
+
+    def encode(self, Z: Vectors) -> NDArray[Any]:
+        symbols: NDArray[Any] = self.task.outputs(Z).argmax(axis=1)
+        return symbols
 
 
 CLASS_RESPONSE = Mechanism(
@@ -65,6 +142,7 @@ CLASS_RESPONSE = Mechanism(
     _prepare_classes,
     order=None,
     needs_task=True,
+    needs_geometry=False,
     uses_percentile=False,
     reshaping="none",
 )
@@ -83,24 +161,24 @@ def kept_answers(shares: Vectors, epsilon: float) -> NDArray[Any]:
     return np.sort(order[:best])
 
 
-def _layers(inputs: PublicInputs) -> Layers:
-    """Return the model as layers that a release file can store."""
-    if isinstance(inputs.task, Layers):
-        return inputs.task
-    if inputs.task is not None:
-        Z = inputs.sample[:: 1 + len(inputs.sample) // _COMPARED]
-        outputs = inputs.task.outputs(Z)
-        weight = inputs.task.jacobians(Z[:1])[0].astype(np.float64)
-        bias = outputs[0] - weight @ Z[0]
-        if np.abs(Z @ weight.T + bias - outputs).max() <= 1e-4 * np.abs(outputs).max():
-            return Layers.linear(weight, bias)
-    model = inputs.model.name if inputs.model else "no model"
-    raise InvalidInput(
-        f"class-response runs the model on the device, so the release stores its weights: pass "
-        f"offaxis.geometry.Layers(weights, biases, activation), a weight matrix or a fitted "
-        f"scikit-learn estimator, rather than {model} "
-        f"as {type(inputs.task).__name__ if inputs.task else 'a measured geometry'}"
-    )
+def _linear(inputs: PublicInputs, task: TaskModel) -> Layers | None:
+    """Return the layers of a model that is affine on the public vectors, else None."""
+    Z = inputs.sample[:: 1 + len(inputs.sample) // _COMPARED]
+    outputs = task.outputs(Z)
+    midpoints = task.outputs((Z[1:] + Z[:-1]) / 2)
+    bends = np.abs(outputs[1:] + outputs[:-1] - 2 * midpoints).max()
+    if outputs.shape[1] == 1 or bends > 1e-4 * np.abs(outputs).max():
+        return None
+    try:
+        weight = task.jacobians(Z[:1])[0].astype(np.float64)
+    except UnsupportedModel:
+        return None
+    bias = outputs[0] - weight @ Z[0]
+    affine = Z @ weight.T + bias
+    if np.abs(affine - outputs).max() > 1e-4 * np.abs(outputs).max():
+        return None
+    same = np.array_equal(affine.argmax(axis=1), outputs.argmax(axis=1))
+    return Layers.linear(weight, bias) if same else None
 
 
 def _encoder(layers: Layers, kept: NDArray[Any] | slice) -> ArgmaxEncoder | AnswerEncoder:
@@ -109,12 +187,10 @@ def _encoder(layers: Layers, kept: NDArray[Any] | slice) -> ArgmaxEncoder | Answ
     biases = [*layers.biases[:-1], layers.biases[-1][kept]]
     if len(weights) == 1:
         return ArgmaxEncoder(weights[0], np.zeros(layers.input_dim), biases[0])
-    return ANSWERS[layers.activation](weights, biases)
+    return answer_encoder(layers.activation)(weights, biases)
 
 
-def _typical(
-    inputs: PublicInputs, answer: ArgmaxEncoder | AnswerEncoder
-) -> tuple[Vectors, Vectors]:
+def _typical(inputs: PublicInputs, answer: Encoder) -> tuple[Vectors, Vectors]:
     """Return the share of every answer, and a vector that has this answer.
 
     The vector is the mean of the public vectors of the class. A class need not be convex: if the
@@ -178,8 +254,7 @@ def _prepare_scalar(inputs: PublicInputs) -> Parts:
         interval_encoder(weight, inputs.mean, edges),
         KaryResponse(shares.size, inputs.epsilon),
         CodewordDecoder(decoded, shares),
-        LinearDecoder(means.T, np.zeros(inputs.identity.dim)),
-        {"intervals": float(shares.size), "bins": float(channel.bins)},
+        settings={"intervals": float(shares.size), "bins": float(channel.bins)},
     )
 
 
@@ -188,6 +263,7 @@ SCALAR_RESPONSE = Mechanism(
     _prepare_scalar,
     order=None,
     needs_task=True,
+    needs_geometry=False,
     uses_percentile=False,
     reshaping="none",
 )

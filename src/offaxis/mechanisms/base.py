@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from offaxis.decoding import Decoder
-from offaxis.encoding import Encoder, Frame, public_radius
+from offaxis.encoding import Answers, Encoder, Frame, public_radius
 from offaxis.encoding.radius import check_percentile
 from offaxis.encoding.reshaping import (
     Centre,
@@ -28,6 +28,7 @@ from offaxis.encoding.reshaping import (
 )
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, PublicVectors, TaskModel, as_task_model, measure
+from offaxis.geometry.jacobian import check_model
 from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import Progress, PublicIdentity, Survey, survey, taken_evenly, walk
 from offaxis.geometry.spectrum import spectrum
@@ -35,6 +36,9 @@ from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import check_delta
 from offaxis.vectors import Order, Vectors
+
+Goal = Literal["answers", "vectors", "means"]
+"""The model's answer for each vector; the vector in the task's metric; or a mean over people."""
 
 PERCENTILE: Final = 90.0
 """Default percentile: the share of the public vectors whose norm the radius covers."""
@@ -63,6 +67,8 @@ class PublicInputs:
         The identity of the task; and the task itself, if it was given.
     epsilon, delta, percentile, size
         As in :func:`offaxis.fit`.
+    every_answer : bool
+        Whether an answer of the task that no public vector has is an error.
 
     Examples
     --------
@@ -90,6 +96,7 @@ class PublicInputs:
     outputs: int = 0
     model: ModelIdentity | None = None
     task: TaskModel | None = None
+    every_answer: bool = False
 
     @property
     def seed(self) -> int:
@@ -122,14 +129,14 @@ class Parts:
     >>> from offaxis.mechanisms import Parts
     >>> from offaxis.randomizers import Laplace
     >>> parts = Parts(ShiftEncoder(np.zeros(3)), Laplace(3, 1.0, 2), ShiftDecoder(np.zeros(3)))
-    >>> parts.mean_decoder is None  # the decoder is unbiased, so it estimates means as well
+    >>> parts.encoder.output_dim == parts.randomizer.dim == parts.decoder.input_dim
     True
     """
 
     encoder: Encoder
     randomizer: Randomizer
     decoder: Decoder
-    mean_decoder: Decoder | None = None
+    answers: Answers | None = None
     settings: Mapping[str, str | float] = field(default_factory=dict)
 
 
@@ -145,6 +152,8 @@ class Mechanism:
     order : {1, 2, "inf"} or None
         The norm of its ball, for which the reshaping is fitted; None if it has no ball.
     needs_delta, needs_task, uses_percentile : bool
+    needs_geometry : bool
+        Whether a task must be differentiated; otherwise any model will do.
     reshaping : {"coordinates", "metric", "none"}
         What a reshaping chooses: the coordinates; the metric of a codebook, with or without the
         task; or nothing, so that none may be given.
@@ -163,6 +172,7 @@ class Mechanism:
     order: Order | None
     needs_delta: bool = False
     needs_task: bool = False
+    needs_geometry: bool = True
     uses_percentile: bool = True
     reshaping: Literal["coordinates", "metric", "none"] = "coordinates"
     size: str = ""
@@ -215,6 +225,7 @@ def gather(
     percentile: float | None = None,
     size: int | None = None,
     progress: Progress | None = None,
+    every_answer: bool = False,
 ) -> tuple[PublicInputs, Settings]:
     """Return the public inputs of a mechanism, and the settings to record.
 
@@ -232,7 +243,10 @@ def gather(
             geometry = model
         else:
             task = as_task_model(model)
-            geometry = measure(task, vectors, progress)
+            if shape.uses_task or mechanism.needs_geometry:
+                geometry = measure(task, vectors, progress)
+            else:
+                check_model(task, vectors)
     surveyed = geometry.survey if geometry else survey(vectors)
     frame, settings = _frame(shape, mechanism, vectors, surveyed, geometry)
     if mechanism.reshaping != "none":
@@ -247,8 +261,9 @@ def gather(
         size=size,
         gram=geometry.gram if geometry else None,
         outputs=geometry.outputs if geometry else 0,
-        model=geometry.model if geometry else None,
+        model=geometry.model if geometry else task.identity() if task else None,
         task=task,
+        every_answer=every_answer,
     )
     return inputs, settings
 

@@ -3,7 +3,7 @@
 Cells lose least under k-ary response (:func:`partition`). With a task they are cells in the task's
 metric ‖Ω̂^{1/2}(z − z')‖, so that vectors with the same answer share one. Codewords are the means of
 the public vectors of a cell. The symbol goes through a randomizer of symbols; a single report
-decodes to a codeword, and a mean of reports is an unbiased estimate of the mean of the codewords.
+decodes to a codeword. Shares of cells can be estimated without bias, means of vectors cannot.
 
 Without a size, the number of cells is the one whose reports keep most of the vector at this budget.
 Subset selection uses the same cells: with equal masses and sets of d it keeps
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from offaxis.decoding import CodewordDecoder, LinearDecoder
+from offaxis.decoding import CodewordDecoder
 from offaxis.encoding import ArgmaxEncoder, Encoder
 from offaxis.errors import InvalidInput
 from offaxis.geometry.public import Mapped, fold_again
@@ -51,8 +51,7 @@ def codebook(name: str, make: Callable[[int, Fraction], Randomizer]) -> Mechanis
             encoder,
             randomizer,
             CodewordDecoder(codewords, shares),
-            LinearDecoder(codewords.T, np.zeros(encoder.input_dim)),
-            {"codewords": float(encoder.output_dim)},
+            settings={"codewords": float(encoder.output_dim)},
         )
 
     return Mechanism(

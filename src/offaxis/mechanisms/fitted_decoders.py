@@ -69,7 +69,7 @@ def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
     >>> import offaxis
     >>> from offaxis.mechanisms import shrink
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2, mechanism="laplace")
     >>> better = release.with_decoder(shrink(release, public))
     >>> both = [offaxis.simulate(r, public, np.random.default_rng(0)) for r in (release, better)]
     >>> errors = [((decoded - public) ** 2).mean() for decoded in both]
@@ -116,7 +116,7 @@ def posterior(
     >>> import offaxis
     >>> from offaxis.mechanisms import posterior
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2, mechanism="laplace")
     >>> better = release.with_decoder(posterior(release, public, size=100))
     >>> better.guarantee == release.guarantee
     True

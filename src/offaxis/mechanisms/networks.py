@@ -75,7 +75,7 @@ def noise_aware(
     >>> import offaxis
     >>> from offaxis.mechanisms.networks import noise_aware
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
-    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2)
+    >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2, mechanism="laplace")
     >>> trained = noise_aware(release, np.ones((1, 3)), public, steps=20)  # 2,000 by default
     >>> better = release.with_decoder(trained)
     >>> better.guarantee == release.guarantee

@@ -217,11 +217,6 @@ def why_clipped(l1: float, l2: float) -> str:
     )
 
 
-def means_along(directions: int) -> str:
-    """Say what a mean estimates when only some directions are sent."""
-    return f"along the {directions} directions that are sent; elsewhere a mean is the public one"
-
-
 def not_promised(guarantee: Guarantee) -> list[str]:
     """Say what nobody should read into the promise."""
     twice, often = (odds_factor(k * guarantee.epsilon) for k in (2, 10))

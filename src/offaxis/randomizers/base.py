@@ -65,6 +65,11 @@ class Randomizer(Protocol):
         ...
 
     @property
+    def resolution(self) -> float:
+        """The largest change of a coordinate by rounding the input, before the noise."""
+        ...
+
+    @property
     def payload_size(self) -> int:
         """Bytes of one payload, the same for every input."""
         ...

@@ -62,6 +62,11 @@ class BoxForm(VectorParameters):
         """True: the mean of the observation is w, up to the width of a lattice step."""
         return True
 
+    @property
+    def resolution(self) -> float:
+        """One lattice step, or one position of a window of :class:`Piecewise`, which is longer."""
+        return self.radius * (1 / BOX_BOUND + 4 / POINTS)
+
     def integers(self, W: Vectors) -> NDArray[np.int64]:
         """Return the coordinates of W on the integers −2**20 … 2**20, checked."""
         return onto_box(W, self.domain)

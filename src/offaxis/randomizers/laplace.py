@@ -83,6 +83,11 @@ class LatticeForm(VectorParameters):
         return True
 
     @property
+    def resolution(self) -> float:
+        """One lattice step."""
+        return self.step
+
+    @property
     def payload_size(self) -> int:
         """``width`` bytes per coordinate."""
         return self.width * self.dim

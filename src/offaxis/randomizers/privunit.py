@@ -185,6 +185,11 @@ class RankForm(VectorParameters):
         return self.target == "vector"
 
     @property
+    def resolution(self) -> float:
+        """One lattice step of the directions and one of the lengths."""
+        return self.radius * (1 / INPUT_BOUND + 1 / LENGTH_BOUND)
+
+    @property
     def payload_size(self) -> int:
         """A nonce and an index."""
         return NONCE_BYTES + INDEX_BYTES

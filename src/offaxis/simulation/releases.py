@@ -101,7 +101,7 @@ def simulate(release: ReleaseParts, vectors: Any, rng: Rng) -> Any:
     >>> import offaxis
     >>> rng = np.random.default_rng(0)
     >>> public = rng.standard_normal((500, 3))
-    >>> release = offaxis.fit(np.eye(2, 3), public, epsilon=2)
+    >>> release = offaxis.fit(np.eye(2, 3), public, epsilon=2, mechanism="laplace")
     >>> offaxis.simulate(release, public, rng).shape
     (500, 3)
     """

@@ -71,7 +71,7 @@ class RemainderBound:
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
     >>> public = rng.standard_normal((100, 3))
-    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> release = offaxis.fit(task, public, epsilon=50, mechanism="laplace")
     >>> bound = remainder_bound(release, task, public, draws=20)
     >>> bound.sharper_root <= bound.root, bound.sharper_risk <= bound.risk
     (True, True)
@@ -128,7 +128,7 @@ def fourth_moments(release: Release, vectors: Any, weight: Vectors | None = None
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
     >>> public = rng.standard_normal((100, 3))
-    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> release = offaxis.fit(task, public, epsilon=50, mechanism="laplace")
     >>> moments = fourth_moments(release, public)
     >>> moments.shape, bool((moments > 0).all())
     ((100,), True)
@@ -185,7 +185,7 @@ def remainder_bound(
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
     >>> public = rng.standard_normal((100, 3))
-    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> release = offaxis.fit(task, public, epsilon=50, mechanism="laplace")
     >>> bound = remainder_bound(release, task, public, draws=50)
     >>> gap = nonlinear_risk(release, task, public, draws=50).mean - bound.first_order.total
     >>> abs(gap) < bound.sharper_risk, bound.leaving.mean < bound.highest_leaving
@@ -239,7 +239,7 @@ class DisagreementBound:
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
     >>> public = rng.standard_normal((100, 3))
-    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> release = offaxis.fit(task, public, epsilon=50, mechanism="laplace")
     >>> bound = disagreement_bound(release, task, public, draws=20)
     >>> bound.per_vector.shape
     (100,)
@@ -304,7 +304,7 @@ def flipping_tails(release: Release, model: Any, vectors: Any) -> Vectors:
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
     >>> public = rng.standard_normal((100, 3))
-    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> release = offaxis.fit(task, public, epsilon=50, mechanism="laplace")
     >>> tails = flipping_tails(release, task, public)
     >>> tails.shape, bool((tails > 0).all())
     ((100,), True)
@@ -366,7 +366,7 @@ def disagreement_bound(
     >>> weights = [rng.standard_normal((4, 3)), rng.standard_normal((2, 4))]
     >>> task = Layers(weights, [np.ones(4), np.zeros(2)])
     >>> public = rng.standard_normal((100, 3))
-    >>> release = offaxis.fit(task, public, epsilon=50)
+    >>> release = offaxis.fit(task, public, epsilon=50, mechanism="laplace")
     >>> bound = disagreement_bound(release, task, public, draws=50)
     >>> bound.measured.mean <= bound.averaged <= 1
     True

@@ -46,7 +46,7 @@ class FirstOrderRisk:
     >>> from offaxis.theory import first_order_risk
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(task, public, epsilon=3)
+    >>> release = offaxis.fit(task, public, epsilon=3, mechanism="laplace")
     >>> risk = first_order_risk(release, task, public)
     >>> risk.total == risk.noise + risk.clipping
     True
@@ -92,8 +92,8 @@ def noise_risk(release: Release, gram: Vectors) -> float:
     >>> from offaxis.theory import mean_gram, noise_risk
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(task, public, epsilon=3)
-    >>> plain = offaxis.fit(task, public, epsilon=3, reshaping="none")
+    >>> release = offaxis.fit(task, public, epsilon=3, mechanism="laplace")
+    >>> plain = offaxis.fit(task, public, epsilon=3, reshaping="none", mechanism="laplace")
     >>> gram = mean_gram(task, public)
     >>> noise_risk(release, gram) < noise_risk(plain, gram)  # the purpose of reshaping
     True
@@ -123,7 +123,7 @@ def first_order_risk(release: Release, model: Any, vectors: Any) -> FirstOrderRi
     >>> from offaxis.theory import first_order_risk
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(task, public, epsilon=3)
+    >>> release = offaxis.fit(task, public, epsilon=3, mechanism="laplace")
     >>> risk = first_order_risk(release, task, public)
     >>> round(risk.noise, 1), round(risk.clipping, 2)
     (75.9, 0.56)
@@ -157,7 +157,7 @@ def nonlinear_risk(
     >>> from offaxis.theory import first_order_risk, nonlinear_risk
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(task, public, epsilon=3)
+    >>> release = offaxis.fit(task, public, epsilon=3, mechanism="laplace")
     >>> measured = nonlinear_risk(release, task, public, draws=20)
     >>> expected = first_order_risk(release, task, public).total  # exact for a matrix
     >>> abs(measured.mean - expected) < 5 * measured.standard_error
@@ -196,7 +196,7 @@ class Discrepancy:
     >>> from offaxis.theory import discrepancy, mean_gram
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(task, public, epsilon=3)
+    >>> release = offaxis.fit(task, public, epsilon=3, mechanism="laplace")
     >>> gram = mean_gram(task, public)
     >>> discrepancy(release, gram, gram)
     Discrepancy(exact=0.0, bound=0.0, operator_norm=0.0)
@@ -238,7 +238,7 @@ def discrepancy(release: Release, public_gram: Any, private_gram: Any) -> Discre
     >>> from offaxis.theory import discrepancy, mean_gram
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(task, public, epsilon=3)
+    >>> release = offaxis.fit(task, public, epsilon=3, mechanism="laplace")
     >>> gram = mean_gram(task, public)
     >>> gap = discrepancy(release, gram, 1.1 * gram)  # 10 % more sensitive on private vectors
     >>> 0 < gap.exact < gap.bound, round(gap.operator_norm, 2)
@@ -289,7 +289,7 @@ class Amplification:
     >>> import offaxis
     >>> from offaxis.theory import amplification
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> amplification(offaxis.fit(None, public, epsilon=3, reshaping="none"))
+    >>> amplification(offaxis.fit(None, public, epsilon=3, reshaping="none", mechanism="laplace"))
     Amplification(l1=1.0, l2=1.0)
     """
 
@@ -316,7 +316,7 @@ def amplification(release: Release) -> Amplification:
     >>> from offaxis.theory import amplification
     >>> task = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 0.1]])
     >>> public = np.random.default_rng(0).standard_normal((200, 3))
-    >>> release = offaxis.fit(task, public, epsilon=3)
+    >>> release = offaxis.fit(task, public, epsilon=3, mechanism="laplace")
     >>> amplification(release).l1 >= 1  # so the encoded vector must be clipped
     True
     """

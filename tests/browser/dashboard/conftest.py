@@ -17,7 +17,7 @@ from tests.collector.running import Running, new_id, running
 
 @pytest.fixture(scope="package")
 def book(head, public) -> offaxis.Release:
-    """A release whose reports are symbols, with shares and means."""
+    """A release whose reports are symbols, with shares."""
     return offaxis.fit(head, public, epsilon=3, mechanism="response", size=5)
 
 
@@ -34,7 +34,9 @@ def collector(book, head, public, tmp_path_factory) -> Iterator[Running]:
             assert server.request("admin", "PUT", f"{path}/facts/{kind}", body).status == 204
         send(server, book, public[:450], "north")
         send(server, book, public[450:], "south")
-        other = offaxis.fit(None, np.tile(public, (1, 7)), epsilon=1, reshaping="none")
+        other = offaxis.fit(
+            None, np.tile(public, (1, 7)), epsilon=1, reshaping="none", mechanism="laplace"
+        )
         server.open(other, "vectors-1", study="vectors")
         reports = other.privatize(np.tile(public[:40], (1, 7)))
         server.batch("vectors-1", [(new_id(), report) for report in reports])

@@ -77,15 +77,15 @@ def test_numbers_are_those_of_the_api(open_page, collector, book):
     expect(page.locator("#reports")).to_have_text(f"{facts['reports']:,}")
     shares = rows(page, "Shares")
     assert len(shares) == book.randomizer.size
-    for i, (name, share, error) in enumerate(shares):
+    for i, (name, share, error, interval) in enumerate(shares):
         assert name == str(i)
         assert shows_percent(share, everybody["shares"][i])
         assert shows_percent(error, everybody["shares_error"][i])
-    means = rows(page, "Means")
-    assert len(means) == len(everybody["mean"])
-    for i, (_, mean, error) in enumerate(means):
-        assert shows_number(mean, everybody["mean"][i])
-        assert shows_number(error, everybody["standard_error"][i])
+        low, high = interval.split(" to ")
+        assert shows_percent(low, everybody["shares_low"][i])
+        assert shows_percent(high, everybody["shares_high"][i])
+    assert everybody["mean"] is None, "a symbol does not determine a vector"
+    expect(page.get_by_text("Means as a table")).to_be_hidden()
     page.get_by_label("Group").select_option("north")
     expect(page.get_by_text("From 450 reports.")).to_be_visible()
     table = page.get_by_role("region", name="Shares", exact=True)
@@ -94,6 +94,39 @@ def test_numbers_are_those_of_the_api(open_page, collector, book):
     expect(page.get_by_text(drift["summary"])).to_be_visible()
     bars = page.get_by_role("img", name=re.compile("^Shares with error bars, of north"))
     assert bars.locator("rect.bar").count() == bars.locator("path.error").count() == 5
+
+
+def test_means_are_those_of_the_api(open_page, collector):
+    page = open_page(at="#/rounds/vectors-1")
+    (everybody,) = collector.request("analyst", "GET", "/v1/rounds/vectors-1/means").json["means"]
+    means = rows(page, "Means")
+    assert means
+    for i, (_, mean, error) in enumerate(means):
+        assert shows_number(mean, everybody["mean"][i])
+        assert shows_number(error, everybody["standard_error"][i])
+    expect(page.get_by_text("each clipped to the release's radius")).to_be_visible()
+
+
+def test_names_of_answers_are_shown_as_text(open_page):
+    """Markup in a name stays text, and the interval is next to the estimate."""
+    page = open_page(None)
+    cells = page.evaluate(
+        """async () => {
+          const { estimates } = await import("/browser/dashboard/estimates.js");
+          const shown = estimates();
+          const entry = {
+            group: null, reports: 9, shares: [0.9, 0.1], shares_error: [0.2, 0.2],
+            shares_low: [0.4, 0], shares_high: [1, 0.6],
+          };
+          shown.update({ names: ["cat", "<b>dog</b>"], means: [entry] });
+          return [...shown.node.querySelectorAll("tbody tr")].map((row) =>
+            [...row.children].map((cell) => cell.textContent));
+        }"""
+    )
+    assert cells == [
+        ["cat", "90 %", "± 20 %", "40 % to 100 %"],
+        ["<b>dog</b>", "10 %", "± 20 %", "0 % to 60 %"],
+    ]
 
 
 VALUES = [1.23456789, -0.00012345, 0.1225, 99876.5, 123456.0, 9.99996e-5, 1.2349e-5, -4.5651e-12]

@@ -52,12 +52,16 @@ const SAMPLERS = {
 const HANDLERS = {
   load: ({ files }) =>
     verdicts(files, async (file) => {
-      const { hash, guarantee, inputDim, reportSize, givesMeans, publicMean } = await load({ file });
-      return { hash, guarantee, inputDim, reportSize, givesMeans, publicMean: [...publicMean] };
+      const { hash, guarantee, inputDim, reportSize, supportsMean, publicMean } = await load({ file });
+      return { hash, guarantee, inputDim, reportSize, supportsMean, publicMean: [...publicMean] };
     }),
   privatize: async (request) => {
     const release = await load(request);
     return eachOf(request.vectors, async (vector) => toHex(await release.privatize(vector)));
+  },
+  answer: async (request) => {
+    const release = await load(request);
+    return verdicts(request.answers, async (answer) => toHex(await release.privatizeAnswer(answer)));
   },
   decode: async (request) => {
     const release = await load(request);

@@ -35,7 +35,9 @@ def test_the_plane_has_one_direction_the_task_reads_and_one_it_ignores(scene):
 def test_the_ellipse_is_the_covariance_of_drawn_noise(scene, reshaping):
     """200,000 draws estimate a Laplace variance within 0.5 % (1 σ); 3 % fails once in 10⁸."""
     data, geometry, plane = scene
-    release = offaxis.fit(geometry, data.public, epsilon=7.5, reshaping=reshaping)
+    release = offaxis.fit(
+        geometry, data.public, epsilon=7.5, reshaping=reshaping, mechanism="laplace"
+    )
     centre = release.decoder.decode(np.zeros((1, 64)))
     drawn = simulate(release, np.repeat(centre, 200_000, axis=0), np.random.default_rng(1))
     measured = np.cov(plane.project(drawn).T)
@@ -48,7 +50,7 @@ def test_the_ellipse_is_the_covariance_of_drawn_noise(scene, reshaping):
 
 def test_encoding_stretches_the_plane_by_the_stated_factors(scene):
     data, geometry, plane = scene
-    release = offaxis.fit(geometry, data.public, epsilon=7.5)
+    release = offaxis.fit(geometry, data.public, epsilon=7.5, mechanism="laplace")
     inside, lengths = inner_plane(release, plane)
     Z = geometry.mean + np.array([[1.0, 0.0], [0.0, 1.0]]) @ plane.axes
     assert inside.project(release.encoder.encode(Z)) == pytest.approx(np.diag(lengths), abs=1e-9)

@@ -58,7 +58,7 @@ FIXED_GUARANTEE = pytest.mark.filterwarnings("ignore:InvalidInput occurred durin
 
 @FIXED_GUARANTEE
 @parametrize_with_checks(
-    [PrivateVectors(epsilon=1), PrivateVectors(epsilon=5, reshaping="none")],
+    [PrivateVectors(epsilon=1), PrivateVectors(epsilon=5, mechanism="laplace", reshaping="none")],
     expected_failed_checks=lambda estimator: INHERENT,
 )
 def test_the_transformer_passes_the_checks(estimator: Any, check: Any) -> None:
@@ -73,7 +73,10 @@ def test_the_simulation_passes_every_check(estimator: Any, check: Any) -> None:
 
 @FIXED_GUARANTEE
 @parametrize_with_checks(
-    [NoiselessVectors(epsilon=1), NoiselessVectors(epsilon=1, reshaping="none")]
+    [
+        NoiselessVectors(epsilon=1, mechanism="laplace"),
+        NoiselessVectors(epsilon=1, mechanism="laplace", reshaping="none"),
+    ]
 )
 def test_without_noise_the_transformer_passes_every_check(estimator: Any, check: Any) -> None:
     check(estimator)

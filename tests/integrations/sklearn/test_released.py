@@ -30,7 +30,7 @@ LEFT, RIGHT = slice(0, 32), slice(32, 64)
 
 
 def simulated(epsilon: float = 20.0) -> SimulatedVectors:
-    return SimulatedVectors(PrivateVectors(epsilon=epsilon))
+    return SimulatedVectors(PrivateVectors(epsilon=epsilon, mechanism="laplace"))
 
 
 def nested() -> dict[str, tuple[Any, int]]:
@@ -104,7 +104,7 @@ def test_the_output_format_is_kept_and_the_given_pipeline_is_unchanged(drawn: li
     assert list(released(pipeline).transform(frame[:2]).columns) == list(frame.columns)
     assert isinstance(pipeline.vectors_.transform(frame[:2]), np.ndarray)
     # Arrays stay arrays, whatever the inner vectors are configured to return.
-    inner = PrivateVectors(epsilon=1).set_output(transform="pandas")
+    inner = PrivateVectors(epsilon=1, mechanism="laplace").set_output(transform="pandas")
     real = released(SimulatedVectors(inner).fit(frame, Y))
     assert isinstance(real.transform(frame[:2]), np.ndarray)
     union = FeatureUnion([("a", simulated())]).set_output(transform="pandas").fit(frame, Y)

@@ -42,22 +42,28 @@ def test_reshaping_to_the_classes_keeps_digits_readable() -> None:
     classifier, an accuracy is a mean of 719 independent outcomes, and Hoeffding bounds the
     probability of falling from 0.574 to 0.42 by exp(−2·719·0.15²) ≈ 1e-14.
     """
-    shaped = digits_accuracy(PrivateVectors(epsilon=20).fit(PUBLIC, PUBLIC_LABELS))
-    plain = digits_accuracy(PrivateVectors(epsilon=20, reshaping="none").fit(PUBLIC))
-    broken = digits_accuracy(PrivateVectors(epsilon=20).fit(PUBLIC))
+    shaped = digits_accuracy(
+        PrivateVectors(epsilon=20, mechanism="laplace").fit(PUBLIC, PUBLIC_LABELS)
+    )
+    plain = digits_accuracy(
+        PrivateVectors(epsilon=20, reshaping="none", mechanism="laplace").fit(PUBLIC)
+    )
+    broken = digits_accuracy(PrivateVectors(epsilon=20, mechanism="laplace").fit(PUBLIC))
     assert shaped > 0.42
     assert plain < 0.35
     assert broken < 0.38
 
 
 def test_every_transform_is_a_new_release() -> None:
-    transformer = PrivateVectors(epsilon=5).fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=5, mechanism="laplace").fit(PUBLIC, PUBLIC_LABELS)
     assert (transformer.transform(PRIVATE) != transformer.transform(PRIVATE)).any(axis=1).all()
 
 
 def test_no_seed_affects_a_release() -> None:
-    assert not {"random_state", "seed", "rng"} & set(PrivateVectors(epsilon=1).get_params())
-    transformer = PrivateVectors(epsilon=5).fit(PUBLIC, PUBLIC_LABELS)
+    assert not {"random_state", "seed", "rng"} & set(
+        PrivateVectors(epsilon=1, mechanism="laplace").get_params()
+    )
+    transformer = PrivateVectors(epsilon=5, mechanism="laplace").fit(PUBLIC, PUBLIC_LABELS)
     draws = []
     for _ in range(2):
         np.random.seed(0)  # noqa: NPY002 - the point is that it does nothing
@@ -72,6 +78,7 @@ def test_parameters_reach_the_release() -> None:
         percentile=50,
         reshaping=offaxis.Jacobian(lambda_max=20, order=2, allocation="gap"),
         statement="digits from the UCI repository",
+        mechanism="laplace",
     ).fit(PUBLIC, PUBLIC_LABELS)
     release = transformer.release_
     assert release.guarantee.epsilon == Fraction(1, 10)
@@ -86,7 +93,11 @@ def test_parameters_reach_the_release() -> None:
 
 
 def test_the_default_task_is_a_ridge_regression_of_the_classes() -> None:
-    release = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS.astype(str)).release_
+    release = (
+        PrivateVectors(epsilon=1, mechanism="laplace")
+        .fit(PUBLIC, PUBLIC_LABELS.astype(str))
+        .release_
+    )
     assert release.provenance.model is not None
     assert release.provenance.model.name == "ridge"
     # Ten one-hot columns sum to one: nine directions matter, all others get the full stretch.
@@ -95,7 +106,7 @@ def test_the_default_task_is_a_ridge_regression_of_the_classes() -> None:
 
 
 def test_without_targets_all_directions_matter_equally() -> None:
-    release = PrivateVectors(epsilon=1).fit(PUBLIC).release_
+    release = PrivateVectors(epsilon=1, mechanism="laplace").fit(PUBLIC).release_
     matrix = release.encoder.matrix
     np.testing.assert_allclose(matrix @ matrix.T, np.eye(64), atol=1e-12)
     np.testing.assert_allclose(release.encoder.centre, PUBLIC.mean(axis=0), rtol=1e-12)
@@ -103,13 +114,13 @@ def test_without_targets_all_directions_matter_equally() -> None:
 
 @pytest.mark.parametrize("targets", [PUBLIC[:, 10] / 3, PUBLIC[:, 10:13] / 3])
 def test_numeric_targets_are_regressed(targets: np.ndarray) -> None:
-    release = PrivateVectors(epsilon=1).fit(PUBLIC, targets).release_
+    release = PrivateVectors(epsilon=1, mechanism="laplace").fit(PUBLIC, targets).release_
     stretch = np.linalg.norm(release.decoder.matrix, axis=0) ** 2
     assert (stretch < 999).sum() == targets.reshape(len(PUBLIC), -1).shape[1]
 
 
 def test_fitting_twice_gives_the_same_release() -> None:
-    transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1, mechanism="laplace").fit(PUBLIC, PUBLIC_LABELS)
     first = transformer.release_
     assert transformer.fit(PUBLIC, PUBLIC_LABELS).release_ == first
     assert clone(transformer).fit(PUBLIC, PUBLIC_LABELS).release_ == first
@@ -118,33 +129,42 @@ def test_fitting_twice_gives_the_same_release() -> None:
 def test_a_given_model_is_the_task_and_targets_are_ignored() -> None:
     torch = pytest.importorskip("torch")
     module = torch.nn.Linear(64, 3).double()
-    transformer = PrivateVectors(epsilon=2, model=module).fit(PUBLIC, np.full(len(PUBLIC), 1))
-    assert transformer.release_ == offaxis.fit(module, PUBLIC, epsilon=2)
+    transformer = PrivateVectors(epsilon=2, model=module, mechanism="laplace").fit(
+        PUBLIC, np.full(len(PUBLIC), 1)
+    )
+    assert transformer.release_ == offaxis.fit(module, PUBLIC, epsilon=2, mechanism="laplace")
 
 
 def test_a_fitted_estimator_is_used_and_an_unfitted_one_is_fitted() -> None:
     head = RidgeClassifier().fit(PUBLIC, PUBLIC_LABELS)
-    expected = offaxis.fit(head, PUBLIC, epsilon=1)
-    assert PrivateVectors(epsilon=1, model=head).fit(PUBLIC).release_ == expected
+    expected = offaxis.fit(head, PUBLIC, epsilon=1, mechanism="laplace")
+    assert (
+        PrivateVectors(epsilon=1, model=head, mechanism="laplace").fit(PUBLIC).release_ == expected
+    )
     unfitted = RidgeClassifier()
-    assert PrivateVectors(epsilon=1, model=unfitted).fit(PUBLIC, PUBLIC_LABELS).release_ == expected
+    assert (
+        PrivateVectors(epsilon=1, model=unfitted, mechanism="laplace")
+        .fit(PUBLIC, PUBLIC_LABELS)
+        .release_
+        == expected
+    )
     with pytest.raises(NotFittedError):
         unfitted.predict(PUBLIC)
     with pytest.raises(InvalidInput, match="not fitted"):
-        PrivateVectors(epsilon=1, model=unfitted).fit(PUBLIC)
+        PrivateVectors(epsilon=1, model=unfitted, mechanism="laplace").fit(PUBLIC)
 
 
 def test_only_a_frozen_estimator_keeps_its_weights_when_cloned() -> None:
     odd = RidgeClassifier().fit(PUBLIC, PUBLIC_LABELS % 2)
-    expected = offaxis.fit(odd, PUBLIC, epsilon=1)
-    frozen = clone(PrivateVectors(epsilon=1, model=FrozenEstimator(odd)))
+    expected = offaxis.fit(odd, PUBLIC, epsilon=1, mechanism="laplace")
+    frozen = clone(PrivateVectors(epsilon=1, model=FrozenEstimator(odd), mechanism="laplace"))
     assert frozen.fit(PUBLIC, PUBLIC_LABELS).release_ == expected
-    not_frozen = clone(PrivateVectors(epsilon=1, model=odd))
+    not_frozen = clone(PrivateVectors(epsilon=1, model=odd, mechanism="laplace"))
     assert not_frozen.fit(PUBLIC, PUBLIC_LABELS).release_ != expected
 
 
 def test_a_pickled_transformer_keeps_its_release() -> None:
-    transformer = PrivateVectors(epsilon=5).fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=5, mechanism="laplace").fit(PUBLIC, PUBLIC_LABELS)
     transformer.transform(PRIVATE[:5])  # fill every cache on the way
     copy = pickle.loads(pickle.dumps(transformer))
     assert copy.get_params() == transformer.get_params()
@@ -160,7 +180,7 @@ def test_a_pickled_transformer_keeps_its_release() -> None:
 @pytest.mark.parametrize("kind", [PrivateVectors, SimulatedVectors])
 def test_transformed_vectors_are_not_kept(kind: type) -> None:
     private = PRIVATE[:5] + 1 / 3  # no public row has such entries
-    transformer = PrivateVectors(epsilon=1)
+    transformer = PrivateVectors(epsilon=1, mechanism="laplace")
     if kind is SimulatedVectors:
         transformer = SimulatedVectors(transformer)
     transformer.fit(PUBLIC, PUBLIC_LABELS)
@@ -172,7 +192,7 @@ def test_transformed_vectors_are_not_kept(kind: type) -> None:
 
 def test_it_works_in_a_pipeline_and_a_grid_search() -> None:
     """At ε = 200 there is little noise: the accuracy is near 0.92, far above the required 0.6."""
-    pipeline = make_pipeline(PrivateVectors(epsilon=200), RidgeClassifier())
+    pipeline = make_pipeline(PrivateVectors(epsilon=200, mechanism="laplace"), RidgeClassifier())
     search = GridSearchCV(
         pipeline, {"privatevectors__percentile": [75.0, 90.0]}, cv=2, error_score="raise"
     )
@@ -184,7 +204,9 @@ def test_it_works_in_a_pipeline_and_a_grid_search() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_output_keeps_the_dtype_of_the_input(dtype: type) -> None:
-    transformer = PrivateVectors(epsilon=1).fit(PUBLIC.astype(dtype), PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1, mechanism="laplace").fit(
+        PUBLIC.astype(dtype), PUBLIC_LABELS
+    )
     assert transformer.transform(PRIVATE[:3].astype(dtype)).dtype == dtype
     assert transformer.transform(PRIVATE[:3].astype(int)).dtype == np.float64
 
@@ -193,7 +215,7 @@ def test_data_frames_keep_their_columns() -> None:
     pandas = pytest.importorskip("pandas")
     names = [f"pixel{i}" for i in range(64)]
     frame = pandas.DataFrame(PRIVATE[:4], columns=names, index=list("abcd"))
-    transformer = PrivateVectors(epsilon=1).set_output(transform="pandas")
+    transformer = PrivateVectors(epsilon=1, mechanism="laplace").set_output(transform="pandas")
     transformer.fit(pandas.DataFrame(PUBLIC, columns=names), pandas.Series(PUBLIC_LABELS))
     released = transformer.transform(frame)
     assert list(released.columns) == list(transformer.feature_names_in_) == names
@@ -201,13 +223,13 @@ def test_data_frames_keep_their_columns() -> None:
 
 
 def test_feature_names_are_kept() -> None:
-    transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1, mechanism="laplace").fit(PUBLIC, PUBLIC_LABELS)
     assert transformer.n_features_in_ == 64
     assert list(transformer.get_feature_names_out())[:2] == ["x0", "x1"]
 
 
 def test_zero_tiny_and_huge_vectors_are_released() -> None:
-    transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1, mechanism="laplace").fit(PUBLIC, PUBLIC_LABELS)
     extremes = np.vstack([np.zeros(64), np.full(64, 5e-324), np.full(64, 1.7e308)])
     assert np.isfinite(transformer.transform(extremes)).all()
 
@@ -215,7 +237,7 @@ def test_zero_tiny_and_huge_vectors_are_released() -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("assume_finite", [False, True])
 def test_values_that_are_not_finite_always_raise(value: float, assume_finite: bool) -> None:
-    transformer = PrivateVectors(epsilon=1).fit(PUBLIC, PUBLIC_LABELS)
+    transformer = PrivateVectors(epsilon=1, mechanism="laplace").fit(PUBLIC, PUBLIC_LABELS)
     invalid = PUBLIC.copy()
     invalid[1, 2] = value
     with config_context(assume_finite=assume_finite):
@@ -255,9 +277,14 @@ def test_epsilon_has_no_default() -> None:
     ("parameters", "y", "message"),
     [
         ({"epsilon": 0}, PUBLIC_LABELS, "epsilon must be positive, got epsilon=0"),
-        ({"delta": 1e-5}, PUBLIC_LABELS, "takes no delta"),
+        ({"delta": 1e-5, "mechanism": "laplace"}, PUBLIC_LABELS, "takes no delta"),
+        ({"delta": 1e-5}, PUBLIC_LABELS, "delta=1e-05 is a setting of a mechanism"),
         ({"percentile": 0}, PUBLIC_LABELS, "percentile"),
-        ({"reshaping": "pca"}, PUBLIC_LABELS, "one of 'jacobian', 'optimal', 'centre', 'none'"),
+        (
+            {"reshaping": "pca", "mechanism": "laplace"},
+            PUBLIC_LABELS,
+            "one of 'jacobian', 'optimal', 'centre', 'none'",
+        ),
         ({}, np.zeros(len(PUBLIC), dtype=int), "only one class"),
         ({}, PUBLIC_LABELS[:-1], "inconsistent numbers of samples"),
     ],
@@ -271,4 +298,4 @@ def test_invalid_parameters_raise_with_the_reason(
 
 def test_too_few_public_vectors_raise() -> None:
     with pytest.raises(ValueError, match=r"9 sample.* minimum of 10"):
-        PrivateVectors(epsilon=1).fit(PUBLIC[:9], PUBLIC_LABELS[:9])
+        PrivateVectors(epsilon=1, mechanism="laplace").fit(PUBLIC[:9], PUBLIC_LABELS[:9])

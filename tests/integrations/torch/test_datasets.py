@@ -170,7 +170,7 @@ def test_reports_are_saved_and_loaded(
     assert PrivateDataset.load(tmp_path / "mine.reports", release)[0].dtype == torch.float32
     with pytest.raises(InvalidInput, match="30 reports but 3 tuples"):
         PrivateDataset.load(tmp_path / "mine.reports", release, rest=rest[:3])
-    other = offaxis.fit(head, public, epsilon=2)
+    other = offaxis.fit(head, public, epsilon=2, mechanism="laplace")
     with pytest.raises(InvalidReport, match="belongs to release"):
         PrivateDataset.load(tmp_path / "mine.reports", other)
 

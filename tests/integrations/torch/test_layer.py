@@ -29,7 +29,7 @@ def layer(release: offaxis.Release) -> PrivateLayer:
 @pytest.fixture(scope="session")
 def plain(public: np.ndarray) -> offaxis.Release:
     """A release whose decoder is the identity, without a matrix to move to a device."""
-    return offaxis.fit(None, public, epsilon=3, reshaping="none")
+    return offaxis.fit(None, public, epsilon=3, reshaping="none", mechanism="laplace")
 
 
 @pytest.fixture

@@ -83,9 +83,14 @@ class _Candidate(_Part):
     frontier: bool
 
 
+class _NotMade(_Part):
+    title: _Name
+    reason: _Text
+
+
 class _Budget(_Part):
     epsilon: Annotated[float, Field(gt=0, le=10_000)]
-    goal: Literal["answers", "fidelity", "mean"]
+    goal: Literal["answers", "vectors", "means"]
     choice: _Name
     settings: Annotated[dict[_Name, _Setting], Field(max_length=100)]
     decoder: _Name
@@ -97,6 +102,7 @@ class _Budget(_Part):
     release: Sha256
     candidates: Annotated[list[_Candidate], Field(max_length=1000)]
     screened_out: Annotated[list[_Name], Field(max_length=1000)]
+    not_made: Annotated[list[_NotMade], Field(max_length=1000)] = []
 
 
 class Curve(_Part):

@@ -40,7 +40,7 @@ class SparkVectors(PublicVectors):
     >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
     >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
     >>> public = spark.SparkVectors(frame)
-    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism="laplace")
     >>> release.provenance.public.count
     40
     """

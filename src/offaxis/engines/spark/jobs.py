@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from offaxis.decoding import Aggregate
@@ -79,7 +80,7 @@ def privatize(
     >>> session = spark.session("local[2]")
     >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
     >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> facts = spark.privatize(frame, release, "reports")
     >>> facts["reports"], facts["guarantee"]["epsilon"]
     (40, '2')
@@ -127,7 +128,7 @@ def decode(
     >>> from offaxis.engines import spark
     >>> session = spark.session("local[2]")
     >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> reports = enumerate(bytearray(report) for report in release.privatize(vectors))
     >>> frame = session.createDataFrame(reports, "id int, report binary")
     >>> spark.decode(frame, release, "decoded")
@@ -160,7 +161,7 @@ def group_means(
     >>> from offaxis.engines import spark
     >>> session = spark.session("local[2]")
     >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> reports = enumerate(bytearray(report) for report in release.privatize(vectors))
     >>> frame = session.createDataFrame(reports, "id int, report binary")
     >>> mean = spark.group_means(frame, release)
@@ -178,7 +179,7 @@ def group_means(
 
         columns = select(frame, *(name for name in (reports, groups, weights) if name))
         total = fold(columns, part, GroupMoments(grouped=groups is not None), progress)
-    return total.summary()
+    return replace(total.summary(), clipping=release.clipping)
 
 
 def evaluate(
@@ -204,7 +205,7 @@ def evaluate(
     >>> session = spark.session("local[2]")
     >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
     >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
-    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none")
+    >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> task = np.random.default_rng(1).standard_normal((2, 3))
     >>> (scores,) = spark.evaluate(frame, [release], task, seeds=4)
     >>> scores.clean["agreement"], scores.runs["agreement"].shape

@@ -58,7 +58,8 @@ def free_settings(step: str = "", /, **choices: Iterable[Any]) -> list[dict[str,
         Name of the step of the :class:`PrivateVectors` in a pipeline, with double underscores for
         nested steps. Empty for the estimator itself.
     **choices : iterable
-        The values to try for each setting. By default reshaping and percentile are searched.
+        The values to try for each setting. By default the default mechanism, and reshaping and
+        percentile of two others.
 
     Returns
     -------
@@ -79,7 +80,7 @@ def free_settings(step: str = "", /, **choices: Iterable[Any]) -> list[dict[str,
     >>> from offaxis.integrations.sklearn import PrivateVectors, free_settings
     >>> X, y = load_iris(return_X_y=True)                                # public
     >>> steps = [("private", PrivateVectors(epsilon=4)), ("head", RidgeClassifier())]
-    >>> grid = free_settings("private", reshaping=["none", "jacobian"])
+    >>> grid = free_settings("private", mechanism=["laplace", "privunit2", None])
     >>> search = GridSearchCV(Pipeline(steps), grid, cv=2).fit(X, y)
     >>> print(search.best_estimator_["private"].release_.guarantee)
     ε = 4, pure
@@ -97,10 +98,14 @@ def free_settings(step: str = "", /, **choices: Iterable[Any]) -> list[dict[str,
 
 
 def _default_grid() -> list[dict[str, list[Any]]]:
-    """Return the grid of the settings that matter most."""
+    """Return the default mechanism, and the settings of two others that matter most."""
     jacobians = [Jacobian(lambda_max=cap) for cap in _CAPS]
-    reshapings = ["none", "centre", "optimal", *jacobians]
-    return [{"reshaping": reshapings, "percentile": list(_PERCENTILES)}]
+    settings = {
+        "mechanism": ["privunit2", "laplace"],
+        "reshaping": ["none", "centre", "optimal", *jacobians],
+        "percentile": list(_PERCENTILES),
+    }
+    return [{"mechanism": [None]}, settings]
 
 
 def _check_name(name: str) -> None:
@@ -116,10 +121,10 @@ def _check_name(name: str) -> None:
 
 
 def _check_mechanisms(names: list[Any]) -> None:
-    if len({find_mechanism(name).needs_delta for name in names}) > 1:
+    if len({name is not None and find_mechanism(name).needs_delta for name in names}) > 1:
         raise InvalidInput(
             f"some of these mechanisms are pure and some have a δ, which are different guarantees, "
-            f"got {', '.join(names)}; search one kind at a time"
+            f"got {', '.join(map(str, names))}; search one kind at a time"
         )
 
 
@@ -161,7 +166,8 @@ class SimulatedVectors(NoisyTransformer):
     >>> from offaxis.integrations.sklearn import PrivateVectors, SimulatedVectors
     >>> from offaxis.integrations.sklearn import free_settings, released
     >>> X, y = load_iris(return_X_y=True)                                # public
-    >>> pipe = make_pipeline(SimulatedVectors(PrivateVectors(epsilon=8)), RidgeClassifier())
+    >>> vectors = PrivateVectors(epsilon=8, mechanism="privunit2")
+    >>> pipe = make_pipeline(SimulatedVectors(vectors), RidgeClassifier())
     >>> grid = free_settings("simulatedvectors__vectors", percentile=[50, 90])
     >>> search = GridSearchCV(pipe, grid, cv=2).fit(X, y)
     >>> private = released(search.best_estimator_)                       # draws real reports
@@ -243,7 +249,8 @@ class SimulatedScore:
     >>> from sklearn.model_selection import GridSearchCV
     >>> from offaxis.integrations.sklearn import PrivateVectors, SimulatedScore, free_settings
     >>> X, y = load_digits(return_X_y=True)                              # public
-    >>> private = PrivateVectors(epsilon=20, model=FrozenEstimator(RidgeClassifier().fit(X, y)))
+    >>> head = FrozenEstimator(RidgeClassifier().fit(X, y))
+    >>> private = PrivateVectors(epsilon=20, model=head, mechanism="laplace")
     >>> grid = free_settings(reshaping=["none", "jacobian"])
     >>> score = SimulatedScore("accuracy", seeds=2)
     >>> GridSearchCV(private, grid, scoring=score, cv=2).fit(X, y).best_params_

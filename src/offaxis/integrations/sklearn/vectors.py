@@ -67,8 +67,9 @@ class PrivateVectors(NoisyTransformer):
     ----------
     epsilon : number
         Budget of one vector in one call of ``transform``, read exactly: 0.1 means 1/10.
-    mechanism : str, default="laplace"
-        See :func:`offaxis.fit`.
+    mechanism : str, optional
+        See :func:`offaxis.fit`. By default the one for the goal "vectors", in the metric of the
+        task if there is one. The settings below need a named mechanism.
     model : optional
         The public task, any model that :func:`offaxis.fit` accepts. A scikit-learn estimator that
         is not fitted is cloned and fitted to (X, y). ``clone``, and so every grid search, discards
@@ -90,7 +91,8 @@ class PrivateVectors(NoisyTransformer):
     Attributes
     ----------
     release_ : offaxis.Release
-        The fitted release, to save and to publish.
+        The fitted release, to save and to publish. ``release_.summary`` states what it is expected
+        to keep, and the most that any report of this ε could.
     n_features_in_ : int
         Dimension m of the vectors.
     feature_names_in_ : array of str
@@ -117,7 +119,7 @@ class PrivateVectors(NoisyTransformer):
         self,
         *,
         epsilon: Any = None,
-        mechanism: str = "laplace",
+        mechanism: str | None = None,
         model: Any = None,
         delta: Any = None,
         unit: Any = "item",
@@ -179,6 +181,7 @@ class PrivateVectors(NoisyTransformer):
             self._task(public, targets),
             public,
             epsilon=self.epsilon,
+            goal="vectors" if self.mechanism is None else None,
             mechanism=self.mechanism,
             delta=self.delta,
             unit=self.unit,
@@ -191,8 +194,11 @@ class PrivateVectors(NoisyTransformer):
 
     def _task(self, public: NDArray[Any], targets: NDArray[Any] | None) -> Any:
         """Return the task for which :func:`offaxis.fit` reshapes the space."""
-        mechanism = find_mechanism(self.mechanism)
-        if not mechanism.read_reshaping(self.reshaping).uses_task and not mechanism.needs_task:
+        if self.mechanism is not None:
+            mechanism = find_mechanism(self.mechanism)
+            if not mechanism.read_reshaping(self.reshaping).uses_task and not mechanism.needs_task:
+                return None
+        elif self.model is None and targets is None:
             return None
         if self.model is None:
             # Checked again: sklearn.config_context(assume_finite=True) skips the check above.

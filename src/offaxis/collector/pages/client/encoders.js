@@ -11,13 +11,30 @@ const LARGEST_ENTRY = 1e100;
 const LARGEST_INPUT = 2 ** 500;
 const DEEPEST = 8;
 
-const ACTIVATIONS = {
+const POINTWISE = {
   identity: (x) => x,
   relu: (x) => Math.max(x, 0),
   tanh: Math.tanh,
   logistic: (x) => 1 / (1 + Math.exp(-x)),
   gelu: (x) => x * cumulative(x),
+  silu: (x) => x / (1 + Math.exp(-x)),
+  elu: (x) => (x > 0 ? x : Math.expm1(x)),
 };
+
+/** x / sqrt(mean(x²) + 1); divided by the largest entry first, so that no square overflows. */
+function normalise(x) {
+  const peak = x.reduce((most, value) => Math.max(most, Math.abs(value)), 1);
+  const scaled = x.map((value) => value / peak);
+  const mean = scaled.reduce((sum, value) => sum + value * value, 0) / x.length;
+  const root = Math.sqrt(mean + (1 / peak) ** 2);
+  return scaled.map((value) => value / root);
+}
+
+/** Name → function of a layer's values. */
+const ACTIVATIONS = new Map([
+  ...Object.entries(POINTWISE).map(([name, apply]) => [name, (values) => values.map(apply)]),
+  ["normalise", normalise],
+]);
 
 /** Shrink a vector with entries above 2**500 to that size: only its direction matters. */
 function shrinkHuge(z) {
@@ -150,9 +167,9 @@ class Argmax extends Affine {
   }
 }
 
-/** Affine layers with an activation between them; every layer's values stay within ±1e100. */
+/** Affine layers with activations between them; every layer's values stay within ±1e100. */
 export class Network {
-  constructor(tensors, prefix, activation = "relu") {
+  constructor(tensors, prefix, activations = ["relu"]) {
     const depth = [...tensors.keys()].filter((name) => name.startsWith(`${prefix}.weight.`)).length;
     if (depth < 1 || depth > DEEPEST) {
       throw new InvalidInput(`a network has 1 to ${DEEPEST} layers, got ${depth}`);
@@ -166,7 +183,12 @@ export class Network {
         throw new InvalidInput("the layers of a network do not fit together");
       }
     }
-    this.activation = ACTIVATIONS[activation];
+    if (activations.length > 1 && activations.length !== depth - 1) {
+      throw new InvalidInput(
+        `a network with ${depth - 1} hidden layers needs one activation, or one per hidden layer`,
+      );
+    }
+    this.activations = activations.map((name) => ACTIVATIONS.get(name));
   }
 
   get inputDim() {
@@ -181,7 +203,9 @@ export class Network {
     let values = x;
     this.layers.forEach(({ weight, bias }, depth) => {
       values = add(multiply(weight, clamped(values)), bias);
-      if (depth < this.layers.length - 1) values = values.map(this.activation);
+      if (depth < this.layers.length - 1) {
+        values = this.activations[depth % this.activations.length](values);
+      }
     });
     return clamped(values);
   }
@@ -202,15 +226,60 @@ class Answer extends Network {
   }
 }
 
-/** Kind → function that builds it from a file's tensors and the prefix of their names. */
-export const ENCODERS = new Map([
-  ["affine", (...from) => new Affine(...from)],
-  ["shift", (...from) => new Shift(...from)],
-  ["box", (...from) => new Box(...from)],
-  ["argmax", (...from) => new Argmax(...from)],
-  ["network", (...from) => new Network(...from)],
-  ...Object.keys(ACTIVATIONS).map((activation) => [
-    `network-${activation}-argmax`,
-    (...from) => new Answer(...from, activation),
-  ]),
+/** The answer of a model that the release does not contain: the page reports the answer itself. */
+class ModelAnswer {
+  givesSymbols = true;
+
+  constructor(tensors, prefix) {
+    const [symbols, centre] = take(tensors, prefix, "symbols", "centre").map(asShift);
+    const used = [...new Set(symbols)].sort((a, b) => a - b);
+    if (used.length < 2 || used.some((symbol, i) => symbol !== i)) {
+      throw new InvalidInput("the symbols of the answers must be 0, 1, … without a gap");
+    }
+    this.symbols = symbols;
+    this.centre = centre;
+    this.outputDim = used.length;
+  }
+
+  get inputDim() {
+    return this.centre.length;
+  }
+
+  encode() {
+    throw new InvalidInput(
+      "this release reports the answer of a model that its file does not contain: report an " +
+        "answer with release.privatizeAnswer(answer)",
+    );
+  }
+}
+
+const MAPS = new Map([
+  ["affine", Affine],
+  ["shift", Shift],
+  ["box", Box],
+  ["argmax", Argmax],
+  ["network", Network],
+  ["model-answer", ModelAnswer],
 ]);
+
+/**
+ * Return the activations that a kind names, "network-relu-argmax" or "network-relu+tanh-argmax".
+ *
+ * Null for any other word. Equal activations are written once, so a list of equal ones is another word.
+ */
+function activationsOf(kind) {
+  const names = /^network-([a-z+]+)-argmax$/.exec(kind)?.[1].split("+") ?? [];
+  const known = names.length > 0 && names.every((name) => ACTIVATIONS.has(name));
+  const written = names.length === 1 || (names.length < DEEPEST && new Set(names).size > 1);
+  return known && written ? names : null;
+}
+
+/** Kind → function that builds it from a file's tensors and the prefix of their names. */
+export const ENCODERS = {
+  get(kind) {
+    const Kind = MAPS.get(kind);
+    if (Kind) return (tensors, prefix) => new Kind(tensors, prefix);
+    const activations = activationsOf(kind);
+    return activations ? (tensors, prefix) => new Answer(tensors, prefix, activations) : undefined;
+  },
+};

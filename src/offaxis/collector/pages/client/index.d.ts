@@ -71,7 +71,7 @@ export class Release {
   /** Bytes of one report, the same for every vector. */
   readonly reportSize: number;
   /** Whether a mean over people can be decoded without bias. */
-  readonly givesMeans: boolean;
+  readonly supportsMean: boolean;
   readonly provenance: Provenance;
   /** The public mean, as far as the release contains it; for clients without a vector. */
   readonly publicMean: Float64Array;
@@ -82,6 +82,17 @@ export class Release {
    * randomness and spends the budget again: call it once per vector.
    */
   privatize(vector: Vector): Promise<Uint8Array>;
+  /** The names of a model's answers and the symbol of each; null if reports carry no answer. */
+  readonly answers: {
+    readonly names: readonly string[];
+    readonly symbols: readonly number[];
+    readonly kept: readonly number[];
+  } | null;
+  /**
+   * Turn a private answer, its index or its name, into a report, without a vector or a model.
+   * Every call draws fresh randomness and spends the budget again.
+   */
+  privatizeAnswer(answer: number | string): Promise<Uint8Array>;
   /** Read a report strictly and return its observation (the randomizer's output), undecoded. */
   observe(report: Uint8Array): Promise<Float64Array>;
   /** Decode one report into a vector. */

@@ -1,4 +1,4 @@
-/** The manifest of a release file, read by a strict schema without optional or unknown fields. */
+/** The manifest of a release file, read by a strict schema; only `answers` is optional. */
 
 import { LARGEST_DIM } from "./container.js";
 import { InvalidRelease, shown } from "./errors.js";
@@ -37,6 +37,9 @@ const fields = (shape) => (value) =>
 const table = (kind) => (value) =>
   value instanceof Map && [...value].every(([name, entry]) => word(name) && kind(entry));
 
+/** Accept a list, all of one kind. */
+const list = (kind) => (value) => Array.isArray(value) && value.every(kind);
+
 const map = fields({ kind: word, input_dim: dim, output_dim: dim });
 
 const PARTS = {
@@ -60,6 +63,10 @@ const PARTS = {
   }),
 };
 
+const OPTIONAL = {
+  answers: fields({ names: list(word), symbols: list(natural(0n)), kept: list(natural(0n)) }),
+};
+
 /** Read a manifest from an untrusted text, as a Map of Maps. */
 export function parseManifest(content) {
   let raw;
@@ -78,13 +85,18 @@ export function parseManifest(content) {
     );
   }
   for (const name of raw.keys()) {
-    if (!Object.hasOwn(PARTS, name)) {
+    if (!Object.hasOwn(PARTS, name) && !Object.hasOwn(OPTIONAL, name)) {
       throw new InvalidRelease(`the manifest has an unknown field ${shown(name)}`);
     }
   }
   for (const [name, kind] of Object.entries(PARTS)) {
     if (!kind(raw.get(name))) {
       throw new InvalidRelease(`the manifest has an invalid or missing field ${name}`);
+    }
+  }
+  for (const [name, kind] of Object.entries(OPTIONAL)) {
+    if (raw.has(name) && !kind(raw.get(name))) {
+      throw new InvalidRelease(`the manifest has an invalid field ${name}`);
     }
   }
   if (canonicalJson(raw) !== content) {

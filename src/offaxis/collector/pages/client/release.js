@@ -116,13 +116,16 @@ export class Release {
     this.#randomizer = buildRandomizer(manifest.get("randomizer"));
     const decoders = meanDecoder ? [this.#decoder, meanDecoder] : [this.#decoder];
     checkFit(this.#encoder, this.#randomizer, decoders);
+    this.answers = readAnswers(manifest.get("answers"), this.#encoder, this.#randomizer);
     this.hash = hash;
     this.guarantee = verifiedGuarantee(this.#randomizer, manifest.get("guarantee"));
     this.kind = manifest.get("randomizer").get("kind");
     this.inputDim = this.#encoder.inputDim;
     this.outputDim = this.#decoder.outputDim;
     this.reportSize = HEADER_SIZE + this.#randomizer.payloadSize;
-    this.givesMeans = decoders.at(-1).unbiased && this.#randomizer.unbiased;
+    const means = decoders.at(-1);
+    this.supportsMean = means.unbiased && this.#randomizer.unbiased
+      && means.inputDim >= means.outputDim && !this.#randomizer.takesSymbols;
     this.provenance = plain(manifest.get("provenance"));
     Object.freeze(this);
   }
@@ -168,6 +171,26 @@ export class Release {
     return frame(payload, this.#randomizer.wireId, this.hash);
   }
 
+  /**
+   * Turn a private answer, its index or its name, into a report, without a vector or a model.
+   *
+   * Every call draws fresh randomness and spends the budget again.
+   */
+  async privatizeAnswer(answer) {
+    if (!this.answers) {
+      throw new InvalidInput("this release reports a vector: pass it to privatize()");
+    }
+    const { names, symbols } = this.answers;
+    const index = typeof answer === "string" ? names.indexOf(answer) : answer;
+    if (!Number.isInteger(index) || index < 0 || index >= names.length) {
+      throw new InvalidInput(
+        `an answer is a whole number from 0 to ${names.length - 1} or one of the names`,
+      );
+    }
+    const [payload] = await this.#randomizer.report([symbols[index]], new Entropy());
+    return frame(payload, this.#randomizer.wireId, this.hash);
+  }
+
   /** Read a report strictly and return its observation (the randomizer's output), undecoded. */
   async observe(report) {
     const { wireId, payloadSize } = this.#randomizer;
@@ -193,6 +216,32 @@ function checkFit(encoder, randomizer, decoders) {
     throw new InvalidInput("the parts do not fit: the encoder and the randomizer");
   }
   for (const decoder of decoders) decoder.bind?.(randomizer);
+}
+
+/** Check the names of a model's answers and the symbol of each; null without answers. */
+function readAnswers(part, encoder, randomizer) {
+  if (part === undefined) {
+    if (encoder.symbols) throw new InvalidInput("a release of a model's answers must name them");
+    return null;
+  }
+  const names = part.get("names");
+  const [symbols, kept] = ["symbols", "kept"].map((name) => part.get(name).map(Number));
+  const valid =
+    randomizer.takesSymbols &&
+    names.length >= 2 &&
+    new Set(names).size === names.length &&
+    symbols.length === names.length &&
+    kept.length === randomizer.inner &&
+    symbols.every((symbol) => symbol < kept.length) &&
+    kept.every((answer, symbol) => symbols[answer] === symbol) &&
+    (!encoder.symbols || symbols.every((symbol, i) => symbol === encoder.symbols[i])) &&
+    (!encoder.symbols || encoder.symbols.length === symbols.length);
+  if (!valid) throw new InvalidInput("every answer needs a symbol, and every symbol an answer");
+  return Object.freeze({
+    names: Object.freeze([...names]),
+    symbols: Object.freeze(symbols),
+    kept: Object.freeze(kept),
+  });
 }
 
 /** Compute the guarantee of one report, and compare it with the claim. */

@@ -19,6 +19,9 @@ class Section {
   #entry = null;
   #options;
 
+  /** Names of the values, or null: then their indices are shown. */
+  names = null;
+
   constructor(options) {
     this.#options = options;
     this.node = element("div", {},
@@ -27,6 +30,7 @@ class Section {
       this.#pager, this.#chart.node,
       element("details", {},
         element("summary", {}, `${options.title} as a table`), this.#numbers));
+    this.node.hidden = true;
   }
 
   #button(text, by) {
@@ -49,20 +53,27 @@ class Section {
     this.#previous.disabled = this.#first === 0;
     this.#next.disabled = end === values.length;
     this.#range.textContent = `${this.#first} to ${end - 1} of ${values.length}`;
-    this.#draw(entry, values.slice(this.#first, end),
-      entry[this.#options.errors]?.slice(this.#first, end) ?? null);
+    const page = (key) => entry[key]?.slice(this.#first, end) ?? null;
+    this.#draw(entry, page(this.#options.values), page(this.#options.errors),
+      page(this.#options.low), page(this.#options.high));
   }
 
-  #draw(entry, values, errors) {
+  #draw(entry, values, errors, lows, highs) {
     const { name, title, format, bars } = this.#options;
+    const ends = lows ? lows.map((low, i) => [low, highs[i]])
+      : errors && values.map((value, i) => [value - 2 * errors[i], value + 2 * errors[i]]);
     const group = entry.group ?? EVERYONE;
     this.#chart.show(errorBars({
-      values, errors, first: this.#first, bars, names: [name, title.toLowerCase()], format,
+      values, ends, first: this.#first, bars, names: [name, title.toLowerCase()], format,
       label: `${title} with error bars, of ${group}; the table below has the numbers`,
     }));
-    const rows = values.map((value, i) =>
-      [`${this.#first + i}`, format(value), errors ? `± ${format(errors[i])}` : "unknown"]);
-    this.#numbers.replaceChildren(table(title, [name, "estimate", "standard error"], rows));
+    const rows = values.map((value, i) => [
+      this.names?.[this.#first + i] ?? `${this.#first + i}`, format(value),
+      errors ? `± ${format(errors[i])}` : "unknown",
+      ...(lows ? [`${format(lows[i])} to ${format(highs[i])}`] : []),
+    ]);
+    const headings = [name, "estimate", "standard error", ...(lows ? ["95 % interval"] : [])];
+    this.#numbers.replaceChildren(table(title, headings, rows));
   }
 }
 
@@ -70,16 +81,18 @@ class Section {
 export function estimates() {
   const shares = new Section({
     title: "Shares", values: "shares", errors: "shares_error",
+    low: "shares_low", high: "shares_high",
     name: "symbol", format: percent, bars: true,
     description: "The share of people with each symbol. Estimates from noisy reports are unbiased, "
-      + "so a small share can come out negative. Error bars are ± 2 standard errors: about 95 of "
-      + "100 such intervals contain the true share.",
+      + "so a small share can come out negative. Error bars are 95 % intervals: all of them "
+      + "together contain the true shares in at least 95 of 100 rounds, for any population.",
   });
   const means = new Section({
     title: "Means", values: "mean", errors: "standard_error",
     name: "coordinate", format: number, bars: false,
-    description: "The mean of people's vectors, decoded from the reports. Error bars are ± 2 "
-      + "standard errors: about 95 of 100 such intervals contain the true mean.",
+    description: "The mean of people's vectors, each clipped to the release's radius. Error bars "
+      + "are ± 2 standard errors: about 95 of 100 such intervals contain it, for any population. "
+      + "If longer vectors were clipped, the mean of the vectors themselves is further out.",
   });
   const select = element("select", { id: "group", onchange: () => showSelected() });
   const chooser = element("div", { class: "controls" },
@@ -109,6 +122,7 @@ export function estimates() {
     node: element("div", {}, chooser, source, shares.node, means.node),
     update(totals) {
       entries = totals.means;
+      shares.names = totals.names ?? null;
       updateGroups();
       showSelected();
     },

@@ -131,15 +131,15 @@ function limits(card) {
 const CEILING = "upper bound for every ε-LDP report";
 const GOALS = {
   answers: { title: "agreement with the model", format: percent, limit: CEILING },
-  fidelity: { title: "fidelity of the vector", format: number, limit: CEILING },
-  mean: { title: "error of a mean", format: number, limit: "lower bound for unbiased reports" },
+  vectors: { title: "fidelity of the vector", format: number, limit: CEILING },
+  means: { title: "error of a mean", format: number, limit: "lower bound for unbiased reports" },
 };
 
 function curvePart({ budgets }, card) {
   const { goal } = budgets[0];
   const { title, format, limit } = GOALS[goal];
   // For means the score is the negative error.
-  const sign = (value) => (goal === "mean" && value !== null ? -value : value);
+  const sign = (value) => (goal === "means" && value !== null ? -value : value);
   const points = budgets.map(({ epsilon, expected, ceiling }) => ({
     x: epsilon, y: sign(expected.score), limit: sign(ceiling),
     low: sign(expected.low), high: sign(expected.high),

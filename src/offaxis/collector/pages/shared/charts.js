@@ -66,15 +66,13 @@ const tickLabel = (x, text) =>
   drawn("text", { x, y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, text);
 
 /**
- * Draw estimates with error bars of two standard errors.
- * @param {{values: number[], errors: number[] | null, first: number, bars: boolean, label: string,
- *   names: [string, string], format: (value: number) => string}} options
- *   `first` is the index of the first value.
+ * Draw estimates with error bars.
+ * @param {{values: number[], ends: [number, number][] | null, first: number, bars: boolean,
+ *   label: string, names: [string, string], format: (value: number) => string}} options
+ *   `ends` are those of the error bars; `first` is the index of the first value.
  */
-export const errorBars = ({ values, errors, first, bars, label, names, format }) => (width) => {
-  const reach = values.map((_, i) => (errors ? 2 * errors[i] : 0));
-  const ends = values.flatMap((value, i) => [value - reach[i], value + reach[i]]);
-  const domain = paddedRange(bars ? [0, ...ends] : ends);
+export const errorBars = ({ values, ends, first, bars, label, names, format }) => (width) => {
+  const domain = paddedRange([...values, ...(ends?.flat() ?? []), ...(bars ? [0] : [])]);
   const { svg, y } = frame(width, label, domain, names, format);
   const step = (width - LEFT - RIGHT) / values.length;
   const labelled = Math.ceil(26 / step);
@@ -86,8 +84,8 @@ export const errorBars = ({ values, errors, first, bars, label, names, format })
       const box = { y: Math.min(zero, top), height: Math.abs(zero - top) };
       svg.append(drawn("rect", { class: "bar", x: x - half, width: 2 * half, ...box }));
     }
-    if (errors) {
-      const [low, high] = [y(value - reach[i]), y(value + reach[i])];
+    if (ends) {
+      const [low, high] = ends[i].map(y);
       const cap = Math.min(half, 5);
       const caps = [low, high].map((end) => `M${x - cap} ${end}h${2 * cap}`).join("");
       svg.append(drawn("path", { class: "error", d: `M${x} ${low}V${high}${caps}` }));
