@@ -237,7 +237,7 @@ def coverage_of_means(
     for _ in range(rounds):
         people = vectors[rng.integers(0, len(vectors), PEOPLE)]
         means = aggregate([simulate(release, people, rng)])
-        means = replace(means, clipping=release.clipping)
+        means = replace(means, known_error=release.known_error)
         for rows, bound, value in zip(
             contained, (1.0, largest, 1.0), (kept, truth, truth), strict=True
         ):

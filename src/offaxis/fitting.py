@@ -20,8 +20,9 @@ from offaxis.mechanisms import Mechanism, find_mechanism, posterior
 from offaxis.mechanisms.answers import affine_answer
 from offaxis.mechanisms.base import Goal, gather
 from offaxis.privacy.guarantee import Unit
+from offaxis.privacy.wording import MEAN_OVER
 from offaxis.randomizers import Randomizer
-from offaxis.release import LONGEST_STATEMENT, MEAN_OVER, Provenance, Release
+from offaxis.release import LONGEST_STATEMENT, Provenance, Release
 from offaxis.simulation import simulate
 from offaxis.theory.ceilings import (
     fidelity_ceiling,
@@ -29,10 +30,13 @@ from offaxis.theory.ceilings import (
     scalar_ceiling,
     task_spectrum,
 )
-from offaxis.vectors import Vectors, row_dots
+from offaxis.vectors import row_dots
 
-_MEASURED_ON: Final = 2_000
-"""Number of public vectors that the expected utility of a default is measured on."""
+_MEASURED_ON: Final = 4_000
+"""Number of public vectors that the expected utility of a default is estimated on, in halves."""
+
+_FEWEST: Final = 25
+"""Fewest vectors in a half."""
 
 _ROUNDS: Final = 4
 """Simulated reports of each of them."""
@@ -159,7 +163,7 @@ def fit(
                 f"mechanism='laplace', or leave it out"
             )
     _check_statement(statement)
-    chosen = _default(model, public, "answers" if goal is None else goal, progress)
+    chosen = _default(model, public, "answers" if goal is None else goal)
     release = fit_mechanism(
         chosen.model,
         public,
@@ -237,7 +241,7 @@ class _Default(NamedTuple):
     percentile: float | None = None
 
 
-def _default(model: Any, public: Any, goal: Goal, progress: Progress | None) -> _Default:
+def _default(model: Any, public: Any, goal: Goal) -> _Default:
     """Return the default for a goal."""
     if goal not in get_args(Goal):
         raise InvalidInput(f"goal must be 'answers', 'vectors' or 'means', got {goal!r}")
@@ -251,7 +255,9 @@ def _default(model: Any, public: Any, goal: Goal, progress: Progress | None) -> 
         return _Default(goal, "privunit2-mean", None, "centre", 100.0)
     if goal == "answers" and not isinstance(model, Geometry):
         task = as_task_model(model)
-        if check_model(task, PublicVectors(public))[1] > 1:
+        outputs = check_model(task, PublicVectors(public))[1]
+        if outputs > 1:
+            _check_not_targets(model, outputs)
             return _Default(goal, "class-response", task)
         try:
             affine_answer(task)
@@ -260,25 +266,47 @@ def _default(model: Any, public: Any, goal: Goal, progress: Progress | None) -> 
         else:
             return _Default(goal, "scalar-response", task)
     if model is None or isinstance(model, Geometry):
-        geometry = model
-    else:
-        try:
-            geometry = measure(as_task_model(model), PublicVectors(public), progress)
-        except UnsupportedModel:
-            geometry = None
-    return _Default("vectors", "response", geometry, None if geometry else "none")
+        return _Default("vectors", "response", model, None if model else "none")
+    task = as_task_model(model)
+    try:
+        task.gram(next(PublicVectors(public).batches(8)))
+    except UnsupportedModel:
+        return _Default("vectors", "response", None, "none")
+    return _Default("vectors", "response", task)
+
+
+def _check_not_targets(model: Any, outputs: int) -> None:
+    """Raise for a regressor with several targets: its largest output is not an answer."""
+    try:
+        from sklearn.base import is_regressor
+    except ImportError:
+        return
+    if hasattr(model, "predict") and is_regressor(model):
+        raise InvalidInput(
+            f"the {type(model).__name__} predicts {outputs} quantities, not one of {outputs} "
+            f"answers: use goal='vectors', or one model per quantity in offaxis.recommend"
+        )
+
+
+# ---- What a default is expected to keep
 
 
 def _with_expectation(release: Release, chosen: _Default, public: Any) -> Release:
     """Record the expected utility of a default and the ceiling, for :attr:`Release.summary`."""
-    expected, ceiling = _expectation(release, chosen, public)
-    settings = {**release.provenance.settings, "goal": chosen.goal, "expected": expected}
-    settings["ceiling"] = ceiling
+    expectation = _expectation(release, chosen, public)
+    if expectation is None:
+        return release
+    settings = {**release.provenance.settings, "goal": chosen.goal}
+    settings["expected"], settings["ceiling"] = expectation
     return replace(release, provenance=replace(release.provenance, settings=settings))
 
 
-def _expectation(release: Release, chosen: _Default, public: Any) -> tuple[float, float]:
-    """Return the expected utility and the ceiling, for people like the public vectors."""
+def _expectation(release: Release, chosen: _Default, public: Any) -> tuple[float, float] | None:
+    """Return the expected utility and the ceiling, for people like the public vectors.
+
+    For classes and means both are computed. Codebooks and channels are fitted to one half of an
+    even sample of the vectors and measured on the other half; None if there are too few vectors.
+    """
     epsilon = release.guarantee.epsilon
     if chosen.mechanism == "class-response":
         # The other answers are not kept because they would lower this: only one answer could be
@@ -291,30 +319,42 @@ def _expectation(release: Release, chosen: _Default, public: Any) -> tuple[float
     if chosen.goal == "means":
         covariance = survey(source).covariance
         spectrum = np.linalg.eigvalsh(covariance).clip(min=0.0)
-        noise = release.randomizer.expected_squared_error() / float(np.trace(covariance))
-        return noise / MEAN_OVER, least_mean_error(spectrum, epsilon) / MEAN_OVER
-    count = release.provenance.public.count
-    vectors = taken_evenly(source.batches(_MEASURED_ON), count, _MEASURED_ON)
-    decoded = simulate(release, np.tile(vectors, (_ROUNDS, 1)), np.random.default_rng(0))
-    if chosen.mechanism == "scalar-response":
-        answers, read = chosen.model.outputs(vectors), chosen.model.outputs(decoded)
-        lost = (read - np.tile(answers, (_ROUNDS, 1))).ravel()
-        return _kept(lost, np.eye(1), answers.ravel()), scalar_ceiling(answers.ravel(), epsilon)
-    geometry = chosen.model
-    gram = np.eye(release.input_dim) if geometry is None else geometry.gram
-    spread = survey(source).covariance if geometry is None else geometry.covariance
-    kept = _kept(decoded - np.tile(vectors, (_ROUNDS, 1)), gram, vectors)
-    return kept, fidelity_ceiling(task_spectrum(gram, spread), epsilon)
-
-
-def _kept(errors: Vectors, gram: Vectors, values: Vectors) -> float:
-    """Return the share of the variance of the values that remains, in a metric."""
-    deviations = values - values.mean(axis=0)
-    if values.ndim == 1:
-        return float(1 - np.mean(errors**2) / np.mean(deviations**2))
-    return float(
-        1 - row_dots(errors @ gram, errors).mean() / row_dots(deviations @ gram, deviations).mean()
+        randomizer: Any = release.randomizer
+        variance, radius = float(np.trace(covariance)), float(randomizer.radius)
+        # A vector inside the ball has its length drawn by a sign: this adds ρ² − ‖w‖².
+        noise = randomizer.expected_squared_error() + max(radius**2 - variance, 0.0)
+        least = least_mean_error(spectrum, epsilon)
+        return noise / variance / MEAN_OVER, least / MEAN_OVER
+    if isinstance(chosen.model, Geometry):
+        return None
+    vectors = taken_evenly(
+        source.batches(_MEASURED_ON), release.provenance.public.count, _MEASURED_ON
     )
+    fitted_to, measured_on = vectors[::2], vectors[1::2]
+    if len(measured_on) < _FEWEST:
+        return None
+    half = fit_mechanism(
+        chosen.model, fitted_to, chosen.mechanism, epsilon=epsilon, reshaping=chosen.reshaping
+    )
+    if chosen.mechanism == "response":
+        half = half.with_decoder(posterior(half, PublicVectors(fitted_to)))
+    repeated = np.tile(measured_on, (_ROUNDS, 1))
+    decoded = simulate(half, repeated, np.random.default_rng(0))
+    if chosen.mechanism == "scalar-response":
+        answers = chosen.model.outputs(vectors)
+        lost = chosen.model.outputs(decoded) - chosen.model.outputs(repeated)
+        kept = 1 - float(np.mean(lost**2) / answers.var())
+        ceiling = scalar_ceiling(answers[:, 0], epsilon)
+    else:
+        if chosen.model is None:
+            gram, spread = np.eye(release.input_dim), survey(PublicVectors(vectors)).covariance
+        else:
+            geometry = measure(chosen.model, PublicVectors(vectors))
+            gram, spread = geometry.gram, geometry.covariance
+        lost = decoded - repeated
+        kept = 1 - float(row_dots(lost @ gram, lost).mean() / np.trace(gram @ spread))
+        ceiling = fidelity_ceiling(task_spectrum(gram, spread), epsilon)
+    return min(kept, ceiling), ceiling
 
 
 def at_budget(release: Release, epsilon: Any, mechanism: str) -> Release:
@@ -341,6 +381,12 @@ def _check_arguments(model: Any, public: Any) -> None:
         raise InvalidInput(
             f"public is a model ({type(public).__name__}); did you swap the arguments? It is "
             f"fit(model, public)"
+        )
+    names, columns = getattr(model, "feature_names_in_", None), getattr(public, "columns", None)
+    if names is not None and columns is not None and list(names) != list(columns):
+        raise InvalidInput(
+            "the columns of the public vectors differ from those that the model was fitted to, or "
+            "are in another order; use public[model.feature_names_in_]"
         )
     if isinstance(model, np.ndarray) and model.ndim == 2 and getattr(public, "ndim", 0) == 2:
         (outputs, inputs), dim = model.shape, public.shape[1]

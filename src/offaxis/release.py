@@ -18,13 +18,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.decoding import Aggregate, Clipping, Decoder, Shares, aggregate, estimate_shares
+from offaxis.decoding import Aggregate, Decoder, KnownError, Shares, aggregate, estimate_shares
+from offaxis.decoding.aggregate import known_error_of
 from offaxis.decoding.posterior import NeedsRandomizer, public_mean
-from offaxis.encoding import Answers, Encoder, ModelEncoder
+from offaxis.encoding import AffineEncoder, Answers, Encoder, ModelEncoder, ShiftEncoder
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.formats import reports as wire
 from offaxis.geometry.models import ModelIdentity, as_task_model
 from offaxis.geometry.public import PublicIdentity
+from offaxis.privacy import wording
 from offaxis.privacy.guarantee import ALWAYS, PER_UNIT, Guarantee, Unit
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import Ball, Box, FiniteSet
@@ -33,10 +35,10 @@ from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
 
 LONGEST_STATEMENT: Final = 10_000
-MEAN_OVER: Final = 1_000
-"""Number of people that the expected error of a mean is stated for."""
 
 _PRIVATIZE_ROWS: Final = 4096
+_PROBES: Final = 8
+"""Number of vectors on which a decoder is compared with the inverse of the encoder."""
 _DECODE_ROWS: Final = 4096
 _DECODE_NUMBERS: Final = 1 << 20
 
@@ -183,48 +185,34 @@ class Release:
         For people distributed as the public vectors. Other releases were not measured:
         :func:`offaxis.evaluation.evaluate` does it.
         """
-        settings = self.provenance.settings
-        expected, ceiling = settings.get("expected"), settings.get("ceiling")
-        if not isinstance(expected, float) or not isinstance(ceiling, float):
-            return (
-                "What this release keeps was not measured when it was fitted: use "
-                "offaxis.evaluation.evaluate, or offaxis.recommend to compare releases."
-            )
-        if settings.get("goal") == "means":
-            return (
-                f"A mean over {MEAN_OVER:,} people is expected to have a squared error of "
-                f"{expected:.3g} times the variance of one person, for people like the public "
-                f"vectors. No unbiased report of this ε leaves less than {ceiling:.3g}; "
-                f"offaxis.recommend compares other releases."
-            )
-        scalar = settings.get("mechanism") == "scalar-response"
-        what = "the variance of the model's answer" if scalar else "the model's answers"
-        if settings.get("goal") == "vectors":
-            model = self.provenance.model is not None
-            what = f"the variance of the vectors{' in the metric of the model' if model else ''}"
-        words = (
-            f"Expected to keep {100 * expected:.1f} % of {what}, for people like the public "
-            f"vectors. No report of this ε keeps more"
-        )
-        if expected >= ceiling - 0.001:
-            return f"{words}."
-        return f"{words} than {100 * ceiling:.1f} %; offaxis.recommend compares other releases."
+        return wording.utility(self.provenance.settings, self.provenance.model is not None)
 
     @property
     def report_size(self) -> int:
         """Bytes of one report, the same for every vector."""
         return wire.HEADER_SIZE + self.randomizer.payload_size
 
-    @property
+    @cached_property
     def supports_mean(self) -> bool:
         """Whether the mean of people's vectors can be estimated, without bias except for clipping.
 
-        Reports that name a symbol, or leave out directions, have a bias of unknown size.
+        That is so if encoder and decoder are affine, the decoder inverts the encoder, and the
+        randomizer is unbiased on a ball or a box (docs/proofs.md §20). Other reports, which name a
+        symbol or leave out directions, for example, have a bias of unknown size.
         """
         decoder = self.mean_decoder or self.decoder
-        complete = decoder.input_dim >= decoder.output_dim
-        symbols = isinstance(self.randomizer.domain, FiniteSet)
-        return decoder.unbiased and self.randomizer.unbiased and complete and not symbols
+        affine = type(self.encoder) in (AffineEncoder, ShiftEncoder) and decoder.unbiased
+        bounded = self.randomizer.unbiased and isinstance(self.randomizer.domain, Ball | Box)
+        return affine and bounded and self._inverts(decoder)
+
+    def _inverts(self, decoder: Decoder) -> bool:
+        """Whether the decoder returns encoded vectors, compared on fixed random ones."""
+        encoder: Any = self.encoder
+        size = 1 + float(np.abs(encoder.centre).max())
+        offsets = np.random.default_rng(0).standard_normal((_PROBES, self.input_dim))
+        probes = encoder.centre + size * offsets
+        error = np.abs(decoder.decode(encoder.encode(probes)) - probes)
+        return bool((error <= 1e-6 * size * (1 + np.abs(offsets).max())).all())
 
     @property
     def unbiased_decoder(self) -> Decoder:
@@ -250,18 +238,9 @@ class Release:
         )
 
     @property
-    def clipping(self) -> Clipping:
-        """How far clipping and rounding can move a mean of this release's reports."""
-        decoder, domain = self.unbiased_decoder, self.randomizer.domain
-        if not isinstance(domain, Ball | Box):
-            raise InvalidInput(f"a {self.randomizer.kind} randomizer does not clip vectors")
-        rows = np.abs(getattr(decoder, "matrix", np.eye(decoder.output_dim)))
-        sums = rows.sum(axis=1)
-        if isinstance(domain, Box):
-            dual = sums
-        else:
-            dual = rows.max(axis=1) if domain.order == 1 else np.sqrt((rows * rows).sum(axis=1))
-        return Clipping(domain.radius * dual, self.randomizer.resolution * sums)
+    def known_error(self) -> KnownError:
+        """What is known in advance about the error of a mean of this release's reports."""
+        return known_error_of(self.unbiased_decoder, self.randomizer)
 
     @vectors_alone
     def privatize(self, vectors: Any) -> bytes | list[bytes]:
@@ -297,7 +276,7 @@ class Release:
             # floating-point error settings must not make encoding fail. The randomizer checks in
             # integers.
             with np.errstate(all="ignore"):
-                encoded = self.encoder.encode(part)
+                encoded = self.encode_private(part)
             payloads += self.randomizer.report(encoded, entropy)
         framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
         return framed[0] if single else framed
@@ -335,13 +314,18 @@ class Release:
                 f"this release reports a vector with the {self.randomizer.kind} randomizer: pass "
                 f"the vector to privatize(), or fit a release with mechanism='class-response'"
             )
-        single = isinstance(answers, str) or not isinstance(answers, Iterable)
-        symbols = [self.answers.symbol_of(answer) for answer in ([answers] if single else answers)]
+        symbols, single = self.answers.symbols_of(answers)
         if not symbols:
             raise InvalidInput("there are no answers to report")
         payloads = self.randomizer.report(np.array(symbols, dtype=np.int64), Entropy())
         framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
         return framed[0] if single else framed
+
+    def encode_private(self, vectors: Vectors) -> NDArray[Any]:
+        """Encode private vectors (n, m); a model outside the release is called row by row."""
+        if isinstance(self.encoder, ModelEncoder):
+            return self.encoder.encode_each(vectors)
+        return self.encoder.encode(vectors)
 
     def _require_model(self) -> None:
         if isinstance(self.encoder, ModelEncoder):
@@ -437,7 +421,7 @@ class Release:
         """Estimate the mean of the vectors of all reporting people, (m,).
 
         It is an unbiased estimate of the mean of the *clipped* vectors, up to a lattice step
-        (:attr:`clipping`; :func:`offaxis.evaluation.clipping_bias` estimates the bias on public
+        (:attr:`known_error`; :func:`offaxis.evaluation.clipping_bias` estimates the bias on public
         vectors). A release reshaped to a task estimates the mean accurately along the task's
         directions and with much noise along the others.
 
@@ -479,7 +463,7 @@ class Release:
         Aggregate
         """
         batches = self.decode_in_batches(reports, self.unbiased_decoder)
-        return replace(aggregate(batches, weights, groups), clipping=self.clipping)
+        return replace(aggregate(batches, weights, groups), known_error=self.known_error)
 
     def shares(self, reports: Iterable[bytes], groups: Iterable[Hashable] | None = None) -> Shares:
         """Estimate the share of each symbol or answer among the people who reported.
@@ -523,10 +507,24 @@ class Release:
                 f"have no shares; use aggregate() for means, or fit a release with "
                 f"mechanism='class-response' for shares of answers"
             )
-        answers = self.answers
-        names = () if answers is None else answers.symbol_names
+        names = self.symbol_names or ()
         batches = self._observe_in_batches(reports, randomizer.size)
         return estimate_shares(batches, randomizer, names, groups)
+
+    @property
+    def symbol_names(self) -> tuple[str, ...] | None:
+        """What each symbol of a release of answers stands for; None for other releases.
+
+        A symbol may stand for several answers if some are rare. If the release holds the model, a
+        rare answer is reported as whichever kept answer has the larger output, so that every symbol
+        may stand for it.
+        """
+        answers = self.answers
+        if answers is None or len(answers.kept) == len(answers.names):
+            return None if answers is None else answers.names
+        if isinstance(self.encoder, ModelEncoder):
+            return answers.symbol_names
+        return tuple(f"{answers.names[kept]} or a rare answer" for kept in answers.kept)
 
     def with_decoder(self, decoder: Decoder) -> Release:
         """Return the release with another decoder, recorded in its provenance.

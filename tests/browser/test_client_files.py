@@ -30,7 +30,6 @@ def test_the_same_files_are_loaded(client):
         assert facts["guarantee"]["unit"] == release.unit
         assert facts["inputDim"] == release.input_dim
         assert facts["reportSize"] == release.report_size
-        assert facts["supportsMean"] == release.supports_mean
         assert np.allclose(facts["publicMean"], release.public_mean, rtol=1e-12, atol=1e-12)
 
 

@@ -152,7 +152,7 @@ def test_means_name_the_answers_of_a_release_that_has_names(public, answers, for
         totals = Totals()
         totals.add(release, [(report, None) for report in release.privatize(public[:20])])
         facts = means_facts("round", release, totals)
-        expected = None if release.answers is None else list(release.answers.symbol_names)
+        expected = None if release.symbol_names is None else list(release.symbol_names)
         assert facts.get("names") == expected
         assert len(facts["means"]) == 1
 

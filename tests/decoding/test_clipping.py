@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import offaxis
-from offaxis.decoding import Aggregate, aggregate
+from offaxis.decoding import Aggregate, LinearDecoder, aggregate
 from offaxis.encoding import Encoder
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.evaluation.metrics import without_noise
@@ -55,8 +56,10 @@ def release(request: pytest.FixtureRequest) -> offaxis.Release:
     return fitted(**SETTINGS[request.param])
 
 
-def aggregate_of(release: offaxis.Release, vectors: np.ndarray) -> Aggregate:
-    return release.aggregate(release.privatize(vectors))
+def aggregate_of(release: offaxis.Release, vectors: np.ndarray, groups: Any = None) -> Aggregate:
+    reports = release.privatize(vectors)
+    assert isinstance(reports, list)
+    return release.aggregate(reports, groups=groups)
 
 
 @given(scale=st.floats(0.1, 30), shift=st.floats(-20, 20), seed=st.integers(0, 2**32 - 1))
@@ -65,8 +68,8 @@ def test_the_bound_contains_the_bias_of_any_population(release, scale, shift, se
     people = np.random.default_rng(seed).standard_normal((50, 4)) * scale + 3.0 + shift
     largest = largest_length(release, people)
     bias = np.abs((without_noise(release, people) - people).mean(axis=0))
-    clipping = release.clipping
-    assert (bias <= (largest - 1) * clipping.radius + clipping.rounding + 1e-9).all()
+    known = release.known_error
+    assert (bias <= (largest - 1) * known.radius + known.rounding + 1e-9).all()
 
 
 def test_the_bound_is_reached(release):
@@ -81,7 +84,7 @@ def test_the_bound_is_reached(release):
     encoded = largest * domain.radius * worst[None]
     decoder = release.unbiased_decoder
     moved = decoder.decode(encoded) - decoder.decode(domain.project(encoded))
-    bound = (largest - 1) * release.clipping.radius[0]
+    bound = (largest - 1) * release.known_error.radius[0]
     assert abs(moved[0, 0]) == pytest.approx(bound)
 
 
@@ -93,12 +96,12 @@ def test_rounding_of_exact_reports_is_within_its_bound():
     release = offaxis.fit(
         None, PUBLIC, epsilon=200, mechanism="laplace", reshaping="centre", percentile=100
     )
-    step = release.randomizer.resolution
+    step = release.randomizer.resolution  # type: ignore[attr-defined]
     point = PUBLIC.mean(axis=0) + 1000.9 * step
     means = aggregate_of(release, np.tile(point, (4000, 1)))
     off, error = np.abs(means.estimate - point), means.standard_error
-    assert (off <= release.clipping.rounding + stats.norm.isf(ALPHA / 8) * error).all()
-    assert release.clipping.rounding == pytest.approx(step)
+    assert (off <= release.known_error.rounding + stats.norm.isf(ALPHA / 8) * error).all()
+    assert release.known_error.rounding == pytest.approx(step)
 
 
 def test_a_mean_of_clipped_vectors_has_no_interval_without_a_bound(release):
@@ -107,11 +110,11 @@ def test_a_mean_of_clipped_vectors_has_no_interval_without_a_bound(release):
         means.interval(0.95)
     low, high = means.interval(0.95, largest=1)
     wider = means.interval(0.95, largest=2)
-    np.testing.assert_allclose(high - wider[1], -release.clipping.radius)
-    np.testing.assert_allclose(low - wider[0], release.clipping.radius)
+    np.testing.assert_allclose(high - wider[1], -release.known_error.radius)
+    np.testing.assert_allclose(low - wider[0], release.known_error.radius)
     for wrong in (0.5, float("nan"), "two"):
         with pytest.raises(InvalidInput, match="largest"):
-            means.interval(0.95, largest=wrong)
+            means.interval(0.95, largest=wrong)  # type: ignore[arg-type]
 
 
 def test_rows_that_are_not_reports_take_no_bound():
@@ -124,7 +127,7 @@ def test_rows_that_are_not_reports_take_no_bound():
 def test_groups_keep_the_bound():
     release = fitted(goal="means")
     groups = ["north", "south"] * 50
-    means = release.aggregate(release.privatize(PUBLIC[:100]), groups=groups)
+    means = aggregate_of(release, PUBLIC[:100], groups)
     with pytest.raises(BiasedDecoder):
         means.of("north").interval()
     together, alone = means.interval(largest=1), means.of("south").interval(largest=1)
@@ -155,7 +158,7 @@ def test_intervals_cover_for_every_population(population):
             means.standard_error,
             means.count,
             means.effective_count,
-            clipping=release.clipping,
+            known_error=release.known_error,
         )
         for index, (bound, value) in enumerate(((1, clipped), (largest, truth), (1, truth))):
             low, high = means.interval(0.95, largest=bound)
@@ -179,8 +182,68 @@ def test_intervals_cover_for_every_population(population):
 def test_releases_whose_means_have_an_unknown_bias_have_no_means(settings):
     """Each used to give means with intervals that covered the truth far too rarely."""
     release = fitted(**settings)
-    reports = release.privatize(PUBLIC[:20])
+    reports = [bytes(release.privatize(vector)) for vector in PUBLIC[:20]]  # type: ignore[arg-type]
     assert not release.supports_mean
     for method in (release.aggregate, release.decode_mean):
         with pytest.raises(BiasedDecoder, match=r"shares\(\)|goal='means'"):
             method(reports)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mechanism": "coordinatewise-laplace"},
+        {"mechanism": "coordinatewise-gaussian", "delta": "1e-5"},
+        # Padding to a power of two makes the decoder square, although a direction is left out.
+        {"mechanism": "instance-optimal", "delta": "1e-5", "reshaping": "optimal"},
+    ],
+)
+def test_maps_that_are_not_inverted_have_no_means(settings):
+    """They used to have intervals with ``largest=1`` that missed the mean in every round."""
+    task = Layers.linear(np.eye(4)[:3])
+    assert not offaxis.fit(task, PUBLIC, epsilon=4, **settings).supports_mean
+    settings = {name: value for name, value in settings.items() if name != "reshaping"}
+    whole = offaxis.fit(Layers.linear(np.eye(4)), PUBLIC, epsilon=4, **settings)
+    assert whole.supports_mean == (settings["mechanism"] == "instance-optimal")
+
+
+def test_a_mean_decoder_that_does_not_invert_the_encoder_gives_no_means(tmp_path):
+    release = fitted(goal="means")
+    wrong = replace(release, mean_decoder=LinearDecoder(np.eye(4) / 2, np.full(4, 7.0)))
+    wrong.save(tmp_path / "wrong.release")
+    loaded = offaxis.load(tmp_path / "wrong.release")
+    assert release.supports_mean
+    assert not loaded.supports_mean
+
+
+def test_equal_reports_do_not_make_an_interval_a_point():
+    """In one dimension at ε = 8, fifty reports of people at the boundary are usually equal.
+
+    A false alarm has probability ALPHA; the standard error alone would give a point.
+    """
+    public = np.linspace(-1, 1, 101)[:, None]
+    boundary: list[dict[str, Any]] = [
+        {"goal": "means"},
+        {"mechanism": "duchi", "reshaping": "centre", "percentile": 100},
+    ]
+    for settings in boundary:
+        release = offaxis.fit(None, public, epsilon=8, **settings)
+        hits, points = 0, 0
+        for _ in range(100):
+            means = aggregate_of(release, np.ones((50, 1)))
+            low, high = means.interval(0.95, largest=1)
+            hits += bool(low[0] <= 1 <= high[0])
+            points += bool(means.standard_error[0] < 1e-9)
+        assert stats.binom.cdf(hits, 100, 0.95) > ALPHA
+        assert points > 50
+
+
+def test_few_reports_of_a_coordinate_have_a_wide_interval():
+    """Each report carries one of 64 coordinates: fifty reports say next to nothing about one."""
+    public = np.random.default_rng(2).uniform(-1, 1, (500, 64))
+    release = offaxis.fit(None, public, epsilon=1, mechanism="piecewise", reshaping="none")
+    assert release.known_error.reported_share == 1 / 64
+    low, high = aggregate_of(release, public[:50]).interval(0.95, largest=1)
+    assert np.isinf(high - low).all()
+    low, high = aggregate_of(release, np.tile(public, (20, 1))).interval(0.95, largest=1)
+    assert np.isfinite(high - low).all()

@@ -30,7 +30,10 @@ FITTED = [
 @pytest.mark.parametrize("options", FITTED, ids=lambda o: "-".join(map(str, o.values())) or "plain")
 def test_every_fitted_release_knows_the_public_mean(head, public, options):
     release = offaxis.fit(head, public, epsilon=3, **{"mechanism": "laplace"} | options)
-    assert release.public_mean == pytest.approx(public.mean(axis=0), abs=1e-8)
+    # A codeword has the answer that it stands for, which the mean of its class may not have.
+    near = options.get("mechanism") == "class-response"
+    tolerance = public.std(axis=0).min() if near else 1e-8
+    assert release.public_mean == pytest.approx(public.mean(axis=0), abs=tolerance)
     assert len(release.privatize(release.public_mean)) == release.report_size
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import offaxis
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry import (
     CentredOutputs,
@@ -29,7 +30,8 @@ X = RNG.standard_normal((80, 5))
 
 def test_a_matrix_is_a_linear_task():
     W = RNG.standard_normal((3, 5))
-    assert np.allclose(as_task_model(W).outputs(X), X @ W.T)
+    for matrix in (W, W.tolist(), torch.tensor(W)):
+        assert np.allclose(as_task_model(matrix).outputs(X), X @ W.T)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201])
@@ -38,7 +40,7 @@ def test_a_name_that_does_not_fit_a_release_file_is_an_error(name):
         FiniteDifferences(lambda z: z, name=name).identity()
 
 
-@pytest.mark.parametrize("thing", [None, "model", 3, [1.0], {"a": 1}])
+@pytest.mark.parametrize("thing", [None, "model", 3, {1.0}, {"a": 1}])
 def test_anything_else_is_a_clear_error(thing):
     with pytest.raises(UnsupportedModel, match=r"no adapter.*ONNX.*function of a batch"):
         as_task_model(thing)
@@ -224,3 +226,35 @@ def test_the_wrong_number_of_names_is_an_error(names, name):
     for models in (LOGITS, SEVERAL):
         with pytest.raises(InvalidInput, match="answer"):
             Classifier(models[name](), names).outputs(X)
+
+
+def test_a_function_that_is_affine_on_public_vectors_only_stays_outside():
+    """Its affine extension would have other answers for other people."""
+    weight = RNG.standard_normal((3, 5))
+    public = np.abs(RNG.standard_normal((300, 5)))
+
+    def magnitudes(Z):
+        return np.abs(Z) @ weight.T
+
+    release = offaxis.fit(magnitudes, public, epsilon=2, mechanism="class-response")
+    assert release.encoder.kind == "model-answer"
+
+
+def test_a_random_model_is_rejected_as_random():
+    def noisy(Z):
+        return np.random.standard_normal((len(Z), 3))  # noqa: NPY002
+
+    with pytest.raises(InvalidInput, match="must not be random"):
+        offaxis.fit(noisy, X, epsilon=2)
+
+
+def test_outputs_of_a_module_that_are_not_finite_are_an_error():
+    module = nn.Linear(5, 3)
+    root = nn.Sequential(module, Root())
+    with pytest.raises(InvalidInput, match="not finite for vector"):
+        as_task_model(root).outputs(X)
+
+
+class Root(nn.Module):
+    def forward(self, x):
+        return torch.sqrt(x)

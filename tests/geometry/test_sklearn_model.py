@@ -50,6 +50,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC, SVR
 from sklearn.utils import all_estimators
 
+import offaxis
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry import FiniteDifferences, Layers, answer_names, as_task_model
 from offaxis.geometry.sklearn_model import EstimatorModel
@@ -421,3 +422,66 @@ class Drifting(BaseEstimator):  # type: ignore[misc]
 def test_a_label_that_is_not_listed_is_a_clear_error():
     with pytest.raises(InvalidInput, match="not one of its classes_"):
         EstimatorModel(Drifting(), dim=5).outputs(X)
+
+
+def test_a_tuned_threshold_decides_also_on_features_of_other_scales():
+    """Scores on probe vectors are saturated here, and agree with predictions by chance."""
+    cells = load_breast_cancer()
+    vectors = cells.data[:, :10]
+    scaled = make_pipeline(StandardScaler(), LogisticRegression())
+    model = FixedThresholdClassifier(scaled, threshold=0.9, response_method="predict_proba")
+    model.fit(vectors, cells.target)
+    assert (model.predict(vectors) != scaled.fit(vectors, cells.target).predict(vectors)).any()
+    answers = as_task_model(model).outputs(vectors).argmax(axis=1)
+    np.testing.assert_array_equal(answers, model.predict(vectors))
+
+
+def test_a_scaler_of_timestamps_keeps_its_digits():
+    rng = np.random.default_rng(0)
+    for unit in (1.7e12, 1.7e15, 1.7e18):
+        times = np.c_[unit * (1 + 1e-3 * rng.standard_normal(500)), rng.standard_normal((500, 3))]
+        pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+        pipeline.fit(times, times[:, 0] > unit)
+        answers = as_task_model(pipeline).outputs(times).argmax(axis=1)
+        assert (answers == pipeline.predict(times)).mean() > 0.999
+
+
+def test_a_clipped_column_of_small_values_is_not_folded():
+    rng = np.random.default_rng(0)
+    vectors = np.c_[1e-9 * rng.standard_normal(500), rng.standard_normal((500, 2))]
+    columns = ColumnTransformer(
+        [("tiny", StandardScaler(), [0]), ("clipped", MinMaxScaler(clip=True), [1, 2])]
+    )
+    pipeline = make_pipeline(columns, LogisticRegression())
+    pipeline.fit(vectors, rng.integers(0, 3, 500))
+    far = vectors * [1, 30, 30]
+    answers = as_task_model(pipeline).outputs(far).argmax(axis=1)
+    np.testing.assert_array_equal(answers, pipeline.predict(far))
+
+
+def test_quantities_are_not_answers():
+    vectors = load_iris().data
+    several = LinearRegression().fit(vectors, vectors[:, :2])
+    with pytest.raises(InvalidInput, match="predicts 2 quantities, not one of 2 answers"):
+        offaxis.fit(several, vectors, epsilon=2)
+    assert offaxis.fit(several, vectors, epsilon=2, goal="vectors").randomizer.kind == "response"
+
+
+def test_columns_in_another_order_are_an_error():
+    frame = load_iris(as_frame=True)
+    forest = RandomForestClassifier(5, random_state=0).fit(frame.data, frame.target)
+    with pytest.raises(InvalidInput, match="in another order"):
+        offaxis.fit(forest, frame.data[frame.data.columns[::-1]], epsilon=2)
+
+
+def test_labels_that_are_integers_are_not_indices():
+    iris = load_iris()
+    model = LogisticRegression(max_iter=1000).fit(iris.data, iris.target + 1)
+    release = offaxis.fit(model, iris.data, epsilon=2)
+    with pytest.raises(InvalidInput, match="named by integers that are not their indices"):
+        release.privatize_answer(1)
+    for answers in ("3", np.array("3"), ["1", "3"], np.array(["1", "2"])):
+        release.privatize_answer(answers)
+    for wrong in (b"12", {"1": 2}, {"1"}, np.array([["1"]])):
+        with pytest.raises(InvalidInput, match="a list or array"):
+            release.privatize_answer(wrong)

@@ -188,22 +188,42 @@ def test_another_model_is_rejected(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    "answer",
     [
-        (lambda Z: np.full(len(Z), 3), "one of 3 answers"),
-        (lambda Z: np.full(len(Z), -1), "one of 3 answers"),
-        (lambda Z: np.zeros(len(Z)), "one of 3 answers"),
-        (lambda Z: np.zeros(len(Z) + 1, dtype=int), "one of 3 answers"),
-        (lambda Z: 1 // 0, "the model failed with ZeroDivisionError; nothing was reported"),
+        lambda Z: np.full(len(Z), 3),
+        lambda Z: np.full(len(Z), -1),
+        lambda Z: np.zeros(len(Z)),
+        lambda Z: np.zeros(len(Z) + 1, dtype=int),
+        lambda Z: 1 // 0,
     ],
 )
-def test_a_model_that_fails_on_the_device_reports_nothing(answer, message):
-    release = fitted(squares, epsilon=6)
+def test_a_model_that_fails_on_the_device_reports_a_fixed_answer(answer, caplog):
+    """A device that made no report would reveal that the model fails on its vector."""
+    release = fitted(squares, epsilon=1)
     broken = replace(release, encoder=release.encoder.attach(answer))
-    with pytest.raises(InvalidInput, match=message) as error:
-        broken.privatize(PUBLIC[0])
-    assert error.value.__cause__ is None
-    assert error.value.__context__ is None or error.value.__suppress_context__
+    reports = broken.privatize(PUBLIC[:2000])
+    hits = int((release.observe(reports).argmax(axis=1) == 0).sum())
+    others = release.randomizer.size - 1
+    assert binomtest(hits, 2000, math.e / (math.e + others)).pvalue > ALPHA
+    # The broken control: a uniform symbol.
+    assert binomtest(hits, 2000, 1 / (1 + others)).pvalue < ALPHA
+    assert "failed on 2000 of 2000 vectors" in caplog.text
+
+
+def test_a_model_sees_one_private_vector_at_a_time():
+    """A model that uses statistics of its batch would report other people's vectors."""
+    sizes = []
+
+    def answer(Z):
+        sizes.append(len(Z))
+        Z[:] = np.nan  # nor can it change them
+        return np.zeros(len(Z), dtype=int)
+
+    release = fitted(squares, epsilon=1)
+    private = PUBLIC[:50].copy()
+    replace(release, encoder=release.encoder.attach(answer)).privatize(private)
+    assert sizes == [1] * 50
+    assert np.array_equal(private, PUBLIC[:50])
 
 
 def test_an_answer_is_reported_without_a_vector():
@@ -248,5 +268,5 @@ def test_rare_answers_share_a_symbol_and_a_name():
 
 @pytest.mark.parametrize("model", [np.ones((1, 6)), np.array([[0.0] * 6, [1e-9] + [0.0] * 5])])
 def test_a_model_with_one_answer_has_no_class_codebook(model):
-    with pytest.raises(InvalidInput, match="two or more different answers"):
+    with pytest.raises(InvalidInput, match="the same answer on all public vectors"):
         fitted(model, public=np.abs(PUBLIC))

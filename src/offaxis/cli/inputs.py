@@ -338,14 +338,17 @@ def load_model(source: str) -> TaskModel:
     source : str
         ``package.module:attribute``, where the attribute is a model or a function without
         arguments that returns one (the module is searched in the current folder first);
-        ``file.pt2``, written by torch.export.save; or ``file.safetensors``, written by Layers.save.
-        The first two can run code: load only models you trust.
+        ``file.pt2``, written by torch.export.save; ``file.onnx``; or ``file.safetensors``, written
+        by Layers.save. The first two can run code: load only models you trust.
     """
     with spinner("loading the model"):
         suffix = Path(source).suffix.lower()
         if suffix in (".safetensors", ".pt2"):
             check_input(Path(source))
             model = Layers.load(source) if suffix == ".safetensors" else _load_exported(source)
+        elif suffix == ".onnx":
+            check_input(Path(source))
+            model = source
         elif match := _IMPORT_PATH.fullmatch(source):
             model = _import_model(match[1], match[2])
         elif suffix in _PICKLES:
@@ -356,8 +359,8 @@ def load_model(source: str) -> TaskModel:
             )
         else:
             raise InvalidInput(
-                f"the model must be an import path package.module:attribute, a .pt2 file or a "
-                f".safetensors file, got {source!r}"
+                f"the model must be an import path package.module:attribute, a .pt2 file, an "
+                f".onnx file or a .safetensors file, got {source!r}"
             )
         return as_task_model(model)
 

@@ -27,7 +27,7 @@ from offaxis.evaluation.utility import Tasks, Utility
 from offaxis.geometry import TaskModel
 from offaxis.geometry.multitask import checked_weights
 from offaxis.privacy.guarantee import exact_epsilon
-from offaxis.release import MEAN_OVER
+from offaxis.privacy.wording import MEAN_OVER
 
 
 @example(
@@ -37,15 +37,16 @@ from offaxis.release import MEAN_OVER
 )
 def recommend(
     model: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             metavar="MODEL",
             help="Public model: package.module:attribute (a model, or a function without "
-            "arguments that returns one), a torch.export file (.pt2), or a weights file written "
-            "by Layers.save (.safetensors). For one release that serves several models, repeat "
-            "the option as NAME=MODEL. Load only models you trust.",
+            "arguments that returns one), a torch.export file (.pt2), an ONNX file (.onnx), or a "
+            "weights file written by Layers.save (.safetensors). For one release that serves "
+            "several models, repeat the option as NAME=MODEL. Load only models you trust. Without "
+            "a model, all directions of the vectors count equally (--goal vectors or means).",
         ),
-    ],
+    ] = None,
     public: Annotated[
         str | None,
         typer.Option(metavar="FILE", help=f"Public vectors, never private ones: {ARRAY}."),
@@ -122,8 +123,10 @@ def recommend(
     budgets = [] if epsilon is None else _parse_budgets(epsilon)
     if out is not None and len(budgets) > 1:
         raise UsageError("--out writes the release for one budget; use --epsilon with one number")
-    _check_outputs(model, public, out, html, force=force)
-    tasks = _load_tasks(model)
+    if not model and goal == "answers":
+        raise UsageError("Missing option '--model'; without a model, use --goal vectors or means")
+    _check_outputs(model or [], public, out, html, force=force)
+    tasks = _load_tasks(model) if model else None
     settings: dict[str, Any] = {"goal": goal, "people": people, "effort": effort, "seed": seed}
     settings["weights"] = _parse_weights(weight, tasks) if weight else None
     settings["prior"] = _parse_prior(prior, tasks) if prior else None

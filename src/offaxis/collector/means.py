@@ -147,7 +147,7 @@ def means_facts(round_name: str, release: Release, totals: Totals) -> dict[str, 
     entries = [
         _entry(release, label, decoded.get(label), symbols.get(label)) for label in (None, *groups)
     ]
-    names = {} if release.answers is None else {"names": list(release.answers.symbol_names)}
+    names = {} if release.symbol_names is None else {"names": list(release.symbol_names)}
     return names | {
         "round": round_name,
         "release": release.hash,

@@ -1,6 +1,6 @@
 """Decoders: from observations back to vectors. Post-processing, at no privacy cost."""
 
-from offaxis.decoding.aggregate import Aggregate, Clipping, aggregate
+from offaxis.decoding.aggregate import Aggregate, KnownError, aggregate
 from offaxis.decoding.decoders import (
     CodewordDecoder,
     Decoder,
@@ -14,9 +14,9 @@ from offaxis.decoding.shares import ShareDifference, Shares, estimate_shares
 
 __all__ = [
     "Aggregate",
-    "Clipping",
     "CodewordDecoder",
     "Decoder",
+    "KnownError",
     "LinearDecoder",
     "NetworkDecoder",
     "PosteriorCodewordDecoder",

@@ -8,13 +8,14 @@ estimate Σw_i x_i / Σw_i has the mean Σw_i E[x_i] / Σw_i, and the standard e
 a factor that makes its square unbiased for reports of one distribution (with equal weights:
 n/(n − 1)). It includes the noise and the differences between people, whatever their distributions.
 If people differ, it is too large for the mean of exactly those who reported. It does not include
-the bias from clipping, for which :meth:`Aggregate.interval` needs a bound (:class:`Clipping`).
+the bias from clipping, for which :meth:`Aggregate.interval` needs a bound (:class:`KnownError`).
 
 Sums are kept about running means (Chan, Golub, LeVeque 1983), so that no digits cancel.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,15 +25,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from offaxis.decoding.decoders import Decoder
 from offaxis.errors import BiasedDecoder, InvalidInput
+from offaxis.randomizers.base import Ball, Box, Randomizer, VectorParameters
 from offaxis.vectors import Vectors, as_array, as_number
 
 _END: Final = object()
 
 
 @dataclass(frozen=True, eq=False)
-class Clipping:
-    """How far clipping and rounding can move the mean of a release's reports.
+class KnownError:
+    """What is known in advance about the error of a mean of a release's reports.
 
     Let D be the matrix of the decoder and ρ the radius of the randomizer. A vector whose encoding
     has at most L times the radius moves by at most (L − 1) ρ in the norm of the ball when it is
@@ -42,21 +45,46 @@ class Clipping:
     Attributes
     ----------
     radius : (m,) array
-        ρ ‖D_j‖*: the largest move of each coordinate per radius.
+        ρ ‖D_j‖*: the largest bias of each coordinate by clipping, per radius.
     rounding : (m,) array
-        step · ‖D_j‖₁.
+        step · ‖D_j‖₁: the largest bias by rounding.
+    least_deviation : (m,) array
+        A lower bound on the standard deviation of one report. If the law of reports has few points,
+        some dozens of reports may all be equal.
+    reported_share : float
+        The share of reports that carry a given coordinate.
 
     Examples
     --------
     >>> import offaxis
     >>> public = np.random.default_rng(0).standard_normal((500, 2))
-    >>> clipping = offaxis.fit(None, public, epsilon=4, goal="means").clipping
-    >>> clipping.radius.round(1)  # if vectors are twice as long as the radius
+    >>> known = offaxis.fit(None, public, epsilon=4, goal="means").known_error
+    >>> known.radius.round(1)  # if vectors are twice as long as the radius
     array([3.8, 3.8])
     """
 
     radius: Vectors
     rounding: Vectors
+    least_deviation: Vectors
+    reported_share: float
+
+
+def known_error_of(decoder: Decoder, randomizer: Randomizer) -> KnownError:
+    """Return what is known about means of a release whose decoder inverts the encoder."""
+    domain = randomizer.domain
+    assert isinstance(randomizer, VectorParameters), "symbols have no means"
+    assert isinstance(domain, Ball | Box), "only these support means"
+    rows = np.abs(getattr(decoder, "matrix", np.eye(decoder.output_dim)))
+    sums, lengths = rows.sum(axis=1), np.sqrt((rows * rows).sum(axis=1))
+    dual = sums
+    if isinstance(domain, Ball):
+        dual = rows.max(axis=1) if domain.order == 1 else lengths
+    return KnownError(
+        domain.radius * dual,
+        randomizer.resolution * sums,
+        math.sqrt(randomizer.least_variance) * lengths,
+        randomizer.reported_share,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +101,8 @@ class Aggregate:
         (Σw)² / Σw²: the number of equally weighted reports with the same standard error.
     groups : tuple, optional
         The labels, in order of first appearance.
-    clipping : Clipping, optional
-        What clipping can change, if the rows are decoded reports of a release.
+    known_error : KnownError, optional
+        What is known about the error in advance, if the rows are decoded reports of a release.
 
     Examples
     --------
@@ -95,7 +123,7 @@ class Aggregate:
     count: NDArray[np.int64]
     effective_count: Vectors
     groups: tuple[Hashable, ...] | None = None
-    clipping: Clipping | None = None
+    known_error: KnownError | None = None
 
     def interval(
         self, level: float = 0.95, *, largest: float | None = None
@@ -104,11 +132,11 @@ class Aggregate:
 
         A device clips vectors that are longer than the release's radius, and reports do not show by
         how much. So the interval needs a public bound on the vectors, and includes the bias that
-        clipping and rounding can cause under it (:class:`Clipping`).
+        clipping and rounding can cause under it (:class:`KnownError`).
 
-        Each interval covers with at least about the stated probability, for every population within
-        the bound, once a few dozen reports are averaged (Student's t). They do not cover all
-        coordinates simultaneously.
+        Each interval covers with at least about the stated probability, for any people within the
+        bound, once a few dozen reports carry each coordinate (Student's t; "piecewise" and "hybrid"
+        report few coordinates each). They do not cover all coordinates simultaneously.
 
         Parameters
         ----------
@@ -126,14 +154,18 @@ class Aggregate:
         level = as_number(level, "level")
         if not 0 < level < 1:
             raise InvalidInput(f"level must be between 0 and 1, got level={level!r}")
-        freedom = np.maximum(np.asarray(self.effective_count) - 1, 1e-3)
-        quantile = stdtrit(freedom, (1 + level) / 2)
-        reach = np.asarray(quantile)[..., None] * self.standard_error + self._bias(largest)
+        bias, known = self._bias(largest), self.known_error
+        count, error = np.asarray(self.effective_count), self.standard_error
+        if known is not None:
+            error = np.maximum(error, known.least_deviation / np.sqrt(count)[..., None])
+            count = count * known.reported_share
+        quantile = np.asarray(stdtrit(np.maximum(count - 1, 1e-3), (1 + level) / 2))
+        reach = np.where((count > 1)[..., None], quantile[..., None] * error, np.inf) + bias
         return self.estimate - reach, self.estimate + reach
 
     def _bias(self, largest: float | None) -> Vectors | float:
         """Return the largest bias of each coordinate under the bound on the vectors."""
-        if self.clipping is None:
+        if self.known_error is None:
             if largest is not None:
                 raise InvalidInput("these rows were not clipped: leave out largest")
             return 0.0
@@ -147,7 +179,7 @@ class Aggregate:
         bound = as_number(largest, "largest")
         if not bound >= 1:
             raise InvalidInput(f"largest must be 1 or more, got largest={largest!r}")
-        return (bound - 1) * self.clipping.radius + self.clipping.rounding
+        return (bound - 1) * self.known_error.radius + self.known_error.rounding
 
     def of(self, group: Hashable) -> Aggregate:
         """Return the aggregate of one group.
@@ -167,7 +199,7 @@ class Aggregate:
             self.standard_error[index],
             self.count[index],
             self.effective_count[index],
-            clipping=self.clipping,
+            known_error=self.known_error,
         )
 
 

@@ -7,6 +7,7 @@ guarantee does not depend on the model: the randomizer after it provides it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from offaxis.encoding.encoders import frozen_shift
 from offaxis.errors import InvalidInput, ModelNeeded
 from offaxis.vectors import Vectors, has_device
+
+_LOG: Final = logging.getLogger(__name__)
 
 LONGEST_NAME: Final = 200
 MOST_ANSWERS: Final = 1 << 20
@@ -71,17 +74,51 @@ class Answers:
                 shared[symbol].append(self.names[answer])
         return tuple(_either(names) for names in shared)
 
+    def symbols_of(self, answers: Any) -> tuple[list[int], bool]:
+        """Return the symbols of one or several answers, and whether it was one.
+
+        ``answers`` is an index or a name, or a list, a tuple or an array (n,) of these.
+        """
+        if isinstance(answers, str | int | np.generic):
+            return [self.symbol_of(answers)], True
+        if isinstance(answers, list | tuple):
+            return [self.symbol_of(answer) for answer in answers], False
+        if hasattr(answers, "__array__"):
+            values = np.asarray(answers)
+            if values.ndim <= 1:
+                symbols = [self.symbol_of(answer) for answer in values.reshape(-1).tolist()]
+                return symbols, values.ndim == 0
+        raise InvalidInput(
+            f"answers are an index or a name, or a list or array (n,) of these, got "
+            f"{type(answers).__name__}"
+        )
+
+    @property
+    def _named_by_other_integers(self) -> bool:
+        """Whether a name is an integer that is not its index: a label, such as 1, 2, 3."""
+        return any(
+            name.lstrip("-").isdecimal() and name != str(index)
+            for index, name in enumerate(self.names)
+        )
+
     def symbol_of(self, answer: Any) -> int:
         """Return the symbol of an answer, given by its index or its name.
 
         Raises
         ------
         InvalidInput
-            If there is no such answer. The message does not contain it, because it is private.
+            If there is no such answer, or an index could be confused with a name: for answers named
+            by other integers, pass the names. The message does not contain the answer, because it
+            is private.
         """
         if isinstance(answer, str) and answer in self.names:
             return self.symbols[self.names.index(answer)]
         integer = isinstance(answer, int | np.integer) and not isinstance(answer, bool)
+        if integer and self._named_by_other_integers:
+            raise InvalidInput(
+                f"the answers are named by integers that are not their indices: pass names, such "
+                f"as {self.names[0]!r}, instead of an integer"
+            )
         if integer and 0 <= answer < len(self.names):
             return self.symbols[int(answer)]
         raise InvalidInput(
@@ -102,8 +139,9 @@ class ModelEncoder:
     """x = symbol of the answer of a public model that is not part of the release.
 
     Contract: nothing is encoded before a model is attached (:meth:`attach`,
-    :meth:`offaxis.Release.with_model`). A model that fails, or returns anything but one answer per
-    vector, is an error, and nothing is reported.
+    :meth:`offaxis.Release.with_model`). Private vectors are encoded by :meth:`encode_each`, which
+    is total and calls the model with one vector at a time: whatever the model does, a report
+    depends on one vector, and there is one.
 
     Parameters
     ----------
@@ -166,16 +204,34 @@ class ModelEncoder:
         answer = self.require_model()
         if has_device(Z):
             raise InvalidInput("a model outside the release takes NumPy vectors")
-        try:
-            answers = np.asarray(answer(Z))
-        except Exception as error:  # its message may contain the private vector
-            name = type(error).__name__
-            raise InvalidInput(f"the model failed with {name}; nothing was reported") from None
+        answers = np.asarray(answer(Z))
         known = answers.shape == (len(Z),) and answers.dtype.kind in "iu"
         if not known or not ((answers >= 0) & (answers < self.symbols.size)).all():
             raise InvalidInput(
-                f"the model must return one of {self.symbols.size} answers for every vector; "
-                f"nothing was reported"
+                f"the model must return one of {self.symbols.size} answers for every vector"
             )
         symbols: NDArray[Any] = self.symbols[answers].astype(np.int64)
+        return symbols
+
+    def encode_each(self, Z: Vectors) -> NDArray[Any]:
+        """Map private vectors (n, m) to (n,) symbols, one at a time.
+
+        A vector on which the model fails, or returns no answer, has the symbol 0. A device that
+        made no report, or another one because of other people's vectors, would reveal something
+        about the vector. The number of failures is logged on the device.
+        """
+        self.require_model()
+        symbols, failed = np.zeros(len(Z), dtype=np.int64), 0
+        for row in range(len(Z)):
+            try:
+                symbols[row] = self.encode(Z[row : row + 1].copy())[0]
+            except Exception:
+                failed += 1
+        if failed:
+            # Not a warning of Python, which an application can turn into an error.
+            _LOG.warning(
+                "the model failed on %d of %d vectors; a fixed answer is reported for them",
+                failed,
+                len(Z),
+            )
         return symbols

@@ -76,7 +76,7 @@ def _draw_reports(release: Release, key: JobKey, ids: list[Any], rows: Vectors) 
     single_rows = [rows[at : at + 1] for at in range(len(rows))]
     sources = [stream(name, row.tobytes()) for name, row in zip(ids, single_rows, strict=True)]
     # A matrix product of many rows may round a row differently from a product of that row alone.
-    encoded = np.concatenate([release.encoder.encode(row) for row in single_rows])
+    encoded = np.concatenate([release.encode_private(row) for row in single_rows])
     return (head + payload for payload in report_records(release.randomizer, encoded, sources))
 
 

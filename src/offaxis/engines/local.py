@@ -230,7 +230,7 @@ def group_means(
     """
     batches = _counted(_records_of(source).batches(reports, groups, weights), advance)
     moments = fold_means(release, batches, reports=reports, groups=groups, weights=weights)
-    return replace(moments.summary(), clipping=release.clipping)
+    return replace(moments.summary(), known_error=release.known_error)
 
 
 def evaluate(

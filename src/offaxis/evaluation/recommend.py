@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from offaxis.encoding import active_directions
-from offaxis.errors import InvalidInput
+from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.evaluation.bounds import Ceilings
 from offaxis.evaluation.candidates import (
     Candidate,
@@ -40,12 +40,13 @@ from offaxis.evaluation.selection import (
     shown,
 )
 from offaxis.evaluation.utility import MeasuredTasks, Tasks, Utility
-from offaxis.geometry import Layers
+from offaxis.geometry import Layers, as_task_model
 from offaxis.geometry.public import taken_evenly
 from offaxis.mechanisms import find_mechanism
 from offaxis.mechanisms.base import Goal
 from offaxis.privacy.guarantee import Unit, exact_epsilon
-from offaxis.release import MEAN_OVER, Release
+from offaxis.privacy.wording import MEAN_OVER
+from offaxis.release import Release
 from offaxis.vectors import Vectors, as_integer
 
 Effort = Literal["quick", "full"]
@@ -366,7 +367,9 @@ class Search:
             raise InvalidInput(f"effort must be 'quick' or 'full', got {effort!r}")
         people = as_integer(people, "people", 1)
         vectors, others = _collect(public, prior, seed)
-        tasks = Tasks.of(_all_directions(goal, vectors) if model is None else model, weights)
+        if model is None or (goal != "answers" and _without_derivative(model, vectors)):
+            model = _all_directions(goal, vectors)
+        tasks = Tasks.of(model, weights)
         if prior is not None:
             statement = f"{SYNTHETIC}: {prior.words}; no public vectors"
         split = Split(vectors, seed)
@@ -473,6 +476,17 @@ class Search:
         else:
             cautions.append("the estimate holds for people distributed as the public vectors")
         return tuple(cautions)
+
+
+def _without_derivative(model: Any, vectors: Vectors) -> bool:
+    """Whether a single model has no metric, as for :func:`offaxis.fit`: a forest, for example."""
+    if isinstance(model, Mapping):
+        return False
+    try:
+        as_task_model(model).gram(vectors[:8])
+    except UnsupportedModel:
+        return True
+    return False
 
 
 def _all_directions(goal: Goal, vectors: Vectors) -> Layers:

@@ -176,7 +176,7 @@ def _beyond(goal: Goal, expected: Utility, ceiling: float) -> str:
         return ""
     if goal == "means":
         return "; this one may, because it is slightly biased, or may seem to by chance"
-    if expected.interval()[0] <= ceiling:
+    if not expected.error or expected.interval()[0] <= ceiling:
         return (
             ": the estimate is above that by chance, and the release is as close to the bound as "
             "this many vectors can show"

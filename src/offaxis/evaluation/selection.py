@@ -270,7 +270,7 @@ class Selection:
         """
         screen_on = self._measured if self._sketch is None else self._sketch
         fitted, not_made = self._fit_all(self._candidates, screen_on, epsilon, progress)
-        if not fitted:
+        if all(candidate.is_silent for candidate, _ in fitted):
             reasons = "; ".join(sorted({failure.reason for failure in not_made}))
             raise InvalidInput(f"no release could be fitted to these public vectors: {reasons}")
         vectors = self._compare_on

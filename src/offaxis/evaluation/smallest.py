@@ -14,7 +14,7 @@ from offaxis.evaluation.recommend import Effort, Recommendation, Search
 from offaxis.evaluation.selection import Progress, shown
 from offaxis.mechanisms.base import Goal
 from offaxis.privacy.guarantee import exact_epsilon
-from offaxis.release import MEAN_OVER
+from offaxis.privacy.wording import MEAN_OVER
 from offaxis.vectors import as_number
 
 _STEP: Final = Fraction(1, 20)

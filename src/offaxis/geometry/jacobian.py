@@ -160,7 +160,13 @@ def _check_rows(model: TaskModel, Z: Vectors) -> int:
         )
     if not np.isfinite(batched).all():
         raise InvalidInput("the model returned a value that is not finite on public vectors")
-    if not np.allclose(single[0], batched[0], rtol=1e-3, atol=1e-5 * np.abs(batched).max()):
+    tolerance = {"rtol": 1e-3, "atol": 1e-5 * np.abs(batched).max()}
+    if not np.allclose(model.outputs(few), batched, **tolerance):
+        raise InvalidInput(
+            "the model gives the same vectors other outputs when it is called again; it must not "
+            "be random (no dropout, no draws)"
+        )
+    if not np.allclose(single[0], batched[0], **tolerance):
         raise InvalidInput(
             "the model's output for a vector depends on the other vectors of its batch; "
             "it must treat each row independently (no batch statistics outside eval mode)"

@@ -16,7 +16,12 @@ from jax.typing import ArrayLike
 from offaxis.errors import InvalidInput
 from offaxis.geometry.chains import Chain, NotAChain, log_soft, segments, soft
 from offaxis.geometry.layers import Layers
-from offaxis.geometry.models import LONGEST_NAME, ModelIdentity, gram_of
+from offaxis.geometry.models import (
+    LONGEST_NAME,
+    ModelIdentity,
+    check_finite_outputs,
+    gram_of,
+)
 from offaxis.vectors import Vectors
 
 __all__ = ["JaxModel"]
@@ -121,7 +126,8 @@ class JaxModel:
     def outputs(self, Z: Vectors) -> Vectors:
         """Return the function's outputs, (n, k)."""
         try:
-            return _array(self._jit_outputs(_jax(Z)))
+            outputs = _array(self._jit_outputs(_jax(Z)))
+            return check_finite_outputs(outputs, self.identity().name)
         except InvalidInput:
             raise
         except (TypeError, ValueError) as error:

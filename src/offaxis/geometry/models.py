@@ -98,6 +98,19 @@ def failure(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
+def check_finite_outputs(outputs: Vectors, name: str) -> Vectors:
+    """Return the outputs of a model, one row per vector, if they are finite."""
+    rows = len(outputs)
+    finite = np.isfinite(outputs.reshape(rows, -1)).all(axis=1)
+    if not finite.all():
+        raise InvalidInput(
+            f"the model {name} returned a value that is not finite for vector "
+            f"{int(np.argmin(finite))} and {int((~finite).sum()) - 1} others of {rows}; "
+            f"return finite scores for every finite vector"
+        )
+    return outputs
+
+
 def as_task_model(model: Any) -> TaskModel:
     """Return the adapter for a model.
 
@@ -127,8 +140,8 @@ def as_task_model(model: Any) -> TaskModel:
         )
     if isinstance(model, TaskModel):
         return model
-    if isinstance(model, np.ndarray):
-        return Layers.linear(model)
+    if isinstance(model, np.ndarray | list | tuple) or _is_tensor(model):
+        return Layers.linear(as_array(model, "model"))
     if "torch" in sys.modules:
         import torch
 
@@ -152,6 +165,10 @@ def as_task_model(model: Any) -> TaskModel:
         f"(k, m), or a function of a batch, (n, m) → (n, k); wrap a JAX function as "
         f"offaxis.geometry.jax_model.JaxModel(function, params, dim=m)"
     )
+
+
+def _is_tensor(model: Any) -> bool:
+    return hasattr(model, "__array__") and hasattr(model, "ndim") and not hasattr(model, "columns")
 
 
 def _is_onnx(model: Any) -> bool:
@@ -458,14 +475,7 @@ class FiniteDifferences:
                 f"the model must return one row per vector, (n, k) for an input (n, m); for "
                 f"{rows} vectors {self.name} returned shape {values.shape}"
             )
-        outputs = as_array(values, "model outputs")
-        finite = np.isfinite(outputs.reshape(rows, -1)).all(axis=1)
-        if not finite.all():
-            raise InvalidInput(
-                f"the model {self.name} returned a value that is not finite for vector "
-                f"{int(np.argmin(finite))} and {int((~finite).sum()) - 1} others of {rows}; "
-                f"return finite scores for every finite vector"
-            )
+        outputs = check_finite_outputs(as_array(values, "model outputs"), self.name)
         return outputs[:, None] if outputs.ndim == 1 else outputs
 
     def jacobians(self, Z: Vectors) -> Vectors:

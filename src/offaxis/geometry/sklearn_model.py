@@ -246,18 +246,20 @@ def _with_classes(layers: Layers, estimator: Any) -> Layers | None:
 def _folded(transformers: Any, layers: Layers, dim: int) -> Layers | None:
     """Return the network behind affine transformers as one network, or None if they are not affine.
 
-    The matrix is measured on the unit vectors, and the map compared on random vectors: a map that
-    clips, squares or divides by the norm differs there.
+    The matrix is measured along the coordinates, in steps that move the result as far as the shift
+    does, so that no digits cancel. Then the map is compared on random vectors, column by column: a
+    map that clips, squares or divides by the norm differs there.
     """
     try:
         shift = _transformed(transformers, np.zeros((1, dim)))[0]
-        matrix = (_transformed(transformers, np.eye(dim)) - shift).T
+        steps = _steps(transformers, shift, dim)
+        matrix = ((_transformed(transformers, np.diag(steps)) - shift) / steps[:, None]).T
         rng = np.random.default_rng(0)
         for size in (1.0, 1e3, 1e8):
-            Z = size * rng.standard_normal((20, dim))
+            Z = size * np.maximum(steps, 1.0) * rng.standard_normal((20, dim))
             expected = _transformed(transformers, Z)
-            error = np.abs(Z @ matrix.T + shift - expected).max()
-            if not error <= 1e-6 * np.abs(expected).max():
+            error = np.abs(Z @ matrix.T + shift - expected).max(axis=0)
+            if not (error <= 1e-6 * np.abs(expected).max(axis=0)).all():
                 return None
     except Exception:
         return None  # a transformer that rejects such vectors
@@ -267,6 +269,19 @@ def _folded(transformers: Any, layers: Layers, dim: int) -> Layers | None:
         weights=[weight @ matrix, *layers.weights[1:]],
         biases=[weight @ shift + layers.biases[0], *layers.biases[1:]],
     )
+
+
+def _steps(transformers: Any, shift: Vectors, dim: int) -> Vectors:
+    """Return a step along every coordinate that moves the result about as far as the shift."""
+    steps, largest = np.ones(dim), np.abs(shift).max()
+    for exponent in range(3, 31, 3):
+        moved = np.abs(_transformed(transformers, np.diag(steps)) - shift).max(axis=1)
+        small = moved < largest
+        if not small.any():
+            break
+        steps[small] = 10.0**exponent
+    moved = np.abs(_transformed(transformers, np.diag(steps)) - shift).max(axis=1)
+    return np.where(moved > 0, steps, 1.0)  # some coordinates are not used
 
 
 def _transformed(transformers: Any, Z: Vectors) -> Vectors:
@@ -280,11 +295,11 @@ def _transformed(transformers: Any, Z: Vectors) -> Vectors:
 class EstimatorModel:
     """A fitted estimator as a task: its scores for every class, or its predictions.
 
-    For a classifier the largest output is the predicted class. The outputs are those of
-    ``decision_function`` if its largest value is the predicted class on probe vectors, else of
-    ``predict_joint_log_proba`` or ``predict_proba``, else 1 for the predicted class and 0 for the
-    others. A binary classifier with one decision value t has the outputs (−t/2, t/2). For a
-    regressor they are its predictions.
+    For a classifier the largest output is the class that ``predict`` returns. The outputs are those
+    of ``decision_function`` if its largest value is the predicted class on probe vectors, else of
+    ``predict_joint_log_proba`` or ``predict_proba``; where they differ from ``predict``, and if
+    there are none, 1 for the predicted class and 0 for the others. A binary classifier with one
+    decision value t has the outputs (−t/2, t/2). For a regressor they are its predictions.
 
     Jacobians are central differences. An estimator that is piecewise constant, such as a forest, or
     one with discontinuous scores raises :class:`~offaxis.errors.UnsupportedModel` where one is
@@ -436,7 +451,13 @@ class EstimatorModel:
         """Return the scores or predictions, (n, k)."""
         if self._dim is None:
             self._dim = int(Z.shape[1])
-        return FiniteDifferences(self._scores, name=self._name).outputs(Z)
+        scores = FiniteDifferences(self._scores, name=self._name).outputs(Z)
+        if self._classes is None or self._source == "predict":
+            return scores
+        # A tuned threshold or a vote decides otherwise than the largest score.
+        predicted = self._one_hot(self._predicted(Z))
+        differ = scores.argmax(axis=1) != predicted.argmax(axis=1)
+        return np.where(differ[:, None], predicted, scores) if differ.any() else scores
 
     # -- Identity
 

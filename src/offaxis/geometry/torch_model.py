@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,13 +25,15 @@ from torch.func import jvp, vjp, vmap
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.geometry.jacobian import GramAndMoments, GramRule, HostSums, PartialGram, probes_of
 from offaxis.geometry.layers import Layers
-from offaxis.geometry.models import ModelIdentity, gram_of
+from offaxis.geometry.models import ModelIdentity, check_finite_outputs, gram_of
 from offaxis.geometry.public import PublicMoments
 from offaxis.vectors import Vectors
 
 Mode = Literal["reverse", "forward"]
 
 _TRIAL_ROWS = 64
+
+_LOCK = threading.RLock()
 
 _TRIAL_NUMBERS = 1 << 24
 """Forward mode pushes m directions of m numbers per vector: keep its trial within 64 MiB."""
@@ -100,7 +103,7 @@ class TorchModel:
                     f"check that it takes vectors of this dimension"
                 ) from error
         result: Vectors = out.cpu().to(torch.float64).numpy()
-        return result
+        return check_finite_outputs(result, type(self._module).__name__)
 
     def _reverse(self, z: torch.Tensor) -> torch.Tensor:
         """Return all Jacobians as (k, n, m): one pull-back per output, vectorised."""
@@ -221,15 +224,16 @@ class TorchModel:
 @contextmanager
 def evaluating(module: torch.nn.Module) -> Iterator[None]:
     """Put a module into eval mode, without gradients, and restore the mode of every submodule."""
-    training = [(part, part.training) for part in module.modules()]
-    with suppress(NotImplementedError):  # an exported program is frozen in its mode
-        module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, flag in training:
-            part.training = flag
+    with _LOCK:  # threads would restore each other's modes
+        training = [(part, part.training) for part in module.modules()]
+        with suppress(NotImplementedError):  # an exported program is frozen in its mode
+            module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for part, flag in training:
+                part.training = flag
 
 
 def _time(differentiate: Callable[[torch.Tensor], Any], z: torch.Tensor) -> float:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from offaxis.decoding import CodewordDecoder
 from offaxis.encoding import Answers, ArgmaxEncoder, Encoder, ModelEncoder
 from offaxis.encoding.encoders import AnswerEncoder, answer_encoder
-from offaxis.errors import InvalidInput, UnsupportedModel
+from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, TaskModel
 from offaxis.geometry.models import answer_names, layers_for_answers
 from offaxis.geometry.public import walk
@@ -29,8 +29,8 @@ from offaxis.vectors import Vectors, row_dots
 
 # ---- class-response
 
-_COMPARED: Final = 2_000
-"""The number of public vectors on which a model is checked to be linear."""
+_TOLERANCE: Final = 1e-4
+"""How much smaller than the largest output that of a network's answer may be, relative to all."""
 
 
 def _prepare_classes(inputs: PublicInputs) -> Parts:
@@ -49,13 +49,14 @@ def _prepare_classes(inputs: PublicInputs) -> Parts:
     task = inputs.task
     if task is None:
         raise InvalidInput("class-response runs the model: pass the model, not its geometry")
-    layers = layers_for_answers(task) or _linear(inputs, task)
+    layers = _held(inputs, task)
     answer = _encoder(layers, slice(None)) if layers else _ModelAnswer(task, inputs.mean)
     shares, typical = _typical(inputs, answer)
     if np.count_nonzero(shares) < 2:
         raise InvalidInput(
-            "class-response needs a model that gives two or more different answers on the public "
-            "vectors, with one output per answer; name the two answers of a model with one logit: "
+            "the model gives the same answer on all public vectors, so there is nothing to report "
+            "(class-response): its answer is its largest output, so use a model with one output "
+            "per answer, or name the two answers of a model with one logit: "
             "offaxis.geometry.Classifier(model, answers=(…, …))"
         )
     if inputs.every_answer:
@@ -80,8 +81,8 @@ def check_complete(shares: Vectors, names: tuple[str, ...] | None) -> None:
         more = ", …" if unseen.size > 5 else ""
         raise InvalidInput(
             f"no public vector has the answer {few}{more} ({unseen.size} of {shares.size} "
-            f"answers), so no report could name it: add public vectors with these answers, or "
-            f"use a model without them"
+            f"answers), so no report could name it: add public vectors with these answers, use a "
+            f"model without them, or let them share a symbol with mechanism='class-response'"
         )
 
 
@@ -161,24 +162,23 @@ def kept_answers(shares: Vectors, epsilon: float) -> NDArray[Any]:
     return np.sort(order[:best])
 
 
-def _linear(inputs: PublicInputs, task: TaskModel) -> Layers | None:
-    """Return the layers of a model that is affine on the public vectors, else None."""
-    Z = inputs.sample[:: 1 + len(inputs.sample) // _COMPARED]
-    outputs = task.outputs(Z)
-    midpoints = task.outputs((Z[1:] + Z[:-1]) / 2)
-    bends = np.abs(outputs[1:] + outputs[:-1] - 2 * midpoints).max()
-    if outputs.shape[1] == 1 or bends > 1e-4 * np.abs(outputs).max():
-        return None
-    try:
-        weight = task.jacobians(Z[:1])[0].astype(np.float64)
-    except UnsupportedModel:
-        return None
-    bias = outputs[0] - weight @ Z[0]
-    affine = Z @ weight.T + bias
-    if np.abs(affine - outputs).max() > 1e-4 * np.abs(outputs).max():
-        return None
-    same = np.array_equal(affine.argmax(axis=1), outputs.argmax(axis=1))
-    return Layers.linear(weight, bias) if same else None
+def _held(inputs: PublicInputs, task: TaskModel) -> Layers | None:
+    """Return the network that the release can hold, if it gives the answers of the model.
+
+    On public vectors, its answer must be one of the model's largest outputs. They are equal where
+    outputs are saturated, and differ in the last digits between precisions.
+    """
+    layers = layers_for_answers(task)
+    if layers is None or layers is task:
+        return layers
+    for batch in walk(inputs.public, inputs.identity):
+        outputs = task.outputs(batch)
+        if outputs.shape[1] == 1:
+            return layers  # a logit, read as two answers
+        given = np.take_along_axis(outputs, layers.outputs(batch).argmax(axis=1)[:, None], axis=1)
+        if (outputs.max(axis=1) - given[:, 0] > _TOLERANCE * np.abs(outputs).max()).any():
+            return None
+    return layers
 
 
 def _encoder(layers: Layers, kept: NDArray[Any] | slice) -> ArgmaxEncoder | AnswerEncoder:
@@ -277,6 +277,8 @@ def affine_answer(task: TaskModel | None) -> tuple[Vectors, float]:
     InvalidInput
         If the task has several outputs, is not affine, or is not given by its layers.
     """
+    if task is not None and not isinstance(task, Layers):
+        task = layers_for_answers(task) or task
     if not isinstance(task, Layers):
         what = "a geometry" if task is None else f"a {task.identity().kind} model"
         raise InvalidInput(

@@ -6,6 +6,7 @@ definition gives. Numbers are rounded against the promise, never in its favour.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Final
@@ -238,6 +239,40 @@ def not_promised(guarantee: Guarantee) -> list[str]:
         "It is a mathematical statement, not a legal one. Whether reports count as anonymous or "
         "as personal data is for the law to say; this card does not say it.",
     ]
+
+
+# ---- Utility
+
+MEAN_OVER: Final = 1_000
+"""Number of people that the expected error of a mean is stated for."""
+
+
+def utility(settings: Mapping[str, str | float], has_model: bool) -> str:
+    """Say what a release is expected to keep and the most that any report could, as recorded."""
+    expected, ceiling = settings.get("expected"), settings.get("ceiling")
+    if not isinstance(expected, float) or not isinstance(ceiling, float):
+        return (
+            "What this release keeps was not measured when it was fitted: use "
+            "offaxis.evaluation.evaluate, or offaxis.recommend to compare releases."
+        )
+    if settings.get("goal") == "means":
+        return (
+            f"A mean over {MEAN_OVER:,} people is expected to have a squared error of "
+            f"{expected:.3g} times the variance of one person, for people like the public "
+            f"vectors. No unbiased report of this ε leaves less than {ceiling:.3g}; "
+            f"offaxis.recommend compares other releases."
+        )
+    scalar = settings.get("mechanism") == "scalar-response"
+    what = "the variance of the model's answer" if scalar else "the model's answers"
+    if settings.get("goal") == "vectors":
+        what = f"the variance of the vectors{' in the metric of the model' if has_model else ''}"
+    words = (
+        f"Expected to keep {100 * expected:.1f} % of {what}, for people like the public "
+        f"vectors. No report of this ε keeps more"
+    )
+    if expected >= ceiling - 0.001:
+        return f"{words}."
+    return f"{words} than {100 * ceiling:.1f} %; offaxis.recommend compares other releases."
 
 
 # ---- Budgets, rounded against the person: what was spent up, what is left down

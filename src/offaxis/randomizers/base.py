@@ -65,11 +65,6 @@ class Randomizer(Protocol):
         ...
 
     @property
-    def resolution(self) -> float:
-        """The largest change of a coordinate by rounding the input, before the noise."""
-        ...
-
-    @property
     def payload_size(self) -> int:
         """Bytes of one payload, the same for every input."""
         ...
@@ -131,6 +126,21 @@ class VectorParameters(ABC):
     dim: int
     radius: float
     epsilon: Fraction
+
+    @property
+    def resolution(self) -> float:
+        """The largest change of a coordinate by rounding the input, before the noise."""
+        raise NotImplementedError
+
+    @property
+    def least_variance(self) -> float:
+        """A lower bound on the variance of a coordinate of an observation, for any input."""
+        return 0.0
+
+    @property
+    def reported_share(self) -> float:
+        """The share of reports that carry a given coordinate."""
+        return 1.0
 
     def __post_init__(self) -> None:
         """Read the parameters exactly."""

@@ -116,6 +116,11 @@ class SampledForm(BoxForm):
         return self.epsilon / self.sampled
 
     @property
+    def reported_share(self) -> float:
+        """k/m."""
+        return self.sampled / self.dim
+
+    @property
     def payload_size(self) -> int:
         """Six bytes per reported coordinate."""
         return ENTRY.itemsize * self.sampled
@@ -182,6 +187,11 @@ class Duchi(BoxForm):
             - (self.dim - 1) * math.log(2)
         )
         return math.exp(-log_share) / math.tanh(float(self.epsilon) / 2)
+
+    @property
+    def least_variance(self) -> float:
+        """(B² − 1) ρ²: an observation is ±B ρ, and its mean at most ρ."""
+        return self.radius**2 * (self.size**2 - 1)
 
     @property
     def payload_size(self) -> int:

@@ -186,8 +186,13 @@ class RankForm(VectorParameters):
 
     @property
     def resolution(self) -> float:
-        """One lattice step of the directions and one of the lengths."""
-        return self.radius * (1 / INPUT_BOUND + 1 / LENGTH_BOUND)
+        """√dim + 2 lattice steps: directions are truncated and rescaled, lengths are truncated."""
+        return self.radius * (math.sqrt(self.dim) + 2) / min(INPUT_BOUND, LENGTH_BOUND)
+
+    @property
+    def least_variance(self) -> float:
+        """In one dimension ρ² (1/A² − 1), since an observation is ±ρ/A."""
+        return self.radius**2 * (1 / self.mean**2 - 1) if self.dim == 1 else 0.0
 
     @property
     def payload_size(self) -> int:

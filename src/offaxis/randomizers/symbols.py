@@ -89,11 +89,6 @@ class SymbolForm(ABC):
         return True
 
     @property
-    def resolution(self) -> float:
-        """Zero: a symbol is not rounded."""
-        return 0.0
-
-    @property
     def _far_weight(self) -> float:
         """q = e^{−ε}."""
         return math.exp(-float(self.epsilon))

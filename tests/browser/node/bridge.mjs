@@ -52,8 +52,8 @@ const SAMPLERS = {
 const HANDLERS = {
   load: ({ files }) =>
     verdicts(files, async (file) => {
-      const { hash, guarantee, inputDim, reportSize, supportsMean, publicMean } = await load({ file });
-      return { hash, guarantee, inputDim, reportSize, supportsMean, publicMean: [...publicMean] };
+      const { hash, guarantee, inputDim, reportSize, publicMean } = await load({ file });
+      return { hash, guarantee, inputDim, reportSize, publicMean: [...publicMean] };
     }),
   privatize: async (request) => {
     const release = await load(request);

@@ -179,7 +179,7 @@ def group_means(
 
         columns = select(frame, *(name for name in (reports, groups, weights) if name))
         total = fold(columns, part, GroupMoments(grouped=groups is not None), progress)
-    return replace(total.summary(), clipping=release.clipping)
+    return replace(total.summary(), known_error=release.known_error)
 
 
 def evaluate(

@@ -100,7 +100,7 @@ def free_settings(step: str = "", /, **choices: Iterable[Any]) -> list[dict[str,
 def _default_grid() -> list[dict[str, list[Any]]]:
     """Return the default mechanism, and the settings of two others that matter most."""
     jacobians = [Jacobian(lambda_max=cap) for cap in _CAPS]
-    settings = {
+    settings: dict[str, list[Any]] = {
         "mechanism": ["privunit2", "laplace"],
         "reshaping": ["none", "centre", "optimal", *jacobians],
         "percentile": list(_PERCENTILES),

@@ -70,8 +70,6 @@ export class Release {
   readonly outputDim: number;
   /** Bytes of one report, the same for every vector. */
   readonly reportSize: number;
-  /** Whether a mean over people can be decoded without bias. */
-  readonly supportsMean: boolean;
   readonly provenance: Provenance;
   /** The public mean, as far as the release contains it; for clients without a vector. */
   readonly publicMean: Float64Array;

@@ -123,9 +123,6 @@ export class Release {
     this.inputDim = this.#encoder.inputDim;
     this.outputDim = this.#decoder.outputDim;
     this.reportSize = HEADER_SIZE + this.#randomizer.payloadSize;
-    const means = decoders.at(-1);
-    this.supportsMean = means.unbiased && this.#randomizer.unbiased
-      && means.inputDim >= means.outputDim && !this.#randomizer.takesSymbols;
     this.provenance = plain(manifest.get("provenance"));
     Object.freeze(this);
   }
@@ -181,6 +178,10 @@ export class Release {
       throw new InvalidInput("this release reports a vector: pass it to privatize()");
     }
     const { names, symbols } = this.answers;
+    const label = (name, i) => /^-?\d+$/.test(name) && name !== `${i}`;
+    if (Number.isInteger(answer) && names.some(label)) {
+      throw new InvalidInput("the answers are named by integers: pass a name as text");
+    }
     const index = typeof answer === "string" ? names.indexOf(answer) : answer;
     if (!Number.isInteger(index) || index < 0 || index >= names.length) {
       throw new InvalidInput(
