@@ -256,8 +256,9 @@ def print_utility(rounds: int, seed: int) -> None:
     print("| goal | ε | like | moved |\n|---|---:|---:|---:|")
     everyone = load_cifar10_features().vectors
     rng = np.random.default_rng(seed)
-    head = Layers.linear(rng.standard_normal((5, everyone.shape[1])))
     mean, moved = everyone.mean(axis=0), populations(everyone)["moved"]
+    weight = rng.standard_normal((5, everyone.shape[1]))
+    head = Layers.linear(weight, -weight @ mean)
     for goal, epsilon in (("answers", 2), ("answers", 4), ("vectors", 4)):
         contained: list[list[bool]] = [[], []]
         for number in range(rounds if goal == "answers" else max(1, rounds // 20)):

@@ -332,3 +332,76 @@ def test_the_optimal_reshaping_is_better_where_vectors_vary_unevenly():
     for name in ("laplace", "privunit2"):
         # 4,000 answers: the standard error is below 0.008.
         assert agreement(name, reshaping=offaxis.Optimal(rank=3)) > agreement(name) + 0.05
+
+
+# ---- What a default is expected to keep
+
+RNG = np.random.default_rng(7)
+CLUSTERS = 3 * np.eye(4, 6)[RNG.integers(0, 4, 4000)] + RNG.standard_normal((4000, 6))
+PLACES = Layers.linear(3 * np.eye(4, 6))
+
+
+def recorded(release: offaxis.Release) -> tuple[float, float]:
+    settings = release.provenance.settings
+    return float(settings["expected"]), float(settings["ceiling"])
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 3])
+def test_the_expected_agreement_is_that_of_simulated_reports(epsilon):
+    """Five standard errors over 8,000 reports: a false alarm in one of two million runs."""
+    skewed = CLUSTERS[RNG.random(4000) < np.where(CLUSTERS[:, 0] > 1.5, 1.0, 0.2)]
+    release = offaxis.fit(PLACES, skewed, epsilon=epsilon)
+    expected, ceiling = recorded(release)
+    people = np.tile(skewed, (4, 1))
+    decoded = simulate(release, people, np.random.default_rng(0))
+    same = PLACES.outputs(decoded).argmax(axis=1) == PLACES.outputs(people).argmax(axis=1)
+    assert abs(same.mean() - expected) < 5 * same.std() / np.sqrt(len(same))
+    assert expected <= ceiling
+    assert f"Expected to keep {100 * expected:.1f} % of the model's answers" in release.summary
+
+
+@pytest.mark.parametrize("epsilon", [1, 8])
+def test_the_expected_error_of_a_mean_is_that_of_reports(epsilon):
+    """Inside the ball the error exceeds that on the boundary, by far at a large ε."""
+    public = CLUSTERS[:, :2]
+    release = offaxis.fit(None, public, epsilon=epsilon, goal="means")
+    expected, ceiling = recorded(release)
+    decoded = simulate(release, np.tile(public, (3, 1)), np.random.default_rng(0))
+    squares = ((decoded - np.tile(public, (3, 1))) ** 2).sum(axis=1) / 1000
+    variance = public.var(axis=0).sum()
+    assert expected == pytest.approx(squares.mean() / variance, rel=0.1)
+    boundary = release.randomizer.expected_squared_error() / 1000 / variance
+    assert boundary < (0.95 if epsilon == 1 else 0.2) * expected
+    assert ceiling < expected
+    assert "A mean over 1,000 people" in release.summary
+
+
+@pytest.mark.parametrize("count", [200, 4000])
+def test_the_expected_fidelity_is_not_that_of_the_fitted_vectors(count):
+    """Few vectors make a codebook that fits them better than other people."""
+    people = np.random.default_rng(1).standard_normal((4000, 16))
+    release = offaxis.fit(None, people[:count], epsilon=6, goal="vectors")
+    expected, ceiling = recorded(release)
+    others = people[count:] if count < 2000 else people
+    lost = simulate(release, others, np.random.default_rng(0)) - others
+    kept = 1 - (lost**2).sum(axis=1).mean() / others.var(axis=0).sum()
+    assert abs(expected - kept) < 0.08
+    assert expected <= ceiling < 1
+    assert "of the variance of the vectors, for people" in release.summary
+
+
+def test_a_scalar_answer_is_never_expected_above_its_ceiling():
+    weight = np.random.default_rng(2).standard_normal((1, 6))
+    for epsilon in (1, 6, 10):
+        expected, ceiling = recorded(offaxis.fit(weight, CLUSTERS[:200], epsilon=epsilon))
+        assert 0 < expected <= ceiling
+
+
+def test_a_named_mechanism_has_no_recorded_expectation(release):
+    assert "expected" not in release.provenance.settings
+    assert "was not measured" in release.summary
+
+
+def test_a_few_vectors_are_not_enough_to_expect_anything():
+    release = offaxis.fit(None, CLUSTERS[:100], epsilon=2, goal="vectors")
+    assert "was not measured" in release.summary

@@ -33,10 +33,13 @@ from offaxis.theory.ceilings import (
 from offaxis.vectors import row_dots
 
 _MEASURED_ON: Final = 4_000
-"""Number of public vectors that the expected utility of a default is estimated on, in halves."""
+"""Number of public vectors that the expected utility of a default is estimated with."""
+
+_PARTS: Final = 5
+"""One of this many vectors is held out to measure on."""
 
 _FEWEST: Final = 25
-"""Fewest vectors in a half."""
+"""Fewest vectors to measure on."""
 
 _ROUNDS: Final = 4
 """Simulated reports of each of them."""
@@ -304,8 +307,9 @@ def _with_expectation(release: Release, chosen: _Default, public: Any) -> Releas
 def _expectation(release: Release, chosen: _Default, public: Any) -> tuple[float, float] | None:
     """Return the expected utility and the ceiling, for people like the public vectors.
 
-    For classes and means both are computed. Codebooks and channels are fitted to one half of an
-    even sample of the vectors and measured on the other half; None if there are too few vectors.
+    For classes and means both are computed. Codebooks and channels are fitted once more, to four
+    fifths of an even sample of the vectors, and measured on the last fifth; None if there are too
+    few vectors.
     """
     epsilon = release.guarantee.epsilon
     if chosen.mechanism == "class-response":
@@ -330,16 +334,20 @@ def _expectation(release: Release, chosen: _Default, public: Any) -> tuple[float
     vectors = taken_evenly(
         source.batches(_MEASURED_ON), release.provenance.public.count, _MEASURED_ON
     )
-    fitted_to, measured_on = vectors[::2], vectors[1::2]
+    held_out = np.arange(len(vectors)) % _PARTS == 0
+    fitted_to, measured_on = vectors[~held_out], vectors[held_out]
     if len(measured_on) < _FEWEST:
         return None
-    half = fit_mechanism(
-        chosen.model, fitted_to, chosen.mechanism, epsilon=epsilon, reshaping=chosen.reshaping
-    )
+    try:
+        part = fit_mechanism(
+            chosen.model, fitted_to, chosen.mechanism, epsilon=epsilon, reshaping=chosen.reshaping
+        )
+    except InvalidInput:  # what distinguishes the vectors is held out
+        return None
     if chosen.mechanism == "response":
-        half = half.with_decoder(posterior(half, PublicVectors(fitted_to)))
+        part = part.with_decoder(posterior(part, PublicVectors(fitted_to)))
     repeated = np.tile(measured_on, (_ROUNDS, 1))
-    decoded = simulate(half, repeated, np.random.default_rng(0))
+    decoded = simulate(part, repeated, np.random.default_rng(0))
     if chosen.mechanism == "scalar-response":
         answers = chosen.model.outputs(vectors)
         lost = chosen.model.outputs(decoded) - chosen.model.outputs(repeated)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.candidates import candidates
-from offaxis.evaluation.selection import Selection, Split, sample
+from offaxis.evaluation.selection import Selection, Split, sample, shown
 from offaxis.evaluation.utility import MeasuredTasks, Tasks
 from offaxis.formats.release_file import from_bytes, to_bytes
 from offaxis.geometry import Layers
@@ -113,3 +115,21 @@ def test_scores_are_reported_on_all_vectors_of_the_comparison():
     for candidate in compared.screened_out[::6]:
         utility = scorer(candidate.make(MEASURED, 3), compare_on, 0).utility
         assert utility.score <= compared.finalists[0].utility.score
+
+
+def test_progress_is_shown_on_a_terminal_and_erased(monkeypatch):
+    """Without a terminal nothing is written, and a callback replaces the line."""
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+    with shown(None) as show:
+        show("Laplace", 0, 2)
+    assert written.getvalue() == ""
+    monkeypatch.setattr(written, "isatty", lambda: True, raising=False)
+    with shown(None) as show:
+        show("Laplace", 1, 2)
+        assert written.getvalue().endswith("candidate 2 of 2: Laplace")
+    assert written.getvalue().endswith("\r\x1b[K")
+    calls = []
+    with shown(lambda *facts: calls.append(facts)) as show:
+        show("Laplace", 0, 2)
+    assert calls == [("Laplace", 0, 2)]
