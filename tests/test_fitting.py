@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn.linear_model import LinearRegression
 
 import offaxis
@@ -405,3 +406,22 @@ def test_a_named_mechanism_has_no_recorded_expectation(release):
 def test_a_few_vectors_are_not_enough_to_expect_anything():
     release = offaxis.fit(None, CLUSTERS[:100], epsilon=2, goal="vectors")
     assert "was not measured" in release.summary
+
+
+def test_vectors_in_a_regular_order_are_held_out_at_random():
+    """Every fifth vector of one of five clusters would be held out otherwise."""
+    places = 10 * np.eye(5)
+    public = np.tile(places, (200, 1)) + 0.1 * RNG.standard_normal((1000, 5))
+    expected, _ = recorded(offaxis.fit(None, public, epsilon=6, goal="vectors"))
+    assert expected > 0.9
+
+
+def test_a_spread_that_varies_between_parts_does_not_make_the_expectation_negative():
+    vectors = np.random.default_rng(0).standard_t(4, (1000, 4))
+    expected, _ = recorded(offaxis.fit(np.ones((1, 4)), vectors, epsilon=0.1))
+    assert abs(expected) < 0.05
+
+
+def test_sparse_public_vectors_are_an_error():
+    with pytest.raises(InvalidInput, match=r"use public.toarray\(\)"):
+        offaxis.fit(PLACES, csr_array(CLUSTERS), epsilon=1)

@@ -67,7 +67,7 @@ def fit(
     as often as any report of this ε can; for one affine output, an optimal channel; for other
     outputs and for vectors, a codebook with a posterior decoder; for means, PrivUnit2.
     ``release.summary`` states what such a release is expected to keep, and the most that any report
-    of this ε could. :func:`offaxis.recommend` compares all mechanisms.
+    of this ε could. :func:`offaxis.recommend` compares releases.
 
     Everything is learnt from the public model and the public vectors; the result is frozen and can
     be published. ``public`` must not contain private vectors. A setting that would have no effect
@@ -260,7 +260,7 @@ def _default(model: Any, public: Any, goal: Goal) -> _Default:
         task = as_task_model(model)
         outputs = check_model(task, PublicVectors(public))[1]
         if outputs > 1:
-            _check_not_targets(model, outputs)
+            check_not_targets(model, outputs)
             return _Default(goal, "class-response", task)
         try:
             affine_answer(task)
@@ -278,7 +278,7 @@ def _default(model: Any, public: Any, goal: Goal) -> _Default:
     return _Default("vectors", "response", task)
 
 
-def _check_not_targets(model: Any, outputs: int) -> None:
+def check_not_targets(model: Any, outputs: int) -> None:
     """Raise for a regressor with several targets: its largest output is not an answer."""
     try:
         from sklearn.base import is_regressor
@@ -334,7 +334,8 @@ def _expectation(release: Release, chosen: _Default, public: Any) -> tuple[float
     vectors = taken_evenly(
         source.batches(_MEASURED_ON), release.provenance.public.count, _MEASURED_ON
     )
-    held_out = np.arange(len(vectors)) % _PARTS == 0
+    order = np.random.default_rng(0).permutation(len(vectors))
+    held_out = order < len(vectors) // _PARTS
     fitted_to, measured_on = vectors[~held_out], vectors[held_out]
     if len(measured_on) < _FEWEST:
         return None
@@ -351,17 +352,19 @@ def _expectation(release: Release, chosen: _Default, public: Any) -> tuple[float
     if chosen.mechanism == "scalar-response":
         answers = chosen.model.outputs(vectors)
         lost = chosen.model.outputs(decoded) - chosen.model.outputs(repeated)
-        kept = 1 - float(np.mean(lost**2) / answers.var())
+        spread = answers[held_out] - answers[~held_out].mean()
+        kept = 1 - float(np.mean(lost**2) / np.mean(spread**2))
         ceiling = scalar_ceiling(answers[:, 0], epsilon)
     else:
         if chosen.model is None:
-            gram, spread = np.eye(release.input_dim), survey(PublicVectors(vectors)).covariance
+            gram, covariance = np.eye(release.input_dim), survey(PublicVectors(vectors)).covariance
         else:
             geometry = measure(chosen.model, PublicVectors(vectors))
-            gram, spread = geometry.gram, geometry.covariance
-        lost = decoded - repeated
-        kept = 1 - float(row_dots(lost @ gram, lost).mean() / np.trace(gram @ spread))
-        ceiling = fidelity_ceiling(task_spectrum(gram, spread), epsilon)
+            gram, covariance = geometry.gram, geometry.covariance
+        lost, spread = decoded - repeated, measured_on - fitted_to.mean(axis=0)
+        squares = (row_dots(rows @ gram, rows).mean() for rows in (lost, spread))
+        kept = 1 - float(np.divide(*squares))
+        ceiling = fidelity_ceiling(task_spectrum(gram, covariance), epsilon)
     return min(kept, ceiling), ceiling
 
 
@@ -390,6 +393,8 @@ def _check_arguments(model: Any, public: Any) -> None:
             f"public is a model ({type(public).__name__}); did you swap the arguments? It is "
             f"fit(model, public)"
         )
+    if hasattr(public, "tocsr"):
+        raise InvalidInput("public vectors must be dense: use public.toarray()")
     names, columns = getattr(model, "feature_names_in_", None), getattr(public, "columns", None)
     if names is not None and columns is not None and list(names) != list(columns):
         raise InvalidInput(

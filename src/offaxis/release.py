@@ -264,7 +264,7 @@ class Release:
         InvalidInput
             If the input is not finite, is empty or has another dimension. Nothing is released.
         """
-        self._require_model()
+        self.require_model()
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()
         payloads: list[bytes] = []
@@ -327,7 +327,8 @@ class Release:
             return self.encoder.encode_each(vectors)
         return self.encoder.encode(vectors)
 
-    def _require_model(self) -> None:
+    def require_model(self) -> None:
+        """Raise :class:`~offaxis.errors.ModelNeeded` if the release needs a model and has none."""
         if isinstance(self.encoder, ModelEncoder):
             self.encoder.require_model()
 

@@ -9,7 +9,7 @@ import pytest
 
 import offaxis
 from offaxis.client import Reporter
-from offaxis.errors import BudgetExceeded, InvalidInput
+from offaxis.errors import BudgetExceeded, InvalidInput, ModelNeeded
 from offaxis.privacy.ledger import Ledger, Limit
 
 
@@ -79,3 +79,15 @@ def test_payment_precedes_the_report(reporter, public, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         reporter.report(public[0])
     assert reporter.ledger.spent()[0] == reporter.release.guarantee.epsilon
+
+
+def test_a_release_without_its_model_costs_nothing(tmp_path, public):
+    """The model is missing for every vector, so the error says nothing about one."""
+    offaxis.fit(lambda Z: np.sin(Z[:, :2]), public, epsilon=1).save(tmp_path / "answers.release")
+    reporter = Reporter(
+        offaxis.load(tmp_path / "answers.release"), Ledger(tmp_path / "a.ledger", Limit(5))
+    )
+    for report in (reporter.report, reporter.same_report, reporter.reports):
+        with pytest.raises(ModelNeeded):
+            report(public[0])
+    assert reporter.ledger.spent() == (0, 0)

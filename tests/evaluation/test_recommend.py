@@ -91,7 +91,7 @@ def test_a_number_is_reported_by_the_optimal_channel():
 
 
 def test_fidelity_prefers_a_richer_report():
-    faithful = recommend(HEAD, PUBLIC[:1000], epsilon=6, goal="vectors")
+    faithful = recommend(HEAD, PUBLIC[:1000], epsilon=6, goal="vectors", effort="full")
     assert not faithful.candidate.is_answer
     assert 0.3 < faithful.expected.score < faithful.ceiling
     best_by_answers = next(t for t in faithful.candidates if t.candidate.is_answer)

@@ -176,7 +176,7 @@ def test_half_precision_is_read_without_loss():
 
 
 def test_an_iterator_is_an_error():
-    with pytest.raises(InvalidInput, match="read twice"):
+    with pytest.raises(InvalidInput, match="read several times"):
         PublicVectors(iter([np.ones((20, 2))]))
 
 

@@ -156,7 +156,6 @@ FOLDED = {
     "columns": make_pipeline(
         ColumnTransformer([("a", StandardScaler(), [0, 3]), ("b", "passthrough", [5])]), logistic()
     ),
-    "an affine function": make_pipeline(FunctionTransformer(lambda z: 2 * z + 1), logistic()),
     "passthrough": Pipeline([("a", "passthrough"), ("b", StandardScaler()), ("c", logistic())]),
     "one step": Pipeline([("a", logistic())]),
     "nested": make_pipeline(StandardScaler(), Pipeline([("a", PCA(4)), ("b", logistic())])),
@@ -485,3 +484,48 @@ def test_labels_that_are_integers_are_not_indices():
     for wrong in (b"12", {"1": 2}, {"1"}, np.array([["1"]])):
         with pytest.raises(InvalidInput, match="a list or array"):
             release.privatize_answer(wrong)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        SimpleImputer(missing_values=-1.0),
+        FunctionTransformer(lambda X: np.where(X == -1, 0.0, X)),
+    ],
+)
+def test_a_step_that_treats_one_value_apart_is_not_folded(step):
+    """No probe finds the value; the release would differ from predict on public vectors."""
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((900, 3))
+    labels = vectors.argmax(axis=1)
+    vectors = np.where(rng.random(vectors.shape) < 0.2, -1.0, vectors + 2)
+    pipeline = make_pipeline(step, LogisticRegression()).fit(vectors, labels)
+    task = as_task_model(pipeline)
+    assert not isinstance(task, Layers)
+    np.testing.assert_array_equal(task.outputs(vectors).argmax(axis=1), pipeline.predict(vectors))
+
+
+def test_labels_of_other_types_are_names():
+    iris = load_iris()
+    for labels, wrong in ((iris.target + 1.0, 1), (iris.target > 0, None)):
+        model = LogisticRegression(max_iter=1000).fit(iris.data, labels)
+        release = offaxis.fit(model, iris.data, epsilon=30)
+        reports = release.privatize_answer(model.predict(iris.data))
+        assert isinstance(reports, list)
+        counted = [(model.predict(iris.data) == name).mean() for name in model.classes_]
+        assert release.shares(reports).estimate == pytest.approx(counted, abs=1e-6)
+        if wrong is not None:
+            with pytest.raises(InvalidInput, match="named by integers"):
+                release.privatize_answer(wrong)
+
+
+def test_a_recommendation_needs_answers_too():
+    vectors = load_iris().data
+    several = LinearRegression().fit(vectors, vectors[:, :2])
+    for tasks in (several, {"a": several}):
+        with pytest.raises(InvalidInput, match="predicts 2 quantities"):
+            offaxis.recommend(tasks, vectors, epsilon=2)
+    forest = RandomForestClassifier(5, random_state=0).fit(vectors, load_iris().target)
+    with pytest.raises(InvalidInput, match="the task 'trees' has no useful derivative"):
+        offaxis.recommend({"trees": forest}, vectors, epsilon=2, goal="means")
+    assert offaxis.recommend(forest, vectors, epsilon=2, goal="means").release.supports_mean

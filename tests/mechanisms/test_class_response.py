@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import replace
 
@@ -270,3 +271,21 @@ def test_rare_answers_share_a_symbol_and_a_name():
 def test_a_model_with_one_answer_has_no_class_codebook(model):
     with pytest.raises(InvalidInput, match="the same answer on all public vectors"):
         fitted(model, public=np.abs(PUBLIC))
+
+
+def test_neither_an_exit_nor_a_log_handler_prevents_a_report():
+    def leave(Z):
+        raise SystemExit
+
+    class Broken(logging.Handler):
+        def emit(self, record):
+            raise OSError
+
+    release = fitted(squares, epsilon=1)
+    logger, handler = logging.getLogger("offaxis.encoding.answers"), Broken()
+    logger.addHandler(handler)
+    try:
+        reports = replace(release, encoder=release.encoder.attach(leave)).privatize(PUBLIC[:5])
+    finally:
+        logger.removeHandler(handler)
+    assert len(reports) == 5

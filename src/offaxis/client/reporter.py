@@ -84,6 +84,7 @@ class Reporter:
         InvalidInput, BudgetExceeded
             As :meth:`report`, for all rows together: nothing is paid and nothing is made.
         """
+        self.release.require_model()
         array = np.asanyarray(vectors)
         batch = array[None] if array.ndim == 1 else array
         count = len(batch) if batch.ndim else 0
@@ -115,6 +116,7 @@ class Reporter:
         return self.ledger.keep_report(self.release.hash, key, self._pay_and_report(batch))
 
     def _check(self, vector: Any) -> Vectors:
+        self.release.require_model()
         # Copied, so that the vector that is checked is the vector that is reported.
         batch, _ = as_batch(np.array(vector), self.release.input_dim)
         if len(batch) != 1:

@@ -32,6 +32,9 @@ from offaxis.vectors import Vectors, as_array, as_number
 
 _END: Final = object()
 
+_MANY: Final = 30
+"""From this many expected rare reports on, the standard error includes them."""
+
 
 @dataclass(frozen=True, eq=False)
 class KnownError:
@@ -48,11 +51,13 @@ class KnownError:
         ρ ‖D_j‖*: the largest bias of each coordinate by clipping, per radius.
     rounding : (m,) array
         step · ‖D_j‖₁: the largest bias by rounding.
-    least_deviation : (m,) array
-        A lower bound on the standard deviation of one report. If the law of reports has few points,
-        some dozens of reports may all be equal.
     reported_share : float
         The share of reports that carry a given coordinate.
+    rare : float
+        The order of the probability of rare far reports, such as e^{−ε}; 1 if there are none. If
+        none is among n reports, 3/n of all may be such, with 95 % confidence.
+    reach : (m,) array
+        How far a rare report moves each coordinate, at most.
 
     Examples
     --------
@@ -65,8 +70,9 @@ class KnownError:
 
     radius: Vectors
     rounding: Vectors
-    least_deviation: Vectors
     reported_share: float
+    rare: float
+    reach: Vectors
 
 
 def known_error_of(decoder: Decoder, randomizer: Randomizer) -> KnownError:
@@ -79,11 +85,13 @@ def known_error_of(decoder: Decoder, randomizer: Randomizer) -> KnownError:
     dual = sums
     if isinstance(domain, Ball):
         dual = rows.max(axis=1) if domain.order == 1 else lengths
+    rare, length = randomizer.rare or (1.0, 0.0)
     return KnownError(
         domain.radius * dual,
         randomizer.resolution * sums,
-        math.sqrt(randomizer.least_variance) * lengths,
         randomizer.reported_share,
+        rare,
+        2 * length * (sums if isinstance(domain, Box) else lengths),
     )
 
 
@@ -136,7 +144,8 @@ class Aggregate:
 
         Each interval covers with at least about the stated probability, for any people within the
         bound, once a few dozen reports carry each coordinate (Student's t; "piecewise" and "hybrid"
-        report few coordinates each). They do not cover all coordinates simultaneously.
+        report few coordinates each). Where n reports may miss rare values, they are wider by their
+        effect (:class:`KnownError`). They do not cover all coordinates simultaneously.
 
         Parameters
         ----------
@@ -157,8 +166,12 @@ class Aggregate:
         bias, known = self._bias(largest), self.known_error
         count, error = np.asarray(self.effective_count), self.standard_error
         if known is not None:
-            error = np.maximum(error, known.least_deviation / np.sqrt(count)[..., None])
-            count = count * known.reported_share
+            carrying = count * known.reported_share
+            unseen = np.where(
+                carrying * known.rare < _MANY, -math.log((1 - level) / 2) / count, 0.0
+            )
+            bias = bias + unseen[..., None] * known.reach
+            count = carrying
         quantile = np.asarray(stdtrit(np.maximum(count - 1, 1e-3), (1 + level) / 2))
         reach = np.where((count > 1)[..., None], quantile[..., None] * error, np.inf) + bias
         return self.estimate - reach, self.estimate + reach

@@ -8,7 +8,9 @@ guarantee does not depend on the model: the randomizer after it provides it.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
@@ -20,6 +22,8 @@ from offaxis.errors import InvalidInput, ModelNeeded
 from offaxis.vectors import Vectors, has_device
 
 _LOG: Final = logging.getLogger(__name__)
+
+_WHOLE: Final = re.compile(r"-?\d+(\.0*)?")
 
 LONGEST_NAME: Final = 200
 MOST_ANSWERS: Final = 1 << 20
@@ -95,9 +99,9 @@ class Answers:
 
     @property
     def _named_by_other_integers(self) -> bool:
-        """Whether a name is an integer that is not its index: a label, such as 1, 2, 3."""
+        """Whether a name is a whole number that is not its index: a label, such as 1, 2, 3."""
         return any(
-            name.lstrip("-").isdecimal() and name != str(index)
+            _WHOLE.fullmatch(name) is not None and name != str(index)
             for index, name in enumerate(self.names)
         )
 
@@ -111,8 +115,9 @@ class Answers:
             by other integers, pass the names. The message does not contain the answer, because it
             is private.
         """
-        if isinstance(answer, str) and answer in self.names:
-            return self.symbols[self.names.index(answer)]
+        labels = (str, bool, float, np.bool_, np.floating)
+        if isinstance(answer, labels) and str(answer) in self.names:
+            return self.symbols[self.names.index(str(answer))]
         integer = isinstance(answer, int | np.integer) and not isinstance(answer, bool)
         if integer and self._named_by_other_integers:
             raise InvalidInput(
@@ -225,13 +230,12 @@ class ModelEncoder:
         for row in range(len(Z)):
             try:
                 symbols[row] = self.encode(Z[row : row + 1].copy())[0]
-            except Exception:
+            except (Exception, SystemExit, GeneratorExit):
                 failed += 1
         if failed:
-            # Not a warning of Python, which an application can turn into an error.
-            _LOG.warning(
-                "the model failed on %d of %d vectors; a fixed answer is reported for them",
-                failed,
-                len(Z),
-            )
+            # Neither a warning, which an application can turn into an error, nor its handler.
+            with suppress(Exception):
+                _LOG.warning(
+                    "the model failed on %d of %d vectors (see encode_each)", failed, len(Z)
+                )
         return symbols

@@ -252,7 +252,7 @@ def reshape(
     rules = {"capped": water_filling, "gap": gap_rank}
     if allocation not in rules:
         raise InvalidInput(f"allocation must be 'capped' or 'gap', got allocation={allocation!r}")
-    eigen = spectrum(geometry.gram, geometry.covariance)
+    eigen = geometry.spectrum
     stretch = rules[allocation](eigen.values, lambda_max=lambda_max, order=order)
     return FittedReshaping(eigen.basis, stretch, geometry.mean, eigen.values)
 

@@ -21,7 +21,6 @@ from offaxis.evaluation.utility import MeasuredTasks
 from offaxis.fitting import at_budget, fit_mechanism
 from offaxis.geometry import Geometry, TaskModel
 from offaxis.geometry.multitask import joint_answers
-from offaxis.geometry.spectrum import spectrum
 from offaxis.mechanisms import find_mechanism, posterior, shrink
 from offaxis.mechanisms.base import Goal
 from offaxis.release import Release
@@ -182,7 +181,7 @@ def sufficient(measured: MeasuredTasks, goal: Goal) -> list[Candidate]:
 
 def _visible_directions(geometry: Geometry) -> int:
     """Return the number of directions that affect the task."""
-    return int(np.count_nonzero(spectrum(geometry.gram).values))
+    return int(np.count_nonzero(geometry.spectrum.values))
 
 
 def _answers(measured: MeasuredTasks) -> Iterator[Candidate]:

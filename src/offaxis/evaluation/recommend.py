@@ -40,6 +40,7 @@ from offaxis.evaluation.selection import (
     shown,
 )
 from offaxis.evaluation.utility import MeasuredTasks, Tasks, Utility
+from offaxis.fitting import check_not_targets
 from offaxis.geometry import Layers, as_task_model
 from offaxis.geometry.public import taken_evenly
 from offaxis.mechanisms import find_mechanism
@@ -101,7 +102,7 @@ def recommend(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation:
-    """Compare all pure releases for a task on public vectors and return the best one.
+    """Compare pure releases for a task on public vectors and return the best one.
 
     Parameters
     ----------
@@ -369,6 +370,7 @@ class Search:
         vectors, others = _collect(public, prior, seed)
         if model is None or (goal != "answers" and _without_derivative(model, vectors)):
             model = _all_directions(goal, vectors)
+        _check_tasks(model, goal, vectors)
         tasks = Tasks.of(model, weights)
         if prior is not None:
             statement = f"{SYNTHETIC}: {prior.words}; no public vectors"
@@ -401,7 +403,7 @@ class Search:
             goal,
             prior is not None,
             pure,
-            choose_from is None and not known,
+            choose_from is None and effort == "full",
         )
 
     def at(self, epsilon: Any, progress: Progress | None = None) -> Recommendation:
@@ -476,6 +478,19 @@ class Search:
         else:
             cautions.append("the estimate holds for people distributed as the public vectors")
         return tuple(cautions)
+
+
+def _check_tasks(model: Any, goal: Goal, vectors: Vectors) -> None:
+    """Raise for tasks that have no answers, or no metric among several."""
+    models = model if isinstance(model, Mapping) else {"": model}
+    for name, part in models.items():
+        if goal == "answers":
+            check_not_targets(part, as_task_model(part).outputs(vectors[:1]).shape[1])
+        elif _without_derivative(part, vectors):
+            raise InvalidInput(
+                f"the task {name!r} has no useful derivative, so no metric to share with others: "
+                f"leave it out, or pass None as the model to treat all directions equally"
+            )
 
 
 def _without_derivative(model: Any, vectors: Vectors) -> bool:

@@ -140,7 +140,7 @@ def summary(
         )
         if math.isfinite(ceiling):
             words += (
-                f" No unbiased report of this budget leaves less than {-ceiling:.3g}"
+                f" No unbiased report of this budget leaves less than {max(-ceiling, 0.0):.3g}"
                 f"{_beyond(goal, expected, ceiling)}."
             )
         return words

@@ -55,8 +55,6 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
         sys.stderr.flush()
 
 
-"""Called with the title of a candidate, the number of candidates done, and their total."""
-
 MOST_HELD_OUT: Final = 3000
 """Largest size of a held-out part: the vectors that are simulated for every finalist."""
 

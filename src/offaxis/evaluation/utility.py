@@ -21,6 +21,7 @@ from offaxis.evaluation.metrics import without_noise
 from offaxis.geometry import Geometry, MultiTask, PublicVectors, TaskModel, as_task_model, measure
 from offaxis.geometry.multitask import checked_weights, prepared
 from offaxis.geometry.public import survey
+from offaxis.geometry.spectrum import spectrum
 from offaxis.mechanisms.base import Goal
 from offaxis.release import Release
 from offaxis.simulation import simulate
@@ -147,8 +148,21 @@ class TaskScorer:
     def _squared(self, differences: Vectors) -> Vectors:
         """Return the squared length of every row in the task's metric."""
         assert self.gram is not None, "vectors are scored in the task's metric"
-        squared: Vectors = np.einsum("ij,ij->i", differences @ self.gram, differences)
-        return squared
+        if self._root is None:
+            return row_dots(differences @ self.gram, differences)
+        seen = differences @ self._root
+        return row_dots(seen, seen)
+
+    @cached_property
+    def _root(self) -> Vectors | None:
+        """Ω̂^{1/2} as (m, r), if the task sees few directions; then it is faster than Ω̂."""
+        assert self.gram is not None, "vectors are scored in the task's metric"
+        eigen = spectrum(self.gram)
+        seen = eigen.values > 0
+        if 2 * np.count_nonzero(seen) > len(self.gram):
+            return None
+        root: Vectors = eigen.basis[:, seen] * np.sqrt(eigen.values[seen])
+        return root
 
 
 def _explained(lost: Vectors, spread: Vectors) -> Score:

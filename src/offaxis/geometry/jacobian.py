@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -25,6 +25,7 @@ from offaxis.geometry.public import (
     Survey,
     fold_identified,
 )
+from offaxis.geometry.spectrum import Spectrum, spectrum
 from offaxis.vectors import Vectors, as_integer
 
 _BATCH_NUMBERS = 1 << 22
@@ -75,6 +76,11 @@ class Geometry:
     model: ModelIdentity
     public: PublicIdentity
     probes: int | None = None
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The directions of the task, by how much it depends on them; computed once."""
+        return spectrum(self.gram, self.covariance)
 
     @property
     def survey(self) -> Survey:

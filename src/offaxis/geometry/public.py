@@ -59,8 +59,8 @@ class PublicVectors:
     def __init__(self, source: Any) -> None:
         if isinstance(source, Iterator):
             raise InvalidInput(
-                "public vectors are read twice, so an iterator cannot be used: pass an array, or a "
-                "function that returns a fresh iterator of batches"
+                "public vectors are read several times, so an iterator cannot be used: pass an "
+                "array, or a function that returns a fresh iterator of batches"
             )
         if not callable(source) and not isinstance(source, PublicVectors):
             if is_table(source) or not hasattr(source, "shape"):

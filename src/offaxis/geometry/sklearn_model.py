@@ -250,6 +250,8 @@ def _folded(transformers: Any, layers: Layers, dim: int) -> Layers | None:
     does, so that no digits cancel. Then the map is compared on random vectors, column by column: a
     map that clips, squares or divides by the norm differs there.
     """
+    if not _affine_by_design(transformers):
+        return None
     try:
         shift = _transformed(transformers, np.zeros((1, dim)))[0]
         steps = _steps(transformers, shift, dim)
@@ -269,6 +271,23 @@ def _folded(transformers: Any, layers: Layers, dim: int) -> Layers | None:
         weights=[weight @ matrix, *layers.weights[1:]],
         biases=[weight @ shift + layers.biases[0], *layers.biases[1:]],
     )
+
+
+def _affine_by_design(transformers: Any) -> bool:
+    """Whether no part can treat single values apart, which no probe would find.
+
+    A function of the user can, and an imputer of a value other than NaN does.
+    """
+    steps = [step for _, step in transformers.steps if step is not None]
+    parts = [*steps, *transformers.get_params(deep=True).values()]
+    parts = [part for part in parts if hasattr(part, "transform")]
+    for part in parts:
+        known = type(part).__module__.startswith("sklearn.")
+        missing = getattr(part, "missing_values", np.nan)
+        finite = missing is not None and not (isinstance(missing, float) and np.isnan(missing))
+        if not known or finite or getattr(part, "func", None) is not None:
+            return False
+    return True
 
 
 def _steps(transformers: Any, shift: Vectors, dim: int) -> Vectors:

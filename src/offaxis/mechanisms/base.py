@@ -31,7 +31,6 @@ from offaxis.geometry import Geometry, PublicVectors, TaskModel, as_task_model, 
 from offaxis.geometry.jacobian import check_model
 from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import Progress, PublicIdentity, Survey, survey, taken_evenly, walk
-from offaxis.geometry.spectrum import spectrum
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import check_delta
@@ -284,15 +283,15 @@ def _frame(
         return Frame(surveyed.mean if centred else np.zeros(surveyed.identity.dim)), settings
     assert geometry is not None
     if mechanism.order is None:
-        return task_metric(geometry.gram, geometry.covariance, geometry.mean), settings
+        return task_metric(geometry), settings
     frame, reshaping_settings = shape.frame(mechanism.order, geometry, vectors)
     return frame, settings | reshaping_settings
 
 
-def task_metric(gram: Vectors, covariance: Vectors, centre: Vectors) -> Frame:
-    """Return coordinates in which distance is the change of the task's answer: Ω̂^{1/2}(z − c)."""
-    eigen = spectrum(gram, covariance)
+def task_metric(geometry: Geometry) -> Frame:
+    """Return coordinates in which distance is the change of the task's answer: Ω̂^{1/2}(z − μ)."""
+    eigen = geometry.spectrum
     seen = eigen.values > 0
     root = np.sqrt(eigen.values[seen])
     basis = eigen.basis[:, seen]
-    return Frame(centre, (basis * root).T, basis / root)
+    return Frame(geometry.mean, (basis * root).T, basis / root)

@@ -133,9 +133,13 @@ class VectorParameters(ABC):
         raise NotImplementedError
 
     @property
-    def least_variance(self) -> float:
-        """A lower bound on the variance of a coordinate of an observation, for any input."""
-        return 0.0
+    def rare(self) -> tuple[float, float] | None:
+        """The order of the probability of rare far observations, and how long one can be.
+
+        None if the noise has no rare part that some thousands of reports could miss. The length is
+        that of an observation in the norm dual to the decoder's: ℓ1 for a box, ℓ2 for a ball.
+        """
+        return None
 
     @property
     def reported_share(self) -> float:

@@ -7,6 +7,7 @@ All randomness is drawn before the input is mapped to integers.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -121,6 +122,16 @@ class SampledForm(BoxForm):
         return self.sampled / self.dim
 
     @property
+    def rare(self) -> tuple[float, float]:
+        """e^{−ε/k}, and the largest value of a reported coordinate."""
+        return math.exp(-float(self.share)), self.radius * self._largest * self.dim / self.sampled
+
+    @property
+    @abstractmethod
+    def _largest(self) -> float:
+        """The largest value of a coordinate in [−1, 1] that is always reported."""
+
+    @property
     def payload_size(self) -> int:
         """Six bytes per reported coordinate."""
         return ENTRY.itemsize * self.sampled
@@ -189,9 +200,9 @@ class Duchi(BoxForm):
         return math.exp(-log_share) / math.tanh(float(self.epsilon) / 2)
 
     @property
-    def least_variance(self) -> float:
-        """(B² − 1) ρ²: an observation is ±B ρ, and its mean at most ρ."""
-        return self.radius**2 * (self.size**2 - 1)
+    def rare(self) -> tuple[float, float]:
+        """e^{−ε}, and B ρ in every coordinate."""
+        return math.exp(-float(self.epsilon)), self.size * self.radius
 
     @property
     def payload_size(self) -> int:
@@ -306,6 +317,10 @@ class Piecewise(SampledForm):
         far = math.exp(-float(self.share))
         mean = (1 - far) * self.near / (self.near + (POINTS - self.near) * far)
         return 1 / (mean * (POINTS - self.near))
+
+    @property
+    def _largest(self) -> float:
+        return self.gain * (POINTS - 1)
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload per row of W."""
@@ -437,6 +452,10 @@ class Hybrid(SampledForm):
     def sign_size(self) -> float:
         """The factor that makes a sign unbiased: coth(ε/2k)."""
         return 1 / math.tanh(float(self.share) / 2)
+
+    @property
+    def _largest(self) -> float:
+        return max(self.sign_size, self.piece.gain * (POINTS - 1))
 
     def report(self, W: Vectors, entropy: RealEntropy) -> list[bytes]:
         """Return one exact payload per row of W."""

@@ -59,6 +59,7 @@ LARGEST_EPSILON: Final = 100
 
 INDEX_BYTES: Final = 4
 INPUT_BOUND: Final = 1 << 20
+_FEW_DIMENSIONS: Final = 4
 """A direction is mapped to the integers of the ball of this radius before it is ranked."""
 
 _SCORES: Final = 1 << 18
@@ -190,9 +191,10 @@ class RankForm(VectorParameters):
         return self.radius * (math.sqrt(self.dim) + 2) / min(INPUT_BOUND, LENGTH_BOUND)
 
     @property
-    def least_variance(self) -> float:
-        """In one dimension ρ² (1/A² − 1), since an observation is ±ρ/A."""
-        return self.radius**2 * (1 / self.mean**2 - 1) if self.dim == 1 else 0.0
+    def rare(self) -> tuple[float, float] | None:
+        """e^{−ε} and ρ/A in few dimensions; in more, directions vary whatever ε is."""
+        few = self.dim <= _FEW_DIMENSIONS
+        return (math.exp(-float(self.epsilon)), self.radius / self.mean) if few else None
 
     @property
     def payload_size(self) -> int:

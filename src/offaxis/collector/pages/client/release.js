@@ -178,7 +178,7 @@ export class Release {
       throw new InvalidInput("this release reports a vector: pass it to privatize()");
     }
     const { names, symbols } = this.answers;
-    const label = (name, i) => /^-?\d+$/.test(name) && name !== `${i}`;
+    const label = (name, i) => /^-?\d+(\.0*)?$/.test(name) && name !== `${i}`;
     if (Number.isInteger(answer) && names.some(label)) {
       throw new InvalidInput("the answers are named by integers: pass a name as text");
     }
