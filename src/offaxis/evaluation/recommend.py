@@ -67,6 +67,9 @@ _MOST: Final = 20_000
 _SKETCHED: Final = 2_000
 """Number of vectors that "quick" fits all candidates to."""
 
+_NARROW: Final = 128
+"""Up to this dimension, "quick" may train a decoder; above, that takes most of its time."""
+
 _FEW: Final = 500
 """Fewer public vectors than this get a caution."""
 
@@ -403,7 +406,7 @@ class Search:
             goal,
             prior is not None,
             pure,
-            choose_from is None and effort == "full",
+            choose_from is None and not known and (not quick or vectors.shape[1] <= _NARROW),
         )
 
     def at(self, epsilon: Any, progress: Progress | None = None) -> Recommendation:
