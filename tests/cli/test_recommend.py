@@ -144,3 +144,39 @@ def test_a_prior_replaces_public_vectors(workspace: Path, run: Run) -> None:
     assert run(*command).exit_code == 2
     assert run(*command, "--prior", "ball:1", "--public", "many.npy").exit_code == 2
     assert_usage_error(run(*command, "--prior", "ball"), "ball:RADIUS")
+
+
+def test_vectors_and_means_need_no_model(workspace: Path, run: Run) -> None:
+    write_inputs()
+    basics = ("recommend", "--public", "many.npy", "--epsilon", "3")
+    for goal in ("vectors", "means"):
+        result = run(*basics, "--goal", goal, "--out", f"{goal}.release")
+        assert result.exit_code == 0, result.output
+        assert offaxis.load(f"{goal}.release").supports_mean == (goal == "means")
+    assert_usage_error(run(*basics), "Missing option '--model'", "--goal vectors or means")
+
+
+def test_a_recommendation_without_a_prior_needs_a_model_for_it(workspace: Path, run: Run) -> None:
+    result = run("recommend", "--prior", "box:0,1", "--goal", "vectors", "--epsilon", "1")
+    assert result.exit_code in (2, 3), result.output
+
+
+def test_an_onnx_file_is_a_model(workspace: Path, run: Run) -> None:
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    weight = np.eye(3, 5, dtype=np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)],
+        "head",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=opset, ir_version=8), "head.onnx")
+    command = ("fit", "--public", "public.npy", "--epsilon", "2", "--out", "onnx.release")
+    result = run(*command, "--model", "head.onnx")
+    assert result.exit_code == 0, result.output
+    assert "Expected to keep" in result.stdout
+    assert offaxis.load("onnx.release").encoder.kind == "argmax"
+    assert_fails(run(*command[:-1], "b.release", "--model", "missing.onnx"), 3, "not found")
