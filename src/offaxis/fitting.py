@@ -280,11 +280,13 @@ def _default(model: Any, public: Any, goal: Goal) -> _Default:
 
 def check_not_targets(model: Any, outputs: int) -> None:
     """Raise for a regressor with several targets: its largest output is not an answer."""
+    if not hasattr(model, "predict"):
+        return
     try:
         from sklearn.base import is_regressor
     except ImportError:
         return
-    if hasattr(model, "predict") and is_regressor(model):
+    if is_regressor(model):
         raise InvalidInput(
             f"the {type(model).__name__} predicts {outputs} quantities, not one of {outputs} "
             f"answers: use goal='vectors', or one model per quantity in offaxis.recommend"

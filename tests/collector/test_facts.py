@@ -171,3 +171,15 @@ def test_a_client_can_read_the_role_of_its_token(server):
         "name": "the analyst",
         "role": "analyst",
     }
+
+
+def test_stored_moments_of_averaged_symbols_are_not_shown(public, head):
+    """An earlier version averaged codewords; its moments stay in a round's row."""
+    release = offaxis.fit(head, public, epsilon=3, mechanism="response", size=5)
+    totals = Totals()
+    totals.add(release, [(report, None) for report in release.privatize(public[:20])])
+    totals.everybody.add(public[:20], np.ones(20))
+    (entry,) = means_facts("round", release, totals)["means"]
+    assert entry["mean"] is None
+    assert entry["reports"] == 20
+    assert entry["shares"] is not None

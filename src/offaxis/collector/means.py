@@ -139,8 +139,9 @@ def means_facts(round_name: str, release: Release, totals: Totals) -> dict[str, 
     if the release has them.
     """
     groups = sorted({*totals.groups, *totals.symbols})
-    decoded: dict[str | None, Moments] = {None: totals.everybody}
-    decoded |= dict(totals.groups.items())
+    decoded: dict[str | None, Moments] = {}
+    if release.supports_mean:  # stored moments may be of a version that averaged symbols
+        decoded = {None: totals.everybody, **dict(totals.groups.items())}
     symbols: dict[str | None, Moments] = {}
     if _reports_symbols(release):
         symbols = {None: totals.observed, **dict(totals.symbols.items())}

@@ -55,7 +55,7 @@ class KnownError:
         The share of reports that carry a given coordinate.
     rare : float
         The order of the probability of rare far reports, such as e^{−ε}; 1 if there are none. If
-        none is among n reports, 3/n of all may be such, with 95 % confidence.
+        none is among n reports, a share of ln(2/α)/n of all may be such, with confidence 1 − α.
     reach : (m,) array
         How far a rare report moves each coordinate, at most.
 

@@ -145,8 +145,9 @@ class ModelEncoder:
 
     Contract: nothing is encoded before a model is attached (:meth:`attach`,
     :meth:`offaxis.Release.with_model`). Private vectors are encoded by :meth:`encode_each`, which
-    is total and calls the model with one vector at a time: whatever the model does, a report
-    depends on one vector, and there is one.
+    is total and calls the model with one vector at a time: whatever a model without memory does,
+    a report depends on one vector, and there is one. A model that remembers earlier vectors could
+    put them into later answers; no call can prevent that.
 
     Parameters
     ----------

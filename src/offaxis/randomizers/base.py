@@ -137,7 +137,7 @@ class VectorParameters(ABC):
         """The order of the probability of rare far observations, and how long one can be.
 
         None if the noise has no rare part that some thousands of reports could miss. The length is
-        that of an observation in the norm dual to the decoder's: ℓ1 for a box, ℓ2 for a ball.
+        that of an observation in the norm of the domain: ℓ∞ for a box, ℓ2 for a ball.
         """
         return None
 
