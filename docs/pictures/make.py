@@ -10,8 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import diagrams
 import epsilon
 import measured
+import splits
+import steps
 
 PICTURES: dict[str, Callable[[], str]] = {
     "off-axis": measured.off_axis,
@@ -21,6 +24,11 @@ PICTURES: dict[str, Callable[[], str]] = {
     "together": epsilon.together,
     "people": epsilon.people,
     "utility": measured.utility,
+    "overview": diagrams.overview,
+    "steps": steps.steps,
+    "households-split": splits.households,
+    "images-split": splits.images,
+    "protocol": diagrams.protocol,
 }
 
 

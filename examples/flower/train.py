@@ -25,7 +25,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from examples.flower.runtime import simulate
 from examples.flower.task import PRIVATE, PUBLIC, TEST, Digits, public_updates, start
-from experiments.permuted_gradients import PermutedGradients
+from experiments.federated_gradients import PermutedGradients
 from offaxis.federated import DirectGradient, DistributedGuarantee
 from offaxis.federated.flower import (
     LocalMod,

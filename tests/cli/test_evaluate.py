@@ -164,7 +164,8 @@ def test_theory_rows_are_those_of_the_library(
     assert rows["first_order_risk"]["standard_error"] == measured.standard_error
     assert rows["root_gap"]["theory"] == bound.root
     assert rows["root_gap_behind_first_layer"]["theory"] == bound.sharper_root
-    assert rows["risk_gap"]["theory"] == bound.sharper_risk
+    assert rows["root_gap_of_leaving_reports"]["theory"] == bound.sharper_leaving_root
+    assert rows["risk_gap"]["theory"] == bound.sharper_leaving_risk
     assert rows["risk_gap"]["measured"] == abs(measured.mean - risk.total)
     assert rows["disagreement"]["theory"] == answers.averaged
     assert rows["disagreement"]["measured"] == answers.measured.mean

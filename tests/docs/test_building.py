@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,82 @@ def test_the_pictures_match_their_scripts(docs):
         assert _NUMBER.sub("0", kept) == _NUMBER.sub("0", picture), name
         pairs = zip(_NUMBER.findall(kept), _NUMBER.findall(picture), strict=True)
         assert all(abs(float(a) - float(b)) < 2 for a, b in pairs), name
+
+
+@pytest.mark.parametrize(
+    "name", ["overview", "steps", "households-split", "images-split", "protocol"]
+)
+def test_diagrams_fit_a_phone_and_have_a_description(name):
+    head = (PICTURES / f"{name}.svg").read_text(encoding="utf-8").split("<style>")[0]
+    width = re.search(r' width="(\d+)"', head)
+    assert width is not None
+    # The site shows a drawing with at least three quarters of its width.
+    assert 0.75 * int(width[1]) <= 350
+    assert re.search(r'role="img" aria-label="[^"]{100,}"', head)
+
+
+def test_the_picture_of_the_steps_shows_what_a_release_does(docs):
+    import steps
+
+    stage = steps.plane()
+    encoded = stage["release"].encoder.encode(stage["vectors"])
+    np.testing.assert_allclose(stage["encoded"], encoded, atol=1e-9)
+    root = np.sqrt(stage["fitted"].stretch)
+    np.testing.assert_allclose(stage["rotated"] / root, encoded, atol=1e-9)
+    norms = np.abs(stage["clipped"]).sum(axis=1)
+    assert norms.max() == pytest.approx(stage["radius"])
+    # The vector shown is clipped, and ends on the same side of the line as without noise.
+    assert norms[-1] < np.abs(encoded[-1]).sum()
+    assert (stage["decoded"] @ stage["normal"] > 0).mean() > 0.9
+    across, along = np.std((stage["decoded"] - stage["fitted"].centre) @ stage["fitted"].basis, 0)
+    assert along > 2 * across
+
+
+def test_no_household_of_the_pictured_round_reports_twice(docs):
+    import splits
+
+    shown = splits.round_dates()
+    assert sorted(who for who, _ in shown) == list(range(splits.IN_ROUND))
+    days = [day for _, day in shown]
+    assert min(np.diff(days)) >= splits.SPACING
+
+
+def test_every_statement_of_the_paper_has_a_name_and_a_test_that_exists():
+    """Names are attributes of offaxis or arguments; a `::` alone repeats the file before it."""
+    page = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
+    section = page.split("## Statements of the paper")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.*?) \| (.*?) \| (`.*) \|$", section, flags=re.M)
+    assert len(rows) == len(re.findall(r"^\| ", section, flags=re.M)) - 1 > 20
+    assert all("`" in name for _, name, _ in rows)
+    file, checked = "", 0
+    for path, test in re.findall(r"`(tests/\w+/\w+\.py)?::(\w+)`", section):
+        file = path or file
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert f"\ndef {test}(" in source, (file, test)
+        checked += 1
+    assert checked == section.count("::test_") > len(rows)
+
+
+def test_every_cell_of_the_comparison_has_evidence():
+    page = (ROOT / "docs/related-work.md").read_text(encoding="utf-8")
+    summary, *sections = re.split(r"^## ", page, flags=re.M)
+    heads, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in summary.splitlines()
+        if line.startswith("|")
+    ]
+    by_title = {section.partition("\n")[0]: section for section in sections}
+    for name, *cells in rows:
+        section = by_title[re.sub(r"\[(.*)\].*", r"\1", name)]
+        evidence = {}
+        for line in section.splitlines():
+            column, *rest = [cell.strip() for cell in line.strip("|").split("|")]
+            if len(rest) == 2:
+                evidence.setdefault(column.partition(":")[0], rest)
+        for column, cell in zip(heads[1:], cells, strict=True):
+            stated, reason = evidence[column]
+            assert reason, (name, column)
+            assert ("\\*" in cell) == ("\\*" in stated), (name, column)
 
 
 def test_the_numbers_in_the_picture_of_utility_are_reproduced(docs):

@@ -169,7 +169,8 @@ def test_notebooks_are_stored_without_outputs_and_published_with_them(notebook, 
 
 
 def test_drawings_are_inline(site):
-    for name, drawings in {"index": 1, "choosing-epsilon": 6}.items():
+    drawn = {"index": 1, "choosing-epsilon": 6, "design": 1, "theory": 1, "data": 2, "models": 1}
+    for name, drawings in drawn.items():
         page = (site / f"{name}.html").read_text(encoding="utf-8")
         # Each has a minimum width at which its text is legible.
         assert page.count('<span class="drawing"><svg style="min-width: ') == drawings

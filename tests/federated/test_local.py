@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from experiments.permuted_gradients import PermutedGradients
+from experiments.federated_gradients import PermutedGradients
 from offaxis.errors import BiasedDecoder, BudgetExceeded, InvalidInput, InvalidReport
 from offaxis.federated import DirectGradient, LocalClient, LocalServer
 from offaxis.sampling.choices import choose_columns

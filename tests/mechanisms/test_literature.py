@@ -114,6 +114,36 @@ def test_task_aware_does_not_clip_vectors_within_the_radius(public, head):
     assert encoded[inside].max() <= release.randomizer.radius * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_task_aware_encodes_the_l2_ball_into_an_l1_ball_of_the_same_radius(seed):
+    """With Σσ² = 1, the ℓ1 diameter of E = diag(σ)Qᵀ over the ball is 2r: Laplace 2r/ε is pure ε.
+
+    ‖E(h − h')‖₁ is maximised over the ball by h = −h' = r·Eᵀx/‖Eᵀx‖ for a vector of signs x; for
+    orthonormal directions every x attains it, and ascent from random starts finds no more. Broken
+    control: equal scales of one, whose diameter is √k times as large.
+    """
+    rng = np.random.default_rng(seed)
+    dim, radius = int(rng.integers(2, 20)), 10.0 ** rng.uniform(-1, 1)
+    values = np.sort(10.0 ** rng.uniform(-2, 2, dim))[::-1]
+    share = shares(values, 8 * radius**2 / 10.0 ** rng.uniform(1, 3))
+    directions = np.linalg.qr(rng.standard_normal((dim, dim)))[0][:, : share.size]
+
+    def diameter(scales: np.ndarray) -> float:
+        encoder = (directions * scales).T
+        longest = 0.0
+        for _ in range(10):
+            h = rng.standard_normal(dim)
+            for _ in range(20):
+                h = encoder.T @ np.sign(encoder @ h)
+                h *= radius / np.linalg.norm(h)
+            longest = max(longest, 2 * np.abs(encoder @ h).sum())
+        return longest
+
+    assert diameter(np.sqrt(share)) == pytest.approx(2 * radius)
+    if share.size > 1:
+        assert diameter(np.ones(share.size)) > 2 * radius * math.sqrt(share.size) * 0.999
+
+
 def test_the_decoder_of_task_aware_has_least_error_and_supports_no_means(public):
     """No multiple of the decoder is better under the public moments."""
     task = Layers.linear(np.array([[1.0, -1, 0, 0, 0, 2]]))

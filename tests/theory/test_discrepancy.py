@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import offaxis
 from offaxis.errors import InvalidInput
-from offaxis.theory import discrepancy, mean_gram, noise_risk, sampling_rate
+from offaxis.geometry import Layers
+from offaxis.theory import discrepancy, discrepancy_split, mean_gram, noise_risk, sampling_rate
 from tests.theory.conftest import BUDGETS, STRETCHES
 
 
@@ -66,3 +68,70 @@ def test_gram_matrices_that_do_not_fit_are_rejected(release):
         discrepancy(release, np.eye(5), np.eye(6))
     with pytest.raises(InvalidInput, match="private_gram must be symmetric"):
         discrepancy(release, np.eye(6), np.triu(np.ones((6, 6))))
+
+
+# ---- The split into a shift of the population and a sampling error
+
+
+def test_the_parts_of_isotropic_gaps_are_exact(release):
+    """Ω̂ = I, Ω_pub = 2I, Ω_priv = 5I: parts of 3 and 1 times σ² Tr Λ, and their sum is attained."""
+    unit = release.randomizer.expected_squared_error() / 6 * np.sum(release.decoder.matrix**2)
+    split = discrepancy_split(release, np.eye(6), 2 * np.eye(6), 5 * np.eye(6))
+    assert split.shift.bound == pytest.approx(3 * unit)
+    assert split.sampling.bound == pytest.approx(unit)
+    assert split.total.bound == pytest.approx(4 * unit)
+    assert split.bound == pytest.approx(split.total.bound)
+
+
+def test_parts_of_opposite_sign_cancel_in_the_total_only(release):
+    split = discrepancy_split(release, np.eye(6), 3 * np.eye(6), np.eye(6))
+    assert split.total.exact == split.total.bound == 0
+    assert split.shift.operator_norm == split.sampling.operator_norm == pytest.approx(2)
+
+
+@pytest.mark.parametrize("count", [100, 1600])
+def test_the_triangle_inequality_holds_and_each_part_is_that_of_its_matrices(
+    features, geometry, some, fitted, count
+):
+    release = fitted(5, 2)
+    sample = np.random.default_rng(3).choice(len(features.public), count, replace=False)
+    empirical = mean_gram(features.head, features.public[sample])
+    private = mean_gram(features.head, some)
+    split = discrepancy_split(release, empirical, geometry.gram, private)
+    for part, difference in (
+        (split.shift, private - geometry.gram),
+        (split.sampling, geometry.gram - empirical),
+        (split.total, private - empirical),
+    ):
+        assert part.exact == pytest.approx(abs(noise_risk(release, difference)), rel=1e-8)
+        assert part.operator_norm == pytest.approx(np.linalg.norm(difference, 2))
+    norms = split.shift.operator_norm + split.sampling.operator_norm
+    assert 0 < split.total.operator_norm <= norms
+    assert split.total.exact <= split.shift.exact + split.sampling.exact
+    assert split.total.exact <= split.total.bound <= split.bound
+
+
+def test_more_public_vectors_reduce_the_sampling_part_and_leave_the_shift():
+    """A population with a known Gram matrix; 16 times the vectors, means over 40 samples.
+
+    T(z) = max(z, 0) per coordinate has JᵀJ = diag(1(z_j > 0)), so Ω_pub = I/2 for centred vectors
+    and Ω_priv = Φ(1)·I for vectors around one. The broken control, Ω̂ in place of Ω_pub, calls
+    everything a shift: its sampling part is zero.
+    """
+    rng = np.random.default_rng(10)
+    model = Layers([np.eye(4), np.eye(4)], [np.zeros(4), np.zeros(4)])
+    release = offaxis.fit(
+        None, rng.standard_normal((200, 4)), epsilon=2, reshaping="none", mechanism="laplace"
+    )
+    public, private = 0.5 * np.eye(4), norm.cdf(1) * np.eye(4)
+    sampling = []
+    for count in (200, 3200):
+        grams = [mean_gram(model, rng.standard_normal((count, 4))) for _ in range(40)]
+        splits = [discrepancy_split(release, gram, public, private) for gram in grams]
+        assert {split.shift.operator_norm for split in splits} == {norm.cdf(1) - 0.5}
+        sampling.append(np.mean([split.sampling.operator_norm for split in splits]))
+    # The ratio is 4; its standard error over 40 samples is below 0.4.
+    assert 2.5 < sampling[0] / sampling[1] < 6
+    broken = discrepancy_split(release, grams[0], grams[0], private)
+    assert broken.sampling.bound == 0 != sampling[1]
+    assert broken.shift.operator_norm != splits[0].shift.operator_norm

@@ -21,12 +21,15 @@ from offaxis.theory.ceilings import (
     task_spectrum,
 )
 from offaxis.theory.conditions import Estimate
+from offaxis.theory.image_level import FeatureExtraction, image_level_guarantee
 from offaxis.theory.risk import (
     Amplification,
     Discrepancy,
+    DiscrepancySplit,
     FirstOrderRisk,
     amplification,
     discrepancy,
+    discrepancy_split,
     first_order_risk,
     mean_gram,
     noise_risk,
@@ -39,7 +42,9 @@ __all__ = [
     "Amplification",
     "DisagreementBound",
     "Discrepancy",
+    "DiscrepancySplit",
     "Estimate",
+    "FeatureExtraction",
     "FirstOrderRisk",
     "RemainderBound",
     "agreement_ceiling",
@@ -47,10 +52,12 @@ __all__ = [
     "answer_prior",
     "disagreement_bound",
     "discrepancy",
+    "discrepancy_split",
     "fidelity_ceiling",
     "first_order_risk",
     "flipping_tails",
     "fourth_moments",
+    "image_level_guarantee",
     "label_accuracy_bound",
     "least_mean_error",
     "mean_gram",

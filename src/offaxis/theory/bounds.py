@@ -25,6 +25,7 @@ from offaxis.theory.conditions import (
     activation_cell,
     highest_share,
     lipschitz,
+    moment_slack,
     piecewise_affine,
     row_batches,
     simulated,
@@ -40,14 +41,21 @@ class RemainderBound:
     """A bound on the distance between the first-order risk and the real one.
 
     While z + h stays in the activation cell of z, the first order is exact; outside, a model of
-    Lipschitz constant K is off by at most 2K‖h‖. Hence, by Cauchy and Schwarz,
+    Lipschitz constant K is off by at most 2K‖h‖. Hence the first inequality, over the reports that
+    leave the cell, and from it, by Cauchy and Schwarz, the second one:
 
-        |√R_NL − √R_FO| ≤ B = 2K ((1/N) Σ E‖h_i‖⁴)^{1/4} P̄^{1/4}
-        |R_NL − R_FO| ≤ 2B √R_FO + B²
+        |√R_NL − √R_FO| ≤ 2K ((1/N) Σ E[‖h_i‖² 1(leave)])^{1/2}
+                        ≤ B = 2K ((1/N) Σ E‖h_i‖⁴)^{1/4} P̄^{1/4}
+        |R_NL − R_FO| ≤ 2B √R_FO + B², with either of the two as B
 
     where P̄ is the mean probability of leaving the cell. The model depends on z only through its
     first layer W, so the same holds with ‖Wh‖ for ‖h‖ and with K of the later layers: the sharper
     form, which is not affected by noise that the first layer removes.
+
+    The first inequality needs a moment without a closed form. It is measured, and the bound uses an
+    upper confidence limit on it: the mean of n independent values ≥ 0 falls short of its
+    expectation by t with probability at most exp(−n t² / 2M), M the mean of their second moments
+    (Maurer 2003), and here M ≤ (1/N) Σ E‖h_i‖⁴, which is known.
 
     Attributes
     ----------
@@ -60,6 +68,10 @@ class RemainderBound:
     highest_leaving : float
         An upper confidence limit on P̄, which the bound uses: a measured share of zero proves
         nothing.
+    leaving_moment, inner_leaving_moment : Estimate
+        (1/N) Σ E[‖h_i‖² 1(leave)] and (1/N) Σ E[‖Wh_i‖² 1(leave)] as measured.
+    moment_slack : float
+        What an upper confidence limit adds to both, as a share of the root of the fourth moment.
     first_order : FirstOrderRisk
 
     Examples
@@ -75,6 +87,8 @@ class RemainderBound:
     >>> bound = remainder_bound(release, task, public, draws=20)
     >>> bound.sharper_root <= bound.root, bound.sharper_risk <= bound.risk
     (True, True)
+    >>> bound.leaving_root <= bound.root  # the first inequality is never the looser one
+    True
     """
 
     lipschitz: float
@@ -83,6 +97,9 @@ class RemainderBound:
     inner_fourth_moment: float
     leaving: Estimate
     highest_leaving: float
+    leaving_moment: Estimate
+    inner_leaving_moment: Estimate
+    moment_slack: float
     first_order: FirstOrderRisk
 
     @property
@@ -105,6 +122,36 @@ class RemainderBound:
     def sharper_risk(self) -> float:
         """The bound on |R_NL − R_FO| with the sharper B."""
         return _on_risk(self.sharper_root, self.first_order)
+
+    @property
+    def leaving_root(self) -> float:
+        """2K ((1/N) Σ E[‖h_i‖² 1(leave)])^{1/2}, the first inequality; never above ``root``.
+
+        The smaller of two limits that hold with the stated confidence each: if the confidence is
+        1 − α, this bound holds with 1 − 2α.
+        """
+        moment = self._highest_moment(self.leaving_moment, self.fourth_moment)
+        return float(2 * self.lipschitz * math.sqrt(moment))
+
+    @property
+    def leaving_risk(self) -> float:
+        """The bound on |R_NL − R_FO| by the first inequality."""
+        return _on_risk(self.leaving_root, self.first_order)
+
+    @property
+    def sharper_leaving_root(self) -> float:
+        """The first inequality after the first layer; never above ``sharper_root``."""
+        moment = self._highest_moment(self.inner_leaving_moment, self.inner_fourth_moment)
+        return float(2 * self.inner_lipschitz * math.sqrt(moment))
+
+    @property
+    def sharper_leaving_risk(self) -> float:
+        """The bound on |R_NL − R_FO| by the first inequality after the first layer."""
+        return _on_risk(self.sharper_leaving_root, self.first_order)
+
+    def _highest_moment(self, measured: Estimate, fourth_moment: float) -> float:
+        by_sampling = measured.mean + self.moment_slack * math.sqrt(fourth_moment)
+        return min(by_sampling, math.sqrt(fourth_moment * self.highest_leaving))
 
 
 def _on_risk(root: float, first_order: FirstOrderRisk) -> float:
@@ -160,16 +207,18 @@ def remainder_bound(
     """Bound the distance between the first-order risk and the real one on given vectors.
 
     Holds for additive noise of mean zero between affine maps and a ReLU (or affine) network given
-    as layers, with the stated confidence over the simulation that measures P̄. K is the product of
-    the layers' spectral norms. The bound is loose: it shrinks with the fourth root of P̄, so it is
-    small only if reports rarely leave the cell. :class:`RemainderBound` has the formulas.
+    as layers, with the stated confidence over the simulation that measures P̄ and E[‖h‖² 1(leave)].
+    K is the product of the layers' spectral norms. The fourth-moment form (``root``) shrinks only
+    with the fourth root of P̄; the form over the reports that leave the cell (``leaving_root``)
+    shrinks with the square root, as far as the number of draws can show it. Both are loose unless
+    reports rarely leave the cell. :class:`RemainderBound` has the formulas.
 
     Parameters
     ----------
     draws : int
         Number of simulated reports per vector.
     confidence : float
-        Confidence of the upper limit on P̄.
+        Confidence of the upper limits on P̄ and on E[‖h‖² 1(leave)], each.
 
     Raises
     ------
@@ -194,21 +243,27 @@ def remainder_bound(
     first_order = first_order_risk(release, model, vectors)
     layers = piecewise_affine(model)
     Z, _ = as_batch(vectors, release.input_dim)
-    cell = activation_cell(layers, Z)
-    left = np.array(
-        [
-            (activation_cell(layers, decoded) != cell).any(axis=1)
-            for decoded in simulated(release, Z, draws, seed)
-        ]
-    )
-    highest = highest_share(int(left.sum()), left.size, confidence) if cell.shape[1] else 0.0
+    cell, first_layer = activation_cell(layers, Z), layers.weights[0]
+    left, moved, inner_moved = [], [], []
+    for decoded in simulated(release, Z, draws, seed):
+        leaves = (activation_cell(layers, decoded) != cell).any(axis=1)
+        h = decoded - Z
+        inner = h @ first_layer.T
+        left.append(leaves)
+        moved.append(row_dots(h, h) * leaves)
+        inner_moved.append(row_dots(inner, inner) * leaves)
+    events = np.array(left)
+    highest = highest_share(int(events.sum()), events.size, confidence)
     return RemainderBound(
         lipschitz=lipschitz(layers.weights),
         inner_lipschitz=lipschitz(layers.weights[1:]),
         fourth_moment=float(fourth_moments(release, Z).mean()),
-        inner_fourth_moment=float(fourth_moments(release, Z, layers.weights[0]).mean()),
-        leaving=Estimate.of(left.astype(np.float64)),
-        highest_leaving=highest,
+        inner_fourth_moment=float(fourth_moments(release, Z, first_layer).mean()),
+        leaving=Estimate.of(events.astype(np.float64)),
+        highest_leaving=highest if cell.shape[1] else 0.0,
+        leaving_moment=Estimate.of(np.array(moved)),
+        inner_leaving_moment=Estimate.of(np.array(inner_moved)),
+        moment_slack=moment_slack(events.size, confidence),
         first_order=first_order,
     )
 

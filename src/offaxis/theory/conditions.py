@@ -224,3 +224,14 @@ def highest_share(hits: int, trials: int, confidence: float) -> float:
     if not 1 - 1 / math.e <= confidence < 1:
         raise InvalidInput(f"confidence must be between 0.64 and 1, got confidence={confidence!r}")
     return 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, confidence))
+
+
+def moment_slack(trials: int, confidence: float) -> float:
+    """Return s such that mean + s √M is an upper confidence limit on an expectation.
+
+    Holds for the mean of ``trials`` independent values X ≥ 0, of any laws, and M at least the mean
+    of their E X²: s = √(2 ln(1/α) / n) at the confidence 1 − α. Proof: e^{−x} ≤ 1 − x + x²/2 for
+    x ≥ 0 bounds the moment generating function at −λ, and Chernoff's bound is smallest at λ = t/M
+    (Maurer, 2003, A bound on the deviation probability for sums of non-negative random variables).
+    """
+    return math.sqrt(2 * math.log(1 / (1 - confidence)) / trials)
