@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--out", help="also write the figures as JSON")
     arguments = parser.parse_args()
-    rows = list(study("main-mlp").rows)
+    rows = list(study("main-mlp-ours").rows)
     setting = source()
     with tempfile.TemporaryDirectory() as folder:
         clock, cpu = time.perf_counter(), time.process_time()

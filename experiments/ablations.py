@@ -8,13 +8,14 @@ with the full guarantee, because it depends on the randomizer alone; what they l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from offaxis.decoding import Decoder, LinearDecoder, ShiftDecoder
+from experiments.reference_protocol import reference_shape
+from offaxis.decoding import Decoder, ShiftDecoder
 from offaxis.decoding.decoders import back_from
 from offaxis.encoding import FittedReshaping, Frame, reshape
 from offaxis.errors import InvalidInput
@@ -47,14 +48,14 @@ class Ablation:
         U: the task's directions; the principal axes of the public vectors, largest variance first;
         or the coordinate axes in random order. The stretches Λ are the task's in every case, the
         smallest for the first direction.
-    before : {"map", "nothing"}
-        L^{−1}(z − μ), or z itself. The radius is measured on the result.
+    before : {"map", "rotation", "nothing"}
+        L^{−1}(z − μ), or Uᵀ(z − μ), or z itself. The radius is measured on the result.
     after : {"map", "rotation", "nothing"}
         L v + μ, or U v + μ, or v itself.
     """
 
     basis: Basis = "jacobian"
-    before: Literal["map", "nothing"] = "map"
+    before: Literal["map", "rotation", "nothing"] = "map"
     after: Literal["map", "rotation", "nothing"] = "map"
 
 
@@ -63,13 +64,18 @@ ABLATIONS: Final = MappingProxyType(
         "full": Ablation(),
         "pre only": Ablation(after="nothing"),
         "post only": Ablation(before="nothing"),
+        "rotation": Ablation(before="rotation", after="rotation"),
         "rotation in post": Ablation(after="rotation"),
         "clip only": Ablation(before="nothing", after="nothing"),
         "principal axes": Ablation(basis="principal"),
         "permuted axes": Ablation(basis="permuted"),
     }
 )
-"""Name → ablation, the rows of the paper's table."""
+"""Name → ablation: the rows of the paper's table.
+
+One row of that table is printed as "rotation in post", the map before and U after. The paper's
+public code computes "rotation": U before and after, and no scaling at all.
+"""
 
 
 def ablate(
@@ -83,6 +89,8 @@ def ablate(
     percentile: float = 90.0,
     lambda_max: float = 1000.0,
     order: float = 1.0,
+    reference: bool = False,
+    directions: tuple[Vectors, Vectors] | None = None,
     seed: int = 0,
 ) -> Release:
     """Return a release with one part of the map left out; it keeps the full guarantee.
@@ -99,6 +107,9 @@ def ablate(
         One of :data:`ABLATIONS`.
     order : float
         1 in the published tables.
+    reference : bool
+        Reshape as the paper's public code does, by
+        :func:`experiments.reference_protocol.reference_shape` with these ``directions``.
     seed : int
         Public; decides the order of the permuted axes only.
     **others
@@ -118,7 +129,10 @@ def ablate(
         raise InvalidInput(f"the ablation must be one of {', '.join(ABLATIONS)}, got {name!r}")
     ablation = ABLATIONS[name]
     p, cap = as_number(order, "order"), as_number(lambda_max, "lambda_max")
-    shape = reshape(geometry, order=p, lambda_max=cap)
+    if reference:
+        shape = reference_shape(geometry, cap, directions)
+    else:
+        shape = reshape(geometry, order=p, lambda_max=cap)
     if ablation.basis != "jacobian":
         shape = shape.along(_basis(ablation.basis, geometry, seed), geometry.gram)
     before = _before(ablation, shape)
@@ -152,15 +166,19 @@ def _basis(basis: Basis, geometry: Geometry, seed: int) -> Vectors:
 
 def _before(ablation: Ablation, shape: FittedReshaping) -> Frame:
     """Return the coordinates in which the randomizer works."""
-    return shape.frame if ablation.before == "map" else Frame(np.zeros_like(shape.centre))
+    if ablation.before == "nothing":
+        return Frame(np.zeros_like(shape.centre))
+    return replace(shape, stretch=_stretch(ablation.before, shape)).frame
+
+
+def _stretch(part: str, shape: FittedReshaping) -> Vectors:
+    return shape.stretch if part == "map" else np.ones_like(shape.stretch)
 
 
 def _after(ablation: Ablation, shape: FittedReshaping) -> Decoder:
     if ablation.after == "nothing":
         return ShiftDecoder(np.zeros_like(shape.centre))
-    if ablation.after == "map":
-        return back_from(shape.frame)
-    return LinearDecoder(shape.basis, shape.centre)
+    return back_from(replace(shape, stretch=_stretch(ablation.after, shape)).frame)
 
 
 def compare(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from experiments.engine import Row, Study
-from experiments.methods import CLEAN, METHODS, Method
+from experiments.methods import CLEAN, COUNTERPARTS, METHODS, NETWORK_LABEL, Method
 from experiments.sources import CORRUPTIONS, HEADS
 from offaxis.evaluation import BUDGETS
 
@@ -69,7 +69,7 @@ FOR_HOUSEHOLDS: Final[dict[str, Method]] = {
 
 
 def beyond(tables: Mapping[str, Study]) -> list[Study]:
-    """Return the studies, built from the paper's tables."""
+    """Return the studies, built from the paper's tables in our setting."""
     return [
         _main(tables["main-mlp"], FOR_IMAGES, "Beyond the paper: images"),
         _main(tables["main-lr"], FOR_HOUSEHOLDS, "Beyond the paper: households"),
@@ -81,7 +81,7 @@ def beyond(tables: Mapping[str, Study]) -> list[Study]:
 
 def _valid(study: Study) -> tuple[Row, ...]:
     """Return the rows of a table that have a guarantee, and the one without privacy."""
-    return tuple(row for row in study.rows if not row.method.mark)
+    return tuple(row for row in study.rows if row.label not in COUNTERPARTS)
 
 
 def _main(base: Study, ours: Mapping[str, Method], title: str) -> Study:
@@ -89,7 +89,7 @@ def _main(base: Study, ours: Mapping[str, Method], title: str) -> Study:
     rows = tuple(Row(label, "", setting, method, BUDGETS) for label, method in ours.items())
     return replace(
         base,
-        name=base.name.replace("main", FAMILY),
+        name=base.table.replace("main", FAMILY),
         title=title,
         about=f"{base.about} The paper's rows that have a guarantee, and further releases of the "
         f"same pure ε.",
@@ -112,7 +112,7 @@ def _paper_and_recommended(level: str, setting: str) -> list[Row]:
     rows = [
         Row(label, level, setting, method, BUDGETS)
         for label, method in METHODS.items()
-        if not method.mark and label != TASK_AWARE
+        if label not in COUNTERPARTS and label != TASK_AWARE
     ]
     return [*rows, _recommended(level, setting)]
 
@@ -139,7 +139,7 @@ def _heads(tables: Mapping[str, Study]) -> Study:
     for data, heads in HEADS.items():
         for head in heads:
             rows += _paper_and_recommended(f"{data} {head}", f"{data} {head}")
-    trained = (row for row in tables["mnist-task-aware"].rows if row.label == TASK_AWARE)
+    trained = (row for row in tables["mnist-task-aware"].rows if row.label == NETWORK_LABEL)
     rows += [replace(row, level=row.setting) for row in trained]
     return Study(
         "beyond-heads",

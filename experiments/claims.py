@@ -1,26 +1,24 @@
-"""Claims about the studies, each checked on their figures, never asserted."""
+"""Claims about single studies, each checked on their figures, never asserted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Final
 
-from experiments.ablations import ABLATIONS
 from experiments.beyond import NOISE_ALONE, RECOMMENDED
-from experiments.catalogue import PAIRS
+from experiments.catalogue import OURS
+from experiments.claim_checks import Figures, Mode
 from experiments.compare import (
     ComparedCell,
-    Means,
     against_paper,
     budgets_of,
     means,
     prediction_checks,
-    recovery_ratios,
 )
 from experiments.engine import Study
 from experiments.methods import PUBLIC_MEAN
+from experiments.paper_claims import claims_about, verdict
 
 
 @dataclass(frozen=True)
@@ -36,119 +34,23 @@ Check = Callable[[Sequence[ComparedCell]], Claim]
 
 
 def claims(study: Study, cells: Sequence[ComparedCell]) -> list[Claim]:
-    """Check the claims about a study on its figures."""
-    return [check(cells) for check in _CHECKS.get(study.name, ())]
+    """Check the claims about a study: the paper's that need it alone, and those beyond the paper.
+
+    Claims whose cells are missing are left out; :func:`experiments.paper_claims.all_verdicts` lists
+    them as not run.
+    """
+    return [*_of_paper(study, cells), *(check(cells) for check in _CHECKS.get(study.name, ()))]
 
 
-# ---- Claims of the paper
-
-WITHIN: Final = 0.15
-"""Largest relative difference of an error in the regression study."""
-GAIN_WITHIN: Final = 0.06
-APART: Final = 0.02
-NEAR_CHANCE: Final = 0.02
-CHANCE: Final = 0.1
-
-
-def _errors_agree(cells: Sequence[ComparedCell]) -> Claim:
-    worst, largest = None, 0.0
-    for cell in cells:
-        if cell.paper is not None:
-            gap = abs(cell.outcome.mean / cell.paper.mean - 1)
-            if worst is None or gap > largest:
-                worst, largest = cell, gap
-    where = "" if worst is None else f"{worst.outcome.row.label}, ε = {worst.outcome.epsilon:g}: "
-    return Claim(
-        f"Every error is within {WITHIN:.0%} of the published one",
-        largest <= WITHIN,
-        f"{where}{largest:.1%}",
-    )
-
-
-def _gains_agree(cells: Sequence[ComparedCell]) -> Claim:
-    ours = {_key(cell): cell.outcome.mean for cell in cells}
-    paper = {_key(cell): cell.paper.mean for cell in cells if cell.paper is not None}
-    worst, holds, largest = "", True, -1.0
-    for (plain, reshaped), epsilon in _pairs(ours):
-        mine = ours[reshaped, "", epsilon] - ours[plain, "", epsilon]
-        theirs = paper[reshaped, "", epsilon] - paper[plain, "", epsilon]
-        gap = abs(mine - theirs)
-        # Published numbers are rounded to four digits: a zero may have either sign.
-        same_sign = mine * theirs > 0 or abs(theirs) < 1e-4
-        holds &= same_sign and gap <= GAIN_WITHIN
-        if gap > largest or not same_sign:
-            largest = gap
-            worst = (
-                f"{reshaped}, ε = {epsilon:g}: {100 * mine:+.1f} points, "
-                f"published {100 * theirs:+.1f}"
-            )
-    return Claim(
-        "Every gain from reshaping has the published sign and is within 6 points of it",
-        holds,
-        worst,
-    )
-
-
-def _key(cell: ComparedCell) -> tuple[str, str, float]:
-    return cell.outcome.row.label, cell.outcome.row.level, cell.outcome.epsilon
-
-
-def _pairs(ours: Means) -> Iterator[tuple[tuple[str, str], float]]:
-    for pair in PAIRS.values():
-        for epsilon in budgets_of(ours):
-            yield pair, epsilon
-
-
-def _order_agrees(cells: Sequence[ComparedCell]) -> Claim:
-    columns: dict[tuple[str, float], list[ComparedCell]] = {}
-    for cell in cells:
-        if cell.paper is not None:
-            columns.setdefault((cell.outcome.row.level, cell.outcome.epsilon), []).append(cell)
-    swapped, compared = [], 0
-    for (_, epsilon), column in columns.items():
-        for a, b in combinations(column, 2):
-            assert a.paper is not None
-            assert b.paper is not None
-            if abs(a.paper.mean - b.paper.mean) <= APART:
-                continue
-            compared += 1
-            ours = a.outcome.mean - b.outcome.mean
-            if ours * (a.paper.mean - b.paper.mean) <= 0:
-                swapped.append(
-                    f"{a.outcome.row.label} and {b.outcome.row.label} at ε = {epsilon:g}"
-                )
-    worst = f"{compared} pairs compared"
-    if swapped:
-        worst = f"{len(swapped)} of {compared} pairs are in another order, first {swapped[0]}"
-    return Claim(
-        "Rows that the paper shows more than 2 points apart are in the same order",
-        not swapped,
-        worst,
-    )
-
-
-def _parts_are_needed(cells: Sequence[ComparedCell]) -> Claim:
-    broken = ("pre only", "post only", "principal axes", "permuted axes")
-    assert set(broken) <= set(ABLATIONS)
-    outcomes = [cell.outcome for cell in cells if cell.outcome.row.method.ablation in broken]
-    worst = max(outcomes, key=lambda outcome: abs(outcome.mean - CHANCE))
-    return Claim(
-        "Half a map, or the wrong directions, leave an accuracy within 2 points of chance",
-        abs(worst.mean - CHANCE) <= NEAR_CHANCE,
-        f"{worst.row.method.title}, ε = {worst.epsilon:g}: {worst.mean:.4f}",
-    )
-
-
-def _recovers(cells: Sequence[ComparedCell]) -> Claim:
-    ratios = recovery_ratios(means([cell.outcome for cell in cells]))
-    (name, level, epsilon), least = min(ratios.items(), key=lambda item: item[1])
-    shifts = len({level for _, level, _ in ratios})
-    return Claim(
-        f"Reshaping recovers accuracy for every randomizer, in all {shifts} shifts, at every "
-        f"budget",
-        least > 0,
-        f"least: {name}, {level}, ε = {epsilon:g}: {least:.4f}",
-    )
+def _of_paper(study: Study, cells: Sequence[ComparedCell]) -> list[Claim]:
+    mode: Mode = "ours" if study.name.endswith(OURS) else "published"
+    figures, checked = Figures({study.name: cells}, mode), []
+    for claim in claims_about(study.name):
+        found = verdict(claim, figures, mode)
+        if found.state in ("held", "not held"):
+            worst = ". ".join(filter(None, (found.evidence, found.explanation.rstrip("."))))
+            checked.append(Claim(f"{claim.text} [{claim.place}]", found.state == "held", worst))
+    return checked
 
 
 # ---- Claims beyond the paper
@@ -271,11 +173,6 @@ def _faithful(cells: Sequence[ComparedCell]) -> Claim:
 
 
 _CHECKS: Final[dict[str, Sequence[Check]]] = {
-    "main-lr": (_errors_agree,),
-    "lr-std": (_errors_agree,),
-    "main-mlp": (_gains_agree, _order_agrees),
-    "ablation": (_parts_are_needed,),
-    "recovery": (_recovers,),
     "beyond-mlp": (_near_the_line, _never_behind, _noise_alone),
     "beyond-lr": (_below_the_public_mean, _far_below_it, _never_behind),
     "beyond-shifts": (_never_behind, _near_the_line),

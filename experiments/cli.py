@@ -17,14 +17,24 @@ from rich.text import Text
 from experiments import compare as comparing
 from experiments import data as datasets
 from experiments import engine
-from experiments.catalogue import studies, studies_named
+from experiments.catalogue import OURS, paper_studies, studies, studies_named
 from experiments.catalogue import study as find_study
 from experiments.claims import claims
 from experiments.compare import ComparedCell
 from experiments.data.cache import cache_folder
 from experiments.engine import Study
-from experiments.sources import open_source
-from experiments.tables import put, records, section, short_records, write_csv, write_parquet
+from experiments.sources import members, open_source
+from experiments.tables import (
+    TextTable,
+    agreement_section,
+    agreement_table,
+    put,
+    records,
+    section,
+    short_records,
+    write_csv,
+    write_parquet,
+)
 from offaxis.cli.app import SafeGroup
 from offaxis.cli.evaluate import theory_facts
 from offaxis.cli.inputs import check_input, check_output
@@ -103,10 +113,11 @@ def run(
     seeds: Seeds = 20,
     out: Folder = DEFAULT_FOLDER,
     into: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             metavar="FILE.md",
-            help="Also write the tables, with the paper's numbers, between a document's marks.",
+            help="Also write the tables, with the paper's numbers, between a document's marks. May "
+            "be repeated.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -120,8 +131,8 @@ def run(
         raise UsageError("give the name of a study, or --all")
     with usage_errors():
         chosen = list(studies().values()) if every else studies_named(str(name))
-    if into is not None:
-        check_input(into)
+    for document in into or ():
+        check_input(document)
     facts, sections, failed = [], {}, []
     for number, study in enumerate(chosen, 1):
         prefix = f"{number}/{len(chosen)} " if len(chosen) > 1 else ""
@@ -138,8 +149,8 @@ def run(
         sections[study.name] = section(study, cells)
         if not as_json:
             _print_summary(study, cells, written)
-    if into is not None:
-        put(into, sections)
+    for document in into or ():
+        put(document, sections)
     if as_json:
         print_json({"seeds": seeds, "studies": facts, "not_run": failed})
     if failed:
@@ -183,10 +194,90 @@ def _run(study: Study, out: Path, seeds: int, prefix: str) -> tuple[list[Compare
     try:
         from experiments.pages.page import write_study
 
-        written += write_study(study, cells, out, open_source(study.rows[0].setting))
+        first = members(study.rows[0].setting)[0]
+        written += write_study(study, cells, out, open_source(first))
     except (MissingExtra, ModuleNotFoundError):
         typer.echo(f"no page: {installing('html')}", err=True)
     return cells, written
+
+
+Into = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.md", help="Also write the table between a document's marks."),
+]
+
+
+@example("python -m experiments agreement")
+def agreement(
+    seeds: Seeds = 20, out: Folder = DEFAULT_FOLDER, into: Into = None, as_json: AsJson = False
+) -> None:
+    """Show how close every table is to the published one, as published and in our setting."""
+    rows = []
+    for study, cells in _paper_cells(out, seeds):
+        one = comparing.agreement(cells)
+        if one is not None:
+            mode = "ours" if study.name.endswith(OURS) else "as published"
+            rows.append((study.table, mode, one))
+    rows.sort(key=lambda row: list(paper_studies()).index(row[0]))
+    if into is not None:
+        check_input(into)
+        put(into, {"agreement": agreement_section(rows)})
+    if as_json:
+        print_json({"tables": [{"table": t, "mode": m, **asdict(a)} for t, m, a in rows]})
+        return
+    _print_lines(agreement_table(rows))
+
+
+@example("python -m experiments claims")
+def check_claims(
+    seeds: Seeds = 20, out: Folder = DEFAULT_FOLDER, into: Into = None, as_json: AsJson = False
+) -> None:
+    """Check every claim of the paper on the figures; writes claims.csv."""
+    from experiments.paper_claims import all_verdicts, claim_section, claim_table, counts
+
+    rows = all_verdicts({study.name: cells for study, cells in _paper_cells(out, seeds)})
+    table = claim_table(rows)
+    write_csv(out / "claims.csv", table)
+    if into is not None:
+        check_input(into)
+        put(into, {"claims": claim_section(rows)})
+    if as_json:
+        print_json({"claims": table})
+        return
+    with buffered_console() as console:
+        for row in table:
+            verdicts = f"as published {row['published']}, ours {row['ours']}, paper {row['paper']}"
+            text = f"{row['claim']} [{row['place']}]: {verdicts}. {row['published_evidence']}"
+            console.print(wrap_text(printable(text), console))
+    typer.echo(printable(counts([row.published for row in rows])))
+
+
+def _paper_cells(out: Path, seeds: int) -> list[tuple[Study, list[ComparedCell]]]:
+    """Compute the paper's studies in both modes, reusing finished cells; write no files."""
+    found = []
+    chosen = paper_studies().values()
+    with progress_bar("loading") as update:
+        for number, study in enumerate(chosen, 1):
+            prefix = f"{number}/{len(chosen)} {study.name}"
+
+            def progress(label: str, done: int, total: int | None, prefix: str = prefix) -> None:
+                update(f"{prefix}: {label}", done, total)
+
+            outcomes = engine.run(
+                study.rows, out, seeds=seeds, opener=open_source, progress=progress
+            )
+            found.append((study, comparing.compare(study, outcomes)))
+    return found
+
+
+def _print_lines(shown: TextTable) -> None:
+    """Print a table that is too wide for a terminal: one paragraph per row, without empty cells."""
+    with buffered_console() as console:
+        console.print(f"{shown.title}\n")
+        for row in shown.rows:
+            cells = zip(shown.heads[2:], row[2:], strict=True)
+            texts = ", ".join(f"{head} {text}" for head, text in cells if text)
+            console.print(wrap_text(printable(f"{row[0]}, {row[1]}: {texts}"), console))
 
 
 def _facts(study: Study, cells: list[ComparedCell]) -> dict[str, Any]:
@@ -254,6 +345,8 @@ def _print_table(study: Study, cells: list[ComparedCell]) -> None:
 add(app, list_studies, "list")
 add(app, run)
 add(app, compare)
+add(app, agreement)
+add(app, check_claims, "claims")
 
 
 # ---- Data sets

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from statistics import median
 from typing import Final
+
+from scipy.stats import t
 
 from experiments.beyond import RECOMMENDED
 from experiments.catalogue import PAIRS
 from experiments.engine import Outcome, Study
-from experiments.methods import CLEAN, LINE, METHODS
-from experiments.published import PublishedNumber, published_number
+from experiments.methods import CLEAN, COUNTERPARTS, LINE, METHODS, NETWORK_LABEL
+from experiments.published import PublishedNumber, published, published_number
 from experiments.recommended import Prediction
 from experiments.scores import LARGER_IS_BETTER
 from experiments.sources import CORRUPTIONS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ComparedCell:
     """One cell of a study and the published number; ``paper`` is None if the paper has none."""
 
@@ -71,6 +75,155 @@ def recovery_ratios(ours: Means, instead: str | None = None) -> dict[tuple[str, 
     return ratios
 
 
+def published_means(table: str) -> dict[tuple[str, str, float], float]:
+    """Return the published means of a table by (label, level, budget)."""
+    return {
+        (row.label, row.level, epsilon): number.mean
+        for row in published(table)
+        for epsilon, number in row.numbers.items()
+    }
+
+
+def published_recovery_ratios(levels: Sequence[str]) -> dict[tuple[str, str, float], float]:
+    """Return the recovery ratios that follow from the published tables, for shifts "NAME 1" …"""
+    ratios = {}
+    for corruption in dict.fromkeys(level.rsplit(" ", 1)[0] for level in levels):
+        for (name, severity, epsilon), ratio in recovery_ratios(
+            published_means(f"shift-{corruption}")
+        ).items():
+            ratios[name, f"{corruption} {severity}", epsilon] = ratio
+    return ratios
+
+
+# ---- How close a table is to the published one
+
+APART: Final = 0.02
+"""Accuracies that are further apart in the paper must be in the same order here."""
+
+APART_SHARE: Final = 0.02
+"""The same for errors, as a share of the larger one."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How close the numbers of a table are to the published ones.
+
+    Attributes
+    ----------
+    cells : int
+        Compared cells.
+    median, worst : float
+        Absolute differences: of accuracies, or relative ones of errors.
+    worst_at : str
+        The row and budget of the worst.
+    signs, orders : pair of int
+        How many gains from reshaping have the published sign, and how many pairs of rows the
+        published order, of how many. Published gains of zero, and pairs that are less than 2
+        points (or 2 %) apart, are not counted.
+    deviations : triple of float, or None
+        Least, median and largest ratio of ours to the published standard deviation.
+    within_heads : pair of int, or None
+        How many published numbers are within the 95 % prediction interval for one more head, of how
+        many; None with one head.
+    relative : bool
+        Whether differences are relative.
+    """
+
+    cells: int
+    median: float
+    worst: float
+    worst_at: str
+    signs: tuple[int, int]
+    orders: tuple[int, int]
+    deviations: tuple[float, float, float] | None
+    within_heads: tuple[int, int] | None
+    relative: bool
+
+    def percent(self, value: float) -> str:
+        """Return a difference in points, or in percent if it is relative."""
+        return f"{100 * value:.2f}{' %' if self.relative else ''}"
+
+
+def agreement(cells: Sequence[ComparedCell]) -> Agreement | None:
+    """Compare the cells of a study with the published ones; None if there are none."""
+    compared = [(cell, cell.paper) for cell in cells if cell.paper is not None]
+    if not compared:
+        return None
+    relative = not LARGER_IS_BETTER[compared[0][0].outcome.metric]
+    gaps = {
+        cell: abs(cell.outcome.mean - paper.mean) / (paper.mean if relative else 1)
+        for cell, paper in compared
+    }
+    worst = max(gaps, key=lambda cell: gaps[cell])
+    row = worst.outcome.row
+    ratios = sorted(
+        cell.outcome.std / paper.std
+        for cell, paper in compared
+        if paper.std and cell.outcome.row.method.reports
+    )
+    return Agreement(
+        len(gaps),
+        median(gaps.values()),
+        gaps[worst],
+        f"{row.label}{f', {row.level}' if row.level else ''}, ε = {worst.outcome.epsilon:g}",
+        _same_signs(compared),
+        _same_orders(compared, relative),
+        (ratios[0], median(ratios), ratios[-1]) if ratios else None,
+        _within_heads(compared),
+        relative,
+    )
+
+
+Compared = Sequence[tuple[ComparedCell, PublishedNumber]]
+
+
+def _within_heads(compared: Compared) -> tuple[int, int] | None:
+    several = [(cell.outcome, paper) for cell, paper in compared if cell.outcome.heads > 1]
+    if not several:
+        return None
+    inside = sum(
+        abs(paper.mean - outcome.mean)
+        <= t.ppf(0.975, outcome.heads - 1) * outcome.spread * (1 + 1 / outcome.heads) ** 0.5
+        for outcome, paper in several
+    )
+    return int(inside), len(several)
+
+
+def _same_signs(compared: Compared) -> tuple[int, int]:
+    ours = means([cell.outcome for cell, _ in compared])
+    paper = {
+        (cell.outcome.row.label, cell.outcome.row.level, cell.outcome.epsilon): number.mean
+        for cell, number in compared
+    }
+    same = counted = 0
+    for plain, reshaped in PAIRS.values():
+        for label, level, epsilon in ours:
+            other = (plain, level, epsilon)
+            if label != reshaped or other not in ours:
+                continue
+            theirs = paper[label, level, epsilon] - paper[other]
+            if abs(theirs) >= 1e-4:  # published numbers have four digits
+                counted += 1
+                same += (ours[label, level, epsilon] - ours[other]) * theirs > 0
+    return same, counted
+
+
+def _same_orders(compared: Compared, relative: bool) -> tuple[int, int]:
+    columns: dict[tuple[str, float], list[tuple[ComparedCell, PublishedNumber]]] = {}
+    for cell, paper in compared:
+        place = (cell.outcome.row.level, cell.outcome.epsilon)
+        columns.setdefault(place, []).append((cell, paper))
+    same = counted = 0
+    for column in columns.values():
+        for (a, paper_a), (b, paper_b) in combinations(column, 2):
+            limit = APART_SHARE * max(paper_a.mean, paper_b.mean) if relative else APART
+            gap = paper_a.mean - paper_b.mean
+            if abs(gap) > limit:
+                counted += 1
+                same += (a.outcome.mean - b.outcome.mean) * gap > 0
+    return same, counted
+
+
 # ---- The recommended release against the best of the paper
 
 
@@ -117,8 +270,8 @@ def against_paper(cells: Sequence[ComparedCell]) -> list[AgainstPaper]:
 def _against_paper(by_label: Mapping[str, Outcome]) -> AgainstPaper:
     paper = [
         by_label[label]
-        for label, method in METHODS.items()
-        if label in by_label and method.reports and not method.mark
+        for label in (*METHODS, NETWORK_LABEL)
+        if label in by_label and label not in COUNTERPARTS and by_label[label].row.method.reports
     ]
     ours = by_label[RECOMMENDED]
     pick = max if LARGER_IS_BETTER[ours.metric] else min

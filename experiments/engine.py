@@ -21,6 +21,7 @@ from typing import Any, Final, Literal, cast
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from experiments.methods import Method
@@ -28,7 +29,8 @@ from experiments.recommended import Prediction
 from experiments.reference_lines import WITHOUT_REPORTS, ReferenceLine, line_scores
 from experiments.scores import Metric, Score
 from experiments.simulation import Noise, RowSimulation, row_simulation
-from experiments.sources import Sample, Source, open_source
+from experiments.sources import Sample, Source, members, open_source
+from experiments.without_guarantee import TASK_AWARE_IMAGES, task_aware_images
 from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors
 from offaxis.version import __version__
@@ -61,7 +63,8 @@ class Row:
     label, level : str
         The paper's names; another label if the paper has no such row.
     setting : str
-        The name of a source; see :func:`experiments.sources.open_source`.
+        The name of a source, or of several that differ in their heads only; see
+        :func:`experiments.sources.open_source` and :func:`experiments.sources.members`.
     method : Method
     epsilons : tuple of float
     """
@@ -108,23 +111,55 @@ class Study:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The scores of one cell, one per seed; with the prediction if a release was recommended."""
+    """The scores of one cell.
+
+    Attributes
+    ----------
+    runs : tuple of float
+        One score per head and seed; all seeds of the first head come first.
+    prediction : Prediction or None
+        What was predicted, if a release was recommended.
+    heads : int
+        The number of heads: models trained alike from other starts, or on another encoder.
+    """
 
     row: Row
     epsilon: float
     metric: Metric
     runs: tuple[float, ...]
     prediction: Prediction | None = None
+    heads: int = 1
+
+    @property
+    def _by_head(self) -> NDArray[np.float64]:
+        return np.array(self.runs).reshape(self.heads, -1)
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds per head."""
+        return len(self.runs) // self.heads
 
     @property
     def mean(self) -> float:
-        """The mean over seeds."""
+        """The mean over heads and seeds."""
         return float(np.mean(self.runs))
 
     @property
+    def head_means(self) -> tuple[float, ...]:
+        """The mean over seeds of every head."""
+        return tuple(map(float, self._by_head.mean(axis=1)))
+
+    @property
     def std(self) -> float:
-        """The standard deviation over seeds (0 for a single one)."""
-        return float(np.std(self.runs, ddof=1)) if len(self.runs) > 1 else 0.0
+        """The standard deviation over seeds, within heads (0 for a single seed)."""
+        if self.seeds == 1:
+            return 0.0
+        return float(np.sqrt(self._by_head.var(axis=1, ddof=1).mean()))
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the means of heads (0 for a single head)."""
+        return float(np.std(self.head_means, ddof=1)) if self.heads > 1 else 0.0
 
 
 # ---- Finished cells on disk
@@ -262,26 +297,32 @@ def run(
     if seeds < 1:
         raise InvalidInput(f"seeds must be at least 1, got {seeds}")
     store = Store(folder)
-    sources = {name: opener(name) for name in dict.fromkeys(row.setting for row in rows)}
+    settings = [setting for row in rows for setting in members(row.setting)]
+    sources = {name: opener(name) for name in dict.fromkeys(settings)}
 
-    def key(row: Row, epsilon: float) -> CellKey:
-        source = sources[row.setting]
-        return CellKey(source.name, source.fingerprint, row.method.key, epsilon, seeds)
+    def key(setting: str, method: Method, epsilon: float) -> CellKey:
+        source = sources[setting]
+        return CellKey(source.name, source.fingerprint, method.key, epsilon, seeds)
 
     jobs: dict[tuple[str, Method], list[float]] = {}
     for row in rows:
-        missing = jobs.setdefault((row.setting, row.method), [])
-        for epsilon in row.epsilons:
-            if store.get(key(row, epsilon)) is None and epsilon not in missing:
-                missing.append(epsilon)
+        for setting in members(row.setting):
+            missing = jobs.setdefault((setting, row.method), [])
+            for epsilon in row.epsilons:
+                if store.get(key(setting, row.method, epsilon)) is None and epsilon not in missing:
+                    missing.append(epsilon)
     _work(jobs, sources, store, seeds, workers or _cores(), progress)
     outcomes = []
     for row in rows:
+        heads = members(row.setting)
+        metric = sources[heads[0]].metric
         for epsilon in row.epsilons:
-            result = store.get(key(row, epsilon))
-            assert result is not None
-            metric = sources[row.setting].metric
-            outcomes.append(Outcome(row, epsilon, metric, result.runs, result.prediction))
+            results = [store.get(key(setting, row.method, epsilon)) for setting in heads]
+            found = [result for result in results if result is not None]
+            assert len(found) == len(heads)
+            runs = tuple(run for result in found for run in result.runs)
+            prediction = found[0].prediction
+            outcomes.append(Outcome(row, epsilon, metric, runs, prediction, len(heads)))
     return outcomes
 
 
@@ -363,17 +404,26 @@ def measure_row(
     ``fused=False`` decodes every observation and passes it to the task, as a server would: slower,
     with the same scores.
     """
+    if method.kind == TASK_AWARE_IMAGES:
+        return task_aware_images(epsilons, seeds)
     if method.kind in WITHOUT_REPORTS:
         return line_scores(source, cast(ReferenceLine, method.kind), epsilons, seeds)
     score = source.score
-    simulations = [
-        row_simulation(made, source.scoring, epsilon, fused=fused, means=score.of_means)
-        for epsilon, made in method.make(source, epsilons).items()
-    ]
+
+    def simulations_of(source: Source) -> list[RowSimulation]:
+        return [
+            row_simulation(made, source.scoring, epsilon, fused=fused, means=score.of_means)
+            for epsilon, made in method.make(source, epsilons).items()
+        ]
+
+    simulations = simulations_of(source)
     total = np.zeros((len(epsilons), seeds, score.size))
     count = [0] * seeds
-    groups = [list(range(seeds))] if source.fixed else [[seed] for seed in range(seeds)]
+    together = source.fixed and not method.chooses_again
+    groups = [list(range(seeds))] if together else [[seed] for seed in range(seeds)]
     for group in groups:
+        if method.chooses_again:
+            simulations = simulations_of(source.chosen_again(group[0]))
         sample = source.sample(group[0])
         for seed in group:
             count[seed] = len(sample.vectors)

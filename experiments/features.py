@@ -22,6 +22,7 @@ from experiments.data.cifar10 import CORRUPTIONS, SEVERITIES, check_choice
 from experiments.data.sets import Labels, Pixels
 from experiments.models import load_card, load_model
 from experiments.models.heads import PARTS, part_of
+from experiments.models.weights import CIFAR_ENCODERS, network_of, reference_heads
 from offaxis.errors import InvalidInput
 
 __all__ = ["load_features"]
@@ -55,6 +56,7 @@ def load_features(
     part: str | None = None,
     corruption: str | None = None,
     severity: int | None = None,
+    network: str | None = None,
     cache: Path | None = None,
     progress: Progress = silent,
 ) -> Features:
@@ -68,6 +70,9 @@ def load_features(
     corruption, severity
         For ``cifar10-c``: one of ``data.CORRUPTIONS``, and 1 to 5; severity 0 is the clean
         test set for every corruption.
+    network : str, optional
+        The network that computes the features, if not the default one of the data set. Networks of
+        the reference recipe have its split into train and validation, too.
     cache : Path, optional
         The cache folder, if not the default one.
     progress : callable
@@ -109,10 +114,11 @@ def load_features(
             )
         label = f"{name} {part}"
     folder = cache_folder(None if cache is None else Path(cache))
-    path = features_path(folder, label, NETWORKS[name])
+    by = network or NETWORKS[name]
+    path = features_path(folder, label, by)
     arrays = read_sealed(path)
     if arrays is None:
-        arrays = _compute(choice, label, folder, progress)
+        arrays = _compute(choice, label, by, folder, progress)
         write_sealed(path, arrays)
     return Features(label, arrays["vectors"], arrays["labels"].astype(np.int64))
 
@@ -126,6 +132,7 @@ def features_path(cache: Path, label: str, network: str) -> Path:
 def _compute(
     choice: tuple[str, str | None, str | None, int | None],
     label: str,
+    network: str,
     cache: Path,
     progress: Progress,
 ) -> dict[str, NDArray[Any]]:
@@ -135,12 +142,13 @@ def _compute(
         images = data.load("cifar10-c", cache=cache, corruption=str(corruption), severity=severity)
         pixels, labels = images.images, images.labels
     else:
-        pixels, labels = part_of(data.load(name, cache=cache), str(part))
+        reference = network.startswith("published/")
+        pixels, labels = part_of(data.load(name, cache=cache), str(part), reference=reference)
 
     def report(_: str, done: int, total: int | None) -> None:
         progress(f"features of {label}", done, total)
 
-    vectors = _embed(NETWORKS[name], pixels, report)
+    vectors = _embed(network, pixels, report)
     return {"vectors": vectors, "labels": labels.astype(np.uint8)}
 
 
@@ -149,19 +157,27 @@ def _embed(network: str, pixels: Pixels, progress: Progress) -> NDArray[np.float
     from experiments.models.training import choose_device
 
     net = load_model(network).to(choose_device())
-    embed: Any = embed_images if network == "resnet20" else embed_digits
+    embed: Any = embed_images if "resnet20" in network else embed_digits
     vectors: NDArray[np.float32] = embed(net, pixels, progress=progress)
     return vectors
 
 
 def every_choice() -> Iterator[dict[str, Any]]:
-    """Yield the arguments of ``load_features`` for every part."""
-    for name in ("mnist", "cifar10"):
+    """Yield the arguments of ``load_features`` for every part and network."""
+    digits = (
+        NETWORKS["mnist"],
+        *(network_of("mnist", head) for head in reference_heads()["mnist"]),
+    )
+    for network in digits:
         for part in PARTS:
-            yield {"name": name, "part": part}
-    for corruption in CORRUPTIONS:
-        for severity in SEVERITIES:
-            yield {"name": "cifar10-c", "corruption": corruption, "severity": severity}
+            yield {"name": "mnist", "part": part, "network": network}
+    for network in (NETWORKS["cifar10"], *CIFAR_ENCODERS):
+        for part in PARTS:
+            yield {"name": "cifar10", "part": part, "network": network}
+        for corruption in CORRUPTIONS:
+            for severity in SEVERITIES:
+                shift = {"corruption": corruption, "severity": severity}
+                yield {"name": "cifar10-c", **shift, "network": network}
 
 
 def _main() -> None:
@@ -172,7 +188,7 @@ def _main() -> None:
 
     for choice in every_choice():
         features = load_features(**choice, progress=show)
-        sys.stdout.write(f"\r{features.name}: {features.vectors.shape}\n")
+        sys.stdout.write(f"\r{features.name} by {choice['network']}: {features.vectors.shape}\n")
         sys.stdout.flush()
 
 

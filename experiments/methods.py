@@ -2,8 +2,11 @@
 
 Plain rows apply the randomizer to vectors that are not centred. Reshaped rows ("+PA" in the paper)
 use the published setting: order 1 for every randomizer, cap 1000, radius at the 90th percentile.
-Two published rows have no valid guarantee. They are simulated for comparison, marked wherever they
-are shown, and followed by a row with a valid guarantee.
+By the protocol "published" they follow the paper's public code
+(:mod:`experiments.reference_protocol`).
+
+Some published cells have no valid guarantee. They are simulated for comparison and marked wherever
+they are shown.
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ from typing import Any, Final, Literal
 from experiments.ablations import ablate
 from experiments.recommended import Prediction, recommendation_for
 from experiments.reference_lines import WITHOUT_REPORTS, ReferenceLine
+from experiments.reference_protocol import clipped_white, on_grid, reference_shape
 from experiments.sources import Source
 from experiments.without_guarantee import (
     LABEL,
+    TASK_AWARE_IMAGES,
     Unprotected,
     classical_plan,
+    classical_true_epsilon,
     unbounded_coordinatewise,
 )
 from offaxis import randomizers
@@ -37,7 +43,10 @@ ALLOCATION: Final[Allocation] = "capped"
 
 Fitted = Release | Unprotected
 Shape = Literal["jacobian", "optimal", "centre", "none"]
-Kind = Literal[ReferenceLine, "fit", "recommended", "ablation", "unbounded", "classical"]
+Kind = Literal[
+    ReferenceLine, "fit", "recommended", "ablation", "unbounded", "classical", "task-aware images"
+]
+Protocol = Literal["ours", "published"]
 
 _KEY_NAMES: Final = {"kind": "way", "mechanism": "randomizer", "rank": "active"}
 """Field → its name inside a key. Keys seed the noise, so these names never change."""
@@ -57,10 +66,11 @@ class Method:
     ----------
     title : str
         A description in plain words.
-    kind : {"fit", "recommended", "ablation", "unbounded", "classical"}, or a reference line
-        How its releases are made: by :func:`offaxis.fit`; by :func:`offaxis.recommend`, at each
-        budget; with a part of the mechanism left out; or as one of the two published mechanisms
-        without a guarantee. For a reference line nobody reports.
+    kind : str
+        How its releases are made: "fit", by :func:`offaxis.fit`; "recommended", by
+        :func:`offaxis.recommend` at each budget; "ablation", with a part of the mechanism left out;
+        "unbounded", "classical" or "task-aware images", as published although some or all budgets
+        have no guarantee. For a reference line nobody reports.
     mechanism, reshaping, percentile, lambda_max, size, rank
         As in :func:`offaxis.fit` and its reshapings.
     ablation : str
@@ -69,6 +79,10 @@ class Method:
         The goal passed to :func:`offaxis.recommend`.
     posterior : bool
         Whether reports are decoded to the posterior mean instead of by the mechanism's decoder.
+    protocol : {"ours", "published"}
+        Whether details are as in the paper's public code.
+    version : str
+        The hash of what it depends on besides settings; empty if nothing.
     """
 
     title: str
@@ -82,11 +96,19 @@ class Method:
     rank: int | None = None
     goal: Goal | None = None
     posterior: bool = False
+    protocol: Protocol = "ours"
+    version: str = ""
 
     @property
     def mark(self) -> str:
-        """The mark that its figures must carry: "no guarantee", or nothing."""
-        return LABEL if self.kind in ("unbounded", "classical") else ""
+        """The mark that its whole row must carry: "no guarantee", or nothing."""
+        return LABEL if self.kind in ("unbounded", TASK_AWARE_IMAGES) else ""
+
+    def mark_at(self, epsilon: float) -> str:
+        """Return the mark that its figure at a budget must carry."""
+        if self.kind == "classical":
+            return LABEL if classical_true_epsilon(epsilon, DELTA) > epsilon else ""
+        return self.mark
 
     @property
     def key(self) -> str:
@@ -94,7 +116,9 @@ class Method:
         fields = {_KEY_NAMES.get(k, k): v for k, v in asdict(self).items() if k != "title"}
         if fields["goal"] == "vectors":
             fields["goal"] = "fidelity"  # the goal's former name; keys seed the noise
-        for name in ("active", "goal", "posterior"):
+        if self.protocol == "ours":
+            del fields["protocol"]
+        for name in ("active", "goal", "posterior", "version"):
             if not fields[name]:
                 del fields[name]
         return " ".join(f"{k}={v}" for k, v in fields.items())
@@ -120,6 +144,14 @@ class Method:
         return self.trained or self.mechanism in ("class-response", "scalar-response")
 
     @property
+    def chooses_again(self) -> bool:
+        """Whether every seed has Jacobians on other public vectors, as in the paper's code.
+
+        Only releases that apply one half of the map depend on the choice.
+        """
+        return self.protocol == "published" and self.ablation in ("pre only", "post only")
+
+    @property
     def stream(self) -> str:
         """The key of its random stream, which is the same at every percentile and cap."""
         return replace(self, percentile=0.0, lambda_max=0.0).key
@@ -141,8 +173,12 @@ class Method:
         if made and self.mechanism in _BUDGET_FREE and not self.posterior:
             other = next(iter(made.values()))
             if isinstance(other, Release):
-                return at_budget(other, epsilon, self.mechanism)
-        return self._fit(source, epsilon)
+                return self._on_grid(at_budget(other, epsilon, self.mechanism))
+        made_here = self._fit(source, epsilon)
+        return self._on_grid(made_here) if isinstance(made_here, Release) else made_here
+
+    def _on_grid(self, release: Release) -> Release:
+        return on_grid(release) if self.protocol == "published" else release
 
     def prediction(self, source: Source, epsilon: float) -> Prediction | None:
         """Return the recommended release and its predicted utility; None for other methods."""
@@ -158,6 +194,12 @@ class Method:
             return Jacobian(lambda_max=self.lambda_max, order=ORDER, allocation=ALLOCATION)
         return Optimal(rank=self.rank) if self.reshaping == "optimal" else self.reshaping
 
+    @property
+    def _is_reshaped_directly(self) -> bool:
+        """Whether it is a randomizer between the two maps, and nothing else."""
+        reshaped = self.kind == "fit" and self.reshaping == "jacobian"
+        return reshaped and self.mechanism in randomizers.NAMES
+
     def _fit(self, source: Source, epsilon: float) -> Fitted:
         if self.goal is not None:
             recommendation = recommendation_for(source, self.goal, epsilon)
@@ -169,20 +211,25 @@ class Method:
         }
         if mechanism.uses_percentile:
             settings["percentile"] = self.percentile
-        if self.kind == "ablation":
-            return ablate(
+        published = self.protocol == "published"
+        if self.kind == "ablation" or (published and self._is_reshaped_directly):
+            release = ablate(
                 source.geometry,
                 source.public,
-                self.ablation,
+                self.ablation or "full",
                 mechanism=self.mechanism,
                 lambda_max=self.lambda_max,
                 order=ORDER,
+                reference=published,
+                directions=source.directions,
                 **settings,
             )
+            return replace(release, unit=source.unit)
         if mechanism.reshaping != "none":
             settings["reshaping"] = self._reshaping(mechanism)
         if self.kind == "unbounded":
-            return unbounded_coordinatewise(source.geometry, source.public, **settings)
+            frame = reference_shape(source.geometry, self.lambda_max).frame if published else None
+            return unbounded_coordinatewise(source.geometry, source.public, frame=frame, **settings)
         if self.kind == "classical":
             return classical_plan(source.geometry, source.public, **settings)
         model = source.task if self.runs_model else source.geometry
@@ -195,6 +242,8 @@ class Method:
                 unit=source.unit,
                 **settings,
             )
+        if published and self.mechanism == "task-aware":
+            return replace(release, encoder=clipped_white(release, source.geometry))
         if self.posterior:
             return release.with_decoder(posterior(release, source.public))
         return release
@@ -209,6 +258,7 @@ def _pair(title: str, label: str, mechanism: str, plain: str = "") -> dict[str, 
 
 BOUNDED: Final = "CW+PA, bounded"
 EXACT_PLAN: Final = "PLAN, exact calibration"
+NETWORK_LABEL: Final = "task-aware network"
 CLEAN: Final = "No randomization"
 LINE: Final = "reference line"
 PUBLIC_MEAN: Final = "public mean"
@@ -243,24 +293,30 @@ METHODS: Final[dict[str, Method]] = {
 }
 """The paper's label → method. The labels BOUNDED and EXACT_PLAN are not the paper's."""
 
+NETWORK: Final = Method("task-aware, our network", mechanism="task-aware-network", size=3)
+"""A network trained on public vectors, for classes; the paper's is another one."""
+
 COUNTERPARTS: Final = {"CW+PA w/o bounding": BOUNDED, "PLAN (delta=10^-5)": EXACT_PLAN}
-"""A published row without a valid guarantee → the row that has one."""
+"""A published row, some or all cells of which have no guarantee → the row that has one."""
 
 _ABLATIONS: Final = {
     "PA (LambdaJac^-1/2UJac^-1,l1, UJacLambdaJac^1/2)": "full",
-    "(LambdaJac^-1/2UJac^-1,l1,UJac)": "rotation in post",
+    "(LambdaJac^-1/2UJac^-1,l1,UJac)": "rotation",
     "(l1)": "clip only",
     "(LambdaJac^-1/2UPCA^-1,l1, UPCALambdaJac^1/2)": "principal axes",
     "(LambdaJac^-1/2URand^-1,l1, URandLambdaJac^1/2)": "permuted axes",
     "PA w/o Pre-processing": "post only",
     "PA w/o Post-processing": "pre only",
 }
+AS_PRINTED: Final = ", as printed"
+"""The end of the label of a row that follows the printed label instead of the public code."""
+
 _ABLATED: Final = {"Laplace": "laplace", "PrivUnit2": "privunit2", "PrivUnitG": "privunitg-sphere"}
 
 
 def ablated(label: str) -> Method:
     """Return the method of a row of the paper's ablation table."""
-    randomizer, part = label.split("+", 1)
-    name = _ABLATIONS[part]
+    randomizer, part = label.removesuffix(AS_PRINTED).split("+", 1)
+    name = "rotation in post" if label.endswith(AS_PRINTED) else _ABLATIONS[part]
     mechanism = _ABLATED[randomizer]
     return Method(f"{randomizer}, {name}", "ablation", mechanism, "jacobian", ablation=name)

@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.models.weights import network_of, reference_heads
+from experiments.reference_protocol import JACOBIANS
 from experiments.scores import Metric, Score, score_for
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Geometry, Layers, PublicVectors, TaskModel, measure
@@ -79,8 +81,17 @@ class Source(Protocol):
         ...
 
     @property
+    def directions(self) -> tuple[Vectors, Vectors] | None:
+        """Singular values and directions of the Jacobians, if few vectors were chosen for them."""
+        ...
+
+    @property
     def fitted(self) -> dict[tuple[str, float], Any]:
         """A cache of everything fitted to the public side, by method and budget."""
+        ...
+
+    def chosen_again(self, choice: int) -> Source:
+        """Return the setting with Jacobians on other public vectors."""
         ...
 
     @property
@@ -100,6 +111,10 @@ class PublicTask:
     task: TaskModel
     vectors: NDArray[Any]
     fitted: dict[tuple[str, float], Any] = field(default_factory=dict)
+    jacobians: int | None = None
+    """Measure the Gram on so many random public vectors instead of all."""
+    choice: int = 0
+    """The seed that chooses them."""
 
     @cached_property
     def public(self) -> PublicVectors:
@@ -107,9 +122,46 @@ class PublicTask:
         return PublicVectors(np.asarray(self.vectors, dtype=np.float64))
 
     @cached_property
+    def _whole(self) -> Geometry:
+        return measure(self.task, self.public)
+
+    @cached_property
+    def stacked(self) -> Vectors | None:
+        """The Jacobians on the chosen public vectors, below each other; None if all are used."""
+        if self.jacobians is None or self.jacobians >= len(self.vectors):
+            return None
+        order = np.random.default_rng(self.choice).permutation(len(self.vectors))
+        chosen = np.asarray(self.vectors[order[: self.jacobians]], dtype=np.float64)
+        stacked: Vectors = np.concatenate(list(self.task.jacobians(chosen)))
+        return stacked
+
+    @cached_property
     def geometry(self) -> Geometry:
         """The geometry of the task on the public vectors, measured once."""
-        return measure(self.task, self.public)
+        if self.stacked is None or self.jacobians is None:
+            return self._whole
+        return replace(self._whole, gram=self.stacked.T @ self.stacked / self.jacobians)
+
+    @cached_property
+    def directions(self) -> tuple[Vectors, Vectors] | None:
+        """The singular values of the stacked Jacobians and their directions, as rows."""
+        if self.stacked is None:
+            return None
+        _, values, directions = np.linalg.svd(self.stacked, full_matrices=False)
+        return values, directions
+
+    @cached_property
+    def _others(self) -> dict[int, PublicTask]:
+        return {}
+
+    def chosen_again(self, choice: int) -> PublicTask:
+        """Return the same task with Jacobians on other public vectors."""
+        if choice not in self._others:
+            other = replace(self, choice=choice, fitted={})
+            # What does not depend on the choice is not measured again.
+            other.__dict__.update(public=self.public, _whole=self._whole)
+            self._others[choice] = other
+        return self._others[choice]
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,9 +202,18 @@ class Setting:
         return self.side.geometry
 
     @property
+    def directions(self) -> tuple[Vectors, Vectors] | None:
+        """Singular values and directions of the Jacobians, if few vectors were chosen for them."""
+        return self.side.directions
+
+    @property
     def fitted(self) -> dict[tuple[str, float], Any]:
         """A cache of everything fitted to the public side."""
         return self.side.fitted
+
+    def chosen_again(self, choice: int) -> Setting:
+        """Return the setting with Jacobians on other public vectors."""
+        return replace(self, side=self.side.chosen_again(choice))
 
     def sample(self, seed: int) -> Sample:
         """Return the vectors and answers of a seed."""
@@ -165,6 +226,8 @@ class Setting:
         digest = hashlib.sha256(f"{self.metric} {self.fixed}".encode())
         digest.update(self.geometry.model.sha256.encode())
         digest.update(self.geometry.public.sha256.encode())
+        if self.side.jacobians is not None:
+            digest.update(f"{self.side.jacobians} Jacobians".encode())
         if self.scored_by is not None:
             digest.update(self.scored_by.identity().sha256.encode())
         for array in self.sample(0):
@@ -177,22 +240,44 @@ CORRUPTIONS: Final = ("brightness", "fog", "defocus-blur", "gaussian-noise")
 """The shifts of CIFAR-10-C that the paper tests."""
 
 HEADS: Final = {"cifar10": ("linear", "relu", "gelu", "tanh"), "mnist": ("relu",)}
+"""Our heads by data set."""
+
+REFERENCE_HEADS: Final = reference_heads()
+"""The heads trained by the recipe of the paper's public code, by data set: KIND-ENCODER-START."""
+
+
+@cache
+def _public(data: str, network: str | None) -> Vectors:
+    """Return the public vectors of an encoder, shared by all its heads."""
+    from experiments.features import load_features
+
+    vectors = load_features(data, part="train", network=network).vectors
+    return vectors.astype(np.float64)
 
 
 @cache
 def _side(data: str, head: str) -> PublicTask:
-    from experiments.features import load_features
+    """Return a head and the public vectors of its encoder.
+
+    Ours lose their silent units; those of the reference recipe stay as they are, and their Gram is
+    measured on 500 vectors.
+    """
     from experiments.models import load_model
 
-    public = load_features(data, part="train").vectors
-    return PublicTask(load_model(f"{data}-{head}").without_silent_units(public), public)
+    if head in HEADS[data]:
+        public = _public(data, None)
+        return PublicTask(load_model(f"{data}-{head}").without_silent_units(public), public)
+    public, task = _public(data, network_of(data, head)), load_model(f"published/{data}-{head}")
+    return PublicTask(task, public, jacobians=JACOBIANS)
 
 
 def _images(name: str, data: str, head: str, **which: Any) -> Setting:
     from experiments.features import load_features
 
-    features = load_features(data, **which)
-    side = _side(data.removesuffix("-c"), head)
+    base = data.removesuffix("-c")
+    network = None if head in HEADS[base] else network_of(base, head)
+    features = load_features(data, network=network, **which)
+    side = _side(base, head)
     return Setting(name, side, lambda seed: (features.vectors, features.labels))
 
 
@@ -223,12 +308,39 @@ def _plane() -> Setting:
     return Setting("plane", PublicTask(task, public), lambda seed: test)
 
 
-@lru_cache(maxsize=64)
+PUBLISHED: Final = "published "
+"""The first word of a setting that stands for all heads of the reference recipe."""
+
+FIRST_ENCODER: Final = "published-first "
+"""The same for the heads on the first encoder only."""
+
+
+def members(setting: str) -> tuple[str, ...]:
+    """Return the settings that a name stands for: one, or one per head of the reference recipe.
+
+    Examples
+    --------
+    >>> from experiments.sources import members
+    >>> members("published mnist relu")
+    ('mnist relu-0', 'mnist relu-1', 'mnist relu-2', 'mnist relu-3', 'mnist relu-4')
+    >>> members("lhsm")
+    ('lhsm',)
+    """
+    if not setting.startswith((PUBLISHED, FIRST_ENCODER)):
+        return (setting,)
+    base, kind = setting.split(" ", 1)[1].rsplit(" ", 1)
+    start = f"{kind}-0-" if setting.startswith(FIRST_ENCODER) else f"{kind}-"
+    heads = REFERENCE_HEADS[base.split()[0].removesuffix("-c")]
+    return tuple(f"{base} {head}" for head in heads if head.startswith(start))
+
+
+@lru_cache(maxsize=512)
 def open_source(name: str) -> Setting:
     """Return a source by name.
 
-    "plane", "lhsm", "mnist HEAD", "cifar10 HEAD" or "cifar10-c CORRUPTION SEVERITY HEAD"; before
-    any of them "agreement", "fidelity", "pooled" or "means PEOPLE", which derive another setting.
+    "plane", "lhsm", "mnist HEAD", "cifar10 HEAD" or "cifar10-c CORRUPTION SEVERITY HEAD", where
+    HEAD is one of ours or, with numbers, of the reference recipe; before any of them "agreement",
+    "fidelity", "pooled" or "means PEOPLE", which derive another setting.
     """
     match name.split():
         case ["agreement", *base]:
@@ -243,10 +355,15 @@ def open_source(name: str) -> Setting:
             return _plane()
         case ["lhsm"]:
             return _households()
-        case [("mnist" | "cifar10") as data, head] if head in HEADS[data]:
+        case [("mnist" | "cifar10") as data, head] if head in (
+            *HEADS[data],
+            *REFERENCE_HEADS[data],
+        ):
             return _images(name, data, head, part="test")
         case ["cifar10-c", corruption, severity, head] if (
-            head in HEADS["cifar10"] and corruption in CORRUPTIONS and severity in "12345"
+            head in (*HEADS["cifar10"], *REFERENCE_HEADS["cifar10"])
+            and corruption in CORRUPTIONS
+            and severity in "12345"
         ):
             which = {"corruption": corruption.replace("-", "_"), "severity": int(severity)}
             return _images(name, "cifar10-c", head, **which)

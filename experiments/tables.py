@@ -14,12 +14,14 @@ from experiments.claims import claims
 from experiments.compare import (
     LOSS_AT,
     AgainstPaper,
+    Agreement,
     ComparedCell,
     PredictionCheck,
     against_paper,
     kept_under_shifts,
     means,
     prediction_checks,
+    published_recovery_ratios,
     recommended_budgets,
     recovery_ratios,
 )
@@ -30,10 +32,10 @@ from experiments.recommended import DEVIATIONS
 from offaxis.files import replacing
 
 BUDGETS: Final = (1.0, 3.0, 5.0, 7.5, 10.0)
-"""The budgets that documents show."""
+"""The budgets that documents show for studies beyond the paper."""
 
-LEVELS_AT: Final = 7.5
-"""The budget at which tables with levels are shown."""
+NO_GUARANTEE: Final = "†"
+"""The mark of a single cell that has no guarantee."""
 
 END: Final = "<!-- end -->"
 
@@ -197,8 +199,10 @@ def records(study: Study, cells: Sequence[ComparedCell]) -> list[dict[str, Any]]
                 "metric": outcome.metric,
                 "mean": outcome.mean,
                 "std": outcome.std,
-                "seeds": len(outcome.runs),
-                "guarantee": row.method.mark or promise,
+                "head_spread": outcome.spread if outcome.heads > 1 else None,
+                "heads": outcome.heads,
+                "seeds": outcome.seeds,
+                "guarantee": row.method.mark_at(outcome.epsilon) or promise,
                 "paper_mean": None if cell.paper is None else cell.paper.mean,
                 "paper_std": None if cell.paper is None else cell.paper.std,
                 "difference": cell.difference,
@@ -226,7 +230,7 @@ def _paper_record(comparison: AgainstPaper) -> dict[str, Any]:
         "setting": ours.row.setting,
         "epsilon": ours.epsilon,
         "metric": ours.metric,
-        "seeds": len(ours.runs),
+        "seeds": ours.seeds,
         "recommended": "" if ours.prediction is None else ours.prediction.title,
         "mean": ours.mean,
         "std": ours.std,
@@ -243,7 +247,7 @@ def _prediction_record(check: PredictionCheck) -> dict[str, Any]:
         "question": check.question,
         "epsilon": check.measured.epsilon,
         "metric": check.measured.metric,
-        "seeds": len(check.measured.runs),
+        "seeds": check.measured.seeds,
         "recommended": check.prediction.title,
         "predicted": check.prediction.score,
         "error": check.prediction.error,
@@ -288,7 +292,7 @@ def write_parquet(path: Path, table: Sequence[dict[str, Any]]) -> bool:
 
 
 def section(study: Study, cells: Sequence[ComparedCell]) -> str:
-    """Return a study's claims and its table; table cells are "ours / paper"."""
+    """Return a study's claims and its table, with all budgets and deviations."""
     parts = [f"*{study.title}.* {study.about}", ""]
     for claim in claims(study, cells):
         verdict = "Holds" if claim.holds else "**Does not hold**"
@@ -301,9 +305,7 @@ def section(study: Study, cells: Sequence[ComparedCell]) -> str:
     more = [text for table in text_tables(study, cells) for text in _markdown(table)]
     if study.show in ("standing", "predicted", "people"):
         return "\n".join([*parts, *more]).rstrip()
-    with_levels = any(cell.outcome.row.level for cell in cells)
-    table = _by_level(study, cells) if with_levels else _by_budget(cells)
-    return "\n".join([*parts, *table, "", *more]).rstrip()
+    return "\n".join([*parts, *_all_numbers(study, cells), "", *more]).rstrip()
 
 
 def _markdown(table: TextTable) -> list[str]:
@@ -311,14 +313,11 @@ def _markdown(table: TextTable) -> list[str]:
     return [f"*{table.title}.*", "", *_top(table.heads), *rows, ""]
 
 
-def _cell_text(cell: ComparedCell) -> str:
-    ours = f"{cell.outcome.mean:.3f}"
-    return ours if cell.paper is None else f"{ours} / {cell.paper.mean:.3f}"
-
-
-def _title(cell: ComparedCell) -> str:
-    method = cell.outcome.row.method
-    return f"{method.title} (**{method.mark}**)" if method.mark else method.title
+def _title(study: Study, cell: ComparedCell) -> str:
+    row = cell.outcome.row
+    level = f", {study.level} {row.level}" if row.level else ""
+    title = row.method.title.removesuffix(f" {row.level}")
+    return f"{title}{level} (**{row.method.mark}**)" if row.method.mark else f"{title}{level}"
 
 
 def _grid(head: Sequence[str], rows: dict[str, list[str]]) -> list[str]:
@@ -329,24 +328,41 @@ def _top(head: Sequence[str]) -> list[str]:
     return [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
 
 
-def _by_budget(cells: Sequence[ComparedCell]) -> list[str]:
-    rows: dict[str, list[str]] = {}
-    shown = [cell for cell in cells if cell.outcome.epsilon in BUDGETS]
-    for cell in shown:
-        rows.setdefault(_title(cell), []).append(_cell_text(cell))
-    budgets = dict.fromkeys(cell.outcome.epsilon for cell in shown)
-    return _grid(["ours / paper", *(f"ε = {epsilon:g}" for epsilon in budgets)], rows)
+def _all_numbers(study: Study, cells: Sequence[ComparedCell]) -> list[str]:
+    """Return up to three lines per row: ours, the deviation over heads, the paper's."""
+    rows: dict[int, list[ComparedCell]] = {}
+    for cell in cells:
+        rows.setdefault(id(cell.outcome.row), []).append(cell)
+    budgets = list(dict.fromkeys(cell.outcome.epsilon for cell in cells))
+    lines = _top(["", "", *(f"ε = {epsilon:g}" for epsilon in budgets)])
+    for row in rows.values():
+        line = [_title(study, row[0]), "ours", *map(_ours_text, row)]
+        lines.append(f"| {' | '.join(line)} |")
+        if row[0].outcome.heads > 1:
+            spread = (f"± {_digits(cell.outcome.spread)}" for cell in row)
+            lines.append(f"| | over {row[0].outcome.heads} heads | {' | '.join(spread)} |")
+        if row[0].paper is not None:
+            lines.append(f"| | paper | {' | '.join(map(_paper_text, row))} |")
+    return lines
 
 
-def _by_level(study: Study, cells: Sequence[ComparedCell]) -> list[str]:
-    rows: dict[str, list[str]] = {}
-    shown = [cell for cell in cells if cell.outcome.epsilon == LEVELS_AT]
-    for cell in shown:
-        title = _title(cell).removesuffix(f" {cell.outcome.row.level}")
-        rows.setdefault(title, []).append(_cell_text(cell))
-    levels = dict.fromkeys(cell.outcome.row.level for cell in shown)
-    head = [f"ε = {LEVELS_AT:g}, ours / paper", *(f"{study.level} {level}" for level in levels)]
-    return _grid(head, rows)
+def _digits(value: float) -> str:
+    """Return three digits after the point; four significant ones would not fit."""
+    return f"{value:.3f}" if value < 10 else f"{value:.2f}"
+
+
+def _ours_text(cell: ComparedCell) -> str:
+    outcome = cell.outcome
+    partly = outcome.row.method.mark_at(outcome.epsilon) and not outcome.row.method.mark
+    text = f"{_digits(outcome.mean)}{NO_GUARANTEE if partly else ''}"
+    return f"{text} ± {_digits(outcome.std)}" if outcome.std > 1e-9 else text
+
+
+def _paper_text(cell: ComparedCell) -> str:
+    if cell.paper is None:
+        return ""
+    text = _digits(cell.paper.mean)
+    return f"{text} ± {_digits(cell.paper.std)}" if cell.paper.std else text
 
 
 def _recovery(cells: Sequence[ComparedCell]) -> list[str]:
@@ -354,10 +370,11 @@ def _recovery(cells: Sequence[ComparedCell]) -> list[str]:
     ratios, line = recovery_ratios(ours), recovery_ratios(ours, LINE)
     corruptions = list(dict.fromkeys(level.rsplit(" ", 1)[0] for _, level, _ in ratios))
     budgets = sorted({epsilon for _, _, epsilon in ratios})
+    paper = published_recovery_ratios([level for _, level, _ in ratios])
     rows = {}
     for name in PAIRS:
         for epsilon in budgets:
-            for values, mark in ((ratios, ""), (line, ", reference line")):
+            for values, mark in ((ratios, ""), (paper, ", paper"), (line, ", reference line")):
                 texts = []
                 for corruption in corruptions:
                     over_severities = [
@@ -368,6 +385,33 @@ def _recovery(cells: Sequence[ComparedCell]) -> list[str]:
                     texts.append(f"{min(over_severities):.3f} … {max(over_severities):.3f}")
                 rows[f"{name}, ε = {epsilon:g}{mark}"] = texts
     return _grid(["least … largest over severities", *corruptions], rows)
+
+
+def agreement_table(before_and_after: Sequence[tuple[str, str, Agreement]]) -> TextTable:
+    """Return the agreement of tables with the published ones; one row per table and mode."""
+    rows = []
+    for name, mode, one in before_and_after:
+        deviations = [] if one.deviations is None else [f"{ratio:.2f}" for ratio in one.deviations]
+        rows.append(
+            [
+                name,
+                mode,
+                str(one.cells),
+                one.percent(one.median),
+                f"{one.percent(one.worst)} ({one.worst_at})",
+                " of ".join(map(str, one.signs)) if one.signs[1] else "",
+                " of ".join(map(str, one.orders)),
+                " … ".join(deviations),
+                " of ".join(map(str, one.within_heads)) if one.within_heads else "",
+            ]
+        )
+    heads = ["table", "mode", "cells", "median", "worst", "signs", "orders", "std", "within heads"]
+    return TextTable("Differences in points of accuracy; for errors in percent", heads, rows)
+
+
+def agreement_section(before_and_after: Sequence[tuple[str, str, Agreement]]) -> str:
+    """Return the agreement of all tables as Markdown."""
+    return "\n".join(_markdown(agreement_table(before_and_after))).rstrip()
 
 
 def put(path: Path, sections: dict[str, str]) -> list[str]:

@@ -226,6 +226,10 @@ _WORDS: Final = {
         "… behind the first layer",
         "The same, without the noise that the first layer ignores.",
     ),
+    "root_gap_of_leaving_reports": (
+        "… of reports that leave their cell",
+        "The same, counting only reports for which a hidden unit of the model switches.",
+    ),
     "risk_gap": ("… as mean squares", "How far apart the two values themselves can be."),
     "disagreement": ("Changed answers", "The share of reports whose answer changes."),
     "public_private_gap": (

@@ -32,23 +32,41 @@ PARTS: Final = ("train", "validation", "test")
 PUBLIC: Final = ("train", "validation")
 
 _SEED = 0
-_TRAIN_SHARE = 0.8
+_REFERENCE_SEED = 42
+_VALIDATION_SHARE = 0.2
 
 
 def split_rows(rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows of a training set that are for training and for validation, in order."""
     shuffled = np.random.default_rng(_SEED).permutation(rows)
-    cut = round(_TRAIN_SHARE * rows)
+    cut = rows - round(_VALIDATION_SHARE * rows)
     return np.sort(shuffled[:cut]), np.sort(shuffled[cut:])
 
 
-def part_of(images: Images, part: str) -> tuple[Pixels, Labels]:
+def reference_rows(data: str, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the same for the split of the paper's public code, row for row.
+
+    For CIFAR-10 the first fifth of NumPy's permutation of seed 42 is for validation, for MNIST the
+    last fifth of torch's.
+    """
+    held = round(_VALIDATION_SHARE * rows)
+    if data == "mnist":
+        order = torch.randperm(rows, generator=torch.Generator().manual_seed(_REFERENCE_SEED))
+        shuffled = np.roll(order.numpy(), held)
+    else:
+        shuffled = np.random.default_rng(_REFERENCE_SEED).permutation(rows)
+    return np.sort(shuffled[held:]), np.sort(shuffled[:held])
+
+
+def part_of(images: Images, part: str, *, reference: bool = False) -> tuple[Pixels, Labels]:
     """Return the images and labels of a part; rows keep the order of the data set."""
     if part == "test":
         return images.test_images, images.test_labels
     if part not in PUBLIC:
         raise InvalidInput(f"part must be one of {', '.join(PARTS)}, got part={part!r}")
-    rows = split_rows(len(images.train_labels))[PUBLIC.index(part)]
+    count = len(images.train_labels)
+    split = reference_rows(images.name, count) if reference else split_rows(count)
+    rows = split[PUBLIC.index(part)]
     return images.train_images[rows], images.train_labels[rows]
 
 
@@ -67,14 +85,26 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class HeadRecipe:
-    """How a head is trained on features: AdamW, a cosine schedule, the best of several starts."""
+    """How a head is trained on features: a cosine schedule, the best of several starts.
+
+    ``decoupled`` chooses AdamW instead of Adam, ``centred`` whether the first layer starts centred
+    on the mean feature, ``every`` after how many epochs the validation score is looked at.
+    """
 
     starts: int = 5
     epochs: int = 60
     batch: int = 512
     learning_rate: float = 2e-3
     weight_decay: float = 1e-4
+    decoupled: bool = True
+    centred: bool = True
+    every: int = 1
     seed: int = 0
+
+    @classmethod
+    def reference(cls, seed: int) -> HeadRecipe:
+        """Return the recipe of the paper's public code: one start, Adam, not centred."""
+        return cls(1, 100, 256, 1e-3, 1e-4, decoupled=False, centred=False, every=20, seed=seed)
 
 
 def mlp(activation: str, inputs: int, outputs: int = 10, dropout: float = DROPOUT) -> nn.Sequential:
@@ -136,10 +166,10 @@ def _attempt(
     x, y = torch.from_numpy(vectors["train"]), torch.from_numpy(labels["train"])
     held, truth = torch.from_numpy(vectors["validation"]), torch.from_numpy(labels["validation"])
     head = mlp(activation, x.shape[1])
-    _centre(head, x.mean(0))
-    optimizer = torch.optim.AdamW(
-        head.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-    )
+    if recipe.centred:
+        _centre(head, x.mean(0))
+    adam = torch.optim.AdamW if recipe.decoupled else torch.optim.Adam
+    optimizer = adam(head.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
 
     def loss(rows: Tensor) -> Tensor:
         return functional.cross_entropy(head(x[rows]), y[rows])
@@ -154,6 +184,7 @@ def _attempt(
         seed,
         cosine=True,
         keep="best",
+        every=recipe.every,
     )
     return head, train(head, optimizer, loss, score, len(x), plan, log=log)
 

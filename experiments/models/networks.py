@@ -12,7 +12,7 @@ an image is μ: computing features draws no random numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ CLASSES: Final = 10
 
 _BLOCKS = 3
 _AT_ONCE = 500
+_LOG_EVERY = 10
 _PADDING = 4
 # Mean and standard deviation of the CIFAR-10 training images, in units of 255.
 _MEAN: Final = (0.4914, 0.4822, 0.4465)
@@ -40,9 +41,14 @@ _SPREAD: Final = (0.2470, 0.2435, 0.2616)
 
 
 class _Block(nn.Module):
-    """Two convolutions with a shortcut around them."""
+    """Two convolutions with a shortcut around them.
 
-    def __init__(self, inward: int, outward: int) -> None:
+    Where the image shrinks, the shortcut takes every second pixel and adds channels of zeros, as
+    for CIFAR-10 in He et al. (2016), or is a convolution (``projected``), as in the paper's public
+    code.
+    """
+
+    def __init__(self, inward: int, outward: int, projected: bool) -> None:
         super().__init__()
         self.stride = 1 if inward == outward else 2
         self.conv1 = nn.Conv2d(inward, outward, 3, self.stride, 1, bias=False)
@@ -50,12 +56,20 @@ class _Block(nn.Module):
         self.conv2 = nn.Conv2d(outward, outward, 3, 1, 1, bias=False)
         self.norm2 = nn.BatchNorm2d(outward)
         self.grown = outward - inward
+        self.shortcut = (
+            nn.Sequential(
+                nn.Conv2d(inward, outward, 1, self.stride, bias=False), nn.BatchNorm2d(outward)
+            )
+            if projected and self.grown
+            else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         inner = functional.relu(self.norm1(self.conv1(x)))
         inner = self.norm2(self.conv2(inner))
-        if self.grown:
-            # Every second pixel, and channels of zeros: the paper's shortcut without weights.
+        if self.shortcut is not None:
+            x = self.shortcut(x)
+        elif self.grown:
             half = self.grown // 2
             x = functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, half, self.grown - half))
         return functional.relu(inner + x)
@@ -64,7 +78,7 @@ class _Block(nn.Module):
 class ResNet20(nn.Module):
     """From normalised images, (n, 3, 32, 32), to ten logits; ``features`` stops before the head."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, projected: bool = False) -> None:
         super().__init__()
         widths = (16, 32, FEATURES)
         self.conv = nn.Conv2d(3, widths[0], 3, 1, 1, bias=False)
@@ -73,7 +87,7 @@ class ResNet20(nn.Module):
         inward = widths[0]
         for width in widths:
             for _ in range(_BLOCKS):
-                blocks.append(_Block(inward, width))
+                blocks.append(_Block(inward, width, projected))
                 inward = width
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(FEATURES, CLASSES)
@@ -106,7 +120,7 @@ def normalised(planes: Tensor) -> Tensor:
 
 
 def augmented(images: Tensor) -> Tensor:
-    """Shift each normalised image by up to four pixels and mirror half of them, at random."""
+    """Shift each image by up to four pixels and mirror half of them, at random; pad with zeros."""
     rows, _, height, width = images.shape
     device = images.device
     padded = functional.pad(images, (_PADDING,) * 4)
@@ -123,14 +137,38 @@ def augmented(images: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ResNetRecipe:
-    """How the network is trained: momentum 0.9 (Nesterov), a cosine schedule after a warm-up."""
+    """How the network is trained: momentum 0.9, a cosine schedule after a warm-up or drops.
+
+    ``projected`` chooses shortcuts that are convolutions, ``black`` padding of shifted images with
+    black instead of the mean colour. With ``every``, the best of the scores after every so many
+    epochs decides which weights are kept; without, the last epoch.
+    """
 
     epochs: int = 200
     batch: int = 128
     learning_rate: float = 0.1
     weight_decay: float = 5e-4
+    nesterov: bool = True
     warmup: int = 5
+    drops: tuple[int, ...] = ()
+    projected: bool = False
+    black: bool = False
+    every: int | None = None
     seed: int = 0
+
+    @classmethod
+    def reference(cls, seed: int) -> ResNetRecipe:
+        """Return the recipe of the paper's public code."""
+        return cls(
+            weight_decay=1e-4,
+            nesterov=False,
+            warmup=0,
+            drops=(100, 150),
+            projected=True,
+            black=True,
+            every=20,
+            seed=seed,
+        )
 
 
 def train_resnet20(
@@ -142,16 +180,16 @@ def train_resnet20(
     checkpoint: Path | None = None,
     log: Log = silent,
 ) -> tuple[ResNet20, Trained]:
-    """Train on ``train`` for all epochs; the score on ``validation`` is only logged."""
+    """Train on ``train`` for all epochs; ``validation`` decides only where the recipe says so."""
     torch.manual_seed(recipe.seed)
-    net = ResNet20().to(device)
+    net = ResNet20(projected=recipe.projected).to(device)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     on_gpu = device.type == "cuda"
     optimizer = torch.optim.SGD(
         net.parameters(),
         lr=recipe.learning_rate,
         momentum=0.9,
-        nesterov=True,
+        nesterov=recipe.nesterov,
         weight_decay=recipe.weight_decay,
         fused=on_gpu,
     )
@@ -160,7 +198,9 @@ def train_resnet20(
     forward = torch.compile(net, mode="reduce-overhead") if on_gpu else net
 
     def loss(rows: Tensor) -> Tensor:
-        images = augmented(normalised(x[rows])).contiguous(memory_format=torch.channels_last)
+        planes = x[rows]
+        images = normalised(augmented(planes)) if recipe.black else augmented(normalised(planes))
+        images = images.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
             logits = forward(images)
         return functional.cross_entropy(logits.float(), y[rows])
@@ -173,7 +213,15 @@ def train_resnet20(
         return float((logits.argmax(1).numpy() == labels["validation"]).mean())
 
     plan = Plan(
-        "resnet20", recipe.epochs, recipe.batch, recipe.seed, cosine=True, warmup=recipe.warmup
+        "resnet20",
+        recipe.epochs,
+        recipe.batch,
+        recipe.seed,
+        cosine=not recipe.drops,
+        warmup=recipe.warmup,
+        drops=recipe.drops,
+        keep="best" if recipe.every else "last",
+        every=recipe.every or _LOG_EVERY,
     )
     return net, train(net, optimizer, loss, score, len(x), plan, checkpoint=checkpoint, log=log)
 
@@ -256,6 +304,25 @@ class VaeRecipe:
     patience: int = 10
     seed: int = 0
 
+    @classmethod
+    def reference(cls, seed: int) -> VaeRecipe:
+        """Return the recipe of the paper's public code for the autoencoder."""
+        return cls(epochs=100, seed=seed)
+
+
+@dataclass(frozen=True)
+class JointRecipe:
+    """How the paper's public code tunes the encoder together with its head: Adam, cosine.
+
+    The weights of the last epoch are kept.
+    """
+
+    epochs: int = 100
+    batch: int = 256
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    seed: int = 0
+
 
 def as_unit(pixels: Pixels, device: torch.device) -> Tensor:
     """Return uint8 images as rows of numbers in [0, 1]."""
@@ -295,7 +362,7 @@ def tune_encoder(
     encoder: MnistEncoder,
     pixels: dict[str, Pixels],
     labels: dict[str, Labels],
-    recipe: VaeRecipe,
+    recipe: VaeRecipe | JointRecipe,
     *,
     checkpoint: Path | None = None,
     log: Log = silent,
@@ -307,17 +374,14 @@ def tune_encoder(
     both = nn.Sequential(encoder, head)
     x, held = as_unit(pixels["train"], device), as_unit(pixels["validation"], device)
     y, truth = (torch.from_numpy(labels[part]).to(device) for part in ("train", "validation"))
-    plan = Plan(
-        "classifier",
-        recipe.epochs,
-        recipe.batch,
-        recipe.seed,
-        patience=recipe.patience,
-        keep="best",
-    )
+    plan = Plan("classifier", recipe.epochs, recipe.batch, recipe.seed)
+    if isinstance(recipe, JointRecipe):
+        plan, decay = replace(plan, cosine=True, every=_LOG_EVERY), recipe.weight_decay
+    else:
+        plan, decay = replace(plan, patience=recipe.patience, keep="best"), 0.0
     run = train(
         both,
-        torch.optim.Adam(both.parameters(), lr=recipe.learning_rate),
+        torch.optim.Adam(both.parameters(), lr=recipe.learning_rate, weight_decay=decay),
         lambda rows: functional.cross_entropy(both(x[rows]), y[rows]),
         lambda: float((both(held).argmax(1) == truth).float().mean()),
         len(x),

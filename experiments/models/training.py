@@ -47,8 +47,12 @@ class Plan:
         Whether the learning rate falls to zero along half a cosine, step by step.
     warmup : int
         Epochs over which the learning rate first rises from zero.
+    drops : tuple of int
+        Epochs after which the learning rate is divided by ten.
     keep : "last" or "best"
         The epoch whose weights the model has in the end.
+    every : int
+        Score every so many epochs only; the others cannot be the best.
     """
 
     name: str
@@ -58,7 +62,9 @@ class Plan:
     patience: int | None = None
     cosine: bool = False
     warmup: int = 0
+    drops: tuple[int, ...] = ()
     keep: Literal["last", "best"] = "last"
+    every: int = 1
 
 
 @dataclass
@@ -148,13 +154,14 @@ def train(
             total += value.detach()
         model.eval()
         with torch.no_grad():
-            run.scores.append(score())
+            run.scores.append(-math.inf if (epoch + 1) % plan.every else score())
         run.losses.append(float(total) / steps)
         if plan.keep == "best" and run.best_epoch == epoch + 1:
             run.best = copy.deepcopy(model.state_dict())
         if checkpoint is not None:
             _save(checkpoint, plan, model, optimizer, run)
-        log(f"{plan.name} {epoch + 1}/{plan.epochs} loss {run.losses[-1]:.4f} {run.scores[-1]:.4f}")
+        shown = f" {run.scores[-1]:.4f}" if math.isfinite(run.scores[-1]) else ""
+        log(f"{plan.name} {epoch + 1}/{plan.epochs} loss {run.losses[-1]:.4f}{shown}")
     if plan.keep == "best":
         model.load_state_dict(run.best)
     model.eval()
@@ -167,7 +174,7 @@ def _rate(plan: Plan, step: int, steps: int) -> float:
     if step < rising:
         return (step + 1) / rising
     if not plan.cosine:
-        return 1.0
+        return float(0.1 ** sum(step >= drop * steps for drop in plan.drops))
     progress = (step - rising) / (plan.epochs * steps - rising)
     return (1 + math.cos(math.pi * progress)) / 2
 

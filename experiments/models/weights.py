@@ -23,13 +23,72 @@ from offaxis.geometry import Layers
 if TYPE_CHECKING:
     from torch import nn
 
-NETWORKS: Final = ("resnet20", "mnist-encoder")
+    from experiments.models.task_aware import DigitReader, LinearPairs
+
+CIFAR_ENCODERS: Final = ("published/resnet20-0", "published/resnet20-1")
+"""The networks on whose features the heads of the reference recipe are trained."""
+
+STARTS: Final = 5
+"""Heads of the reference recipe per kind and encoder."""
+
+DIGIT_STARTS: Final = 5
+"""MNIST encoders of the reference recipe, each tuned together with its own head."""
+
+
+def reference_heads() -> dict[str, tuple[str, ...]]:
+    """Return the heads trained by the recipe of the paper's public code, by data set.
+
+    Examples
+    --------
+    >>> from experiments.models.weights import reference_heads
+    >>> reference_heads()["mnist"]
+    ('relu-0', 'relu-1', 'relu-2', 'relu-3', 'relu-4')
+    """
+    encoders = range(len(CIFAR_ENCODERS))
+    cifar10 = [f"linear-{encoder}" for encoder in encoders]
+    for kind in ("relu", "gelu", "tanh"):
+        cifar10 += [f"{kind}-{encoder}-{start}" for encoder in encoders for start in range(STARTS)]
+    return {
+        "cifar10": tuple(cifar10),
+        "mnist": tuple(f"relu-{start}" for start in range(DIGIT_STARTS)),
+    }
+
+
+def network_of(data: str, head: str) -> str:
+    """Return the network whose vectors a head of the reference recipe reads.
+
+    Examples
+    --------
+    >>> from experiments.models.weights import network_of
+    >>> network_of("mnist", "relu-2")
+    'published/mnist-encoder-2'
+    """
+    number = int(head.split("-")[1])
+    return CIFAR_ENCODERS[number] if data == "cifar10" else f"published/mnist-encoder-{number}"
+
+
+NETWORKS: Final = (
+    "resnet20",
+    "mnist-encoder",
+    *CIFAR_ENCODERS,
+    *(f"published/mnist-encoder-{start}" for start in range(DIGIT_STARTS)),
+)
 """torch modules, from images to vectors."""
 
-HEADS: Final = ("cifar10-linear", "cifar10-relu", "cifar10-gelu", "cifar10-tanh", "mnist-relu")
+HEADS: Final = (
+    "cifar10-linear",
+    "cifar10-relu",
+    "cifar10-gelu",
+    "cifar10-tanh",
+    "mnist-relu",
+    *(f"published/{data}-{head}" for data, names in reference_heads().items() for head in names),
+)
 """Plain layers, from vectors to logits."""
 
-NAMES: Final = (*NETWORKS, *HEADS)
+TASK_AWARE: Final = "published/mnist-task-aware"
+"""The mechanism of Cheng et al. (2022), for every budget."""
+
+NAMES: Final = (*NETWORKS, *HEADS, TASK_AWARE)
 
 
 class DamagedWeights(OffaxisError, ValueError):
@@ -146,6 +205,8 @@ def load_model(name: str, *, folder: Path | None = None) -> Any:
     if name in HEADS:
         with as_file(resource) as path:
             return Layers.load(path)
+    if name == TASK_AWARE:
+        return _task_aware(resource.read_bytes())
     return _network(name, resource.read_bytes())
 
 
@@ -154,34 +215,59 @@ def _network(name: str, content: bytes) -> nn.Module:
 
     from experiments.models.networks import MnistEncoder, ResNet20
 
-    net: nn.Module = ResNet20() if name == "resnet20" else MnistEncoder()
+    projected = name in CIFAR_ENCODERS
+    net: nn.Module = ResNet20(projected=projected) if "resnet20" in name else MnistEncoder()
     # Copying into float32 parameters widens the stored float16 values.
     net.load_state_dict(load(content))
     return net.eval()
 
 
+def _task_aware(content: bytes) -> tuple[DigitReader, LinearPairs]:
+    from safetensors.torch import load
+
+    from experiments.models.task_aware import DigitReader, LinearPairs
+
+    tensors = load(content)
+    reader, budgets = DigitReader(), tensors["epsilons"].flatten().tolist()
+    pairs = LinearPairs(1, budgets)
+    reader.load_state_dict({key: tensors.pop(key) for key in reader.state_dict()})
+    pairs.load_state_dict(tensors)
+    return reader.eval(), pairs.eval()
+
+
 def save_network(folder: Path, net: nn.Module, card: Card) -> Card:
     """Store a network, with matrices in float16; return the finished card."""
+    return _save(folder, net.state_dict(), card)
+
+
+def save_task_aware(folder: Path, reader: DigitReader, pairs: LinearPairs, card: Card) -> Card:
+    """Store the task-aware mechanism and its reader in one file; return the finished card."""
+    return _save(folder, reader.state_dict() | pairs.state_dict(), card)
+
+
+def _save(folder: Path, tensors: dict[str, Any], card: Card) -> Card:
     from safetensors.torch import save
 
-    tensors = {
+    rounded = {
         key: (value.half() if value.ndim > 1 else value).detach().cpu().contiguous()
-        for key, value in net.state_dict().items()
+        for key, value in tensors.items()
     }
-    return _store(folder, save(tensors), card)
+    return _store(folder, save(rounded), card)
 
 
 def save_head(folder: Path, head: Layers, card: Card) -> Card:
     """Store a head; return the finished card."""
-    path = make_folder(folder) / _file(card.name)
+    path = folder / _file(card.name)
+    make_folder(path.parent)
     head.save(path)
     return _store(folder, path.read_bytes(), card)
 
 
 def _store(folder: Path, content: bytes, card: Card) -> Card:
     finished = Card(**{**asdict(card), "sha256": hashlib.sha256(content).hexdigest()})
-    make_folder(folder)
-    with replacing(folder / _file(card.name)) as file:
+    path = folder / _file(card.name)
+    make_folder(path.parent)
+    with replacing(path) as file:
         file.write(content)
     save_card(folder, finished)
     return finished

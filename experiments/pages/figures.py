@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from experiments.compare import ComparedCell
-from experiments.engine import Row
+from experiments.engine import Outcome, Row
 from experiments.methods import CLEAN, LEAST, LINE, PUBLIC_MEAN
 from experiments.scores import Metric
 from experiments.sources import Source
@@ -134,7 +134,7 @@ def draw(panels: Sequence[Panel], palette: Palette, columns: int = 3) -> Any:
             axes.set_ylabel("")
         else:
             axes.tick_params(labelleft=True)
-    figure.canvas.draw()  # fixes the ranges, so that labels can be moved apart
+    figure.draw_without_rendering()  # fixes ranges and layout, so that labels can be moved apart
     for axes, panel in zip(grid, panels, strict=False):
         _label_ends(axes, panel, palette)
     return figure
@@ -198,7 +198,7 @@ _LABEL_HEIGHT: Final = 11.0
 
 def _label_ends(axes: Any, panel: Panel, palette: Palette) -> None:
     """Write every curve's name at its end; move names apart where ends meet."""
-    ends = sorted(panel.series, key=lambda series: series.y[-1])
+    ends = sorted((s for s in panel.series if s.name), key=lambda series: series.y[-1])
     scale = axes.figure.dpi / 72
     spots = [axes.transData.transform((s.x[-1], s.y[-1]))[1] / scale for s in ends]
     floor = axes.bbox.y0 / scale
@@ -284,10 +284,15 @@ def series_of(cells: Sequence[ComparedCell], name: str, **look: object) -> Serie
         name,
         [cell.outcome.epsilon for cell in cells],
         [cell.outcome.mean for cell in cells],
-        [cell.outcome.std for cell in cells],
+        [band(cell.outcome) for cell in cells],
         [None if cell.paper is None else cell.paper.mean for cell in cells],
         **look,  # type: ignore[arg-type]
     )
+
+
+def band(outcome: Outcome) -> float:
+    """Return half the width of a curve's band: the spread over heads, or over seeds."""
+    return outcome.spread if outcome.heads > 1 else outcome.std
 
 
 def by_label(cells: Sequence[ComparedCell]) -> dict[str, list[ComparedCell]]:
@@ -383,4 +388,6 @@ def draw_ellipse(rows: Sequence[Row], source: Source, palette: Palette) -> Any:
         axes.set_aspect("equal")
         axes.tick_params(length=0)
         axes.grid(visible=False)
+    # Axes of equal aspect get their size in the first layout; only the second has room for titles.
+    figure.draw_without_rendering()
     return figure

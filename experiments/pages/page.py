@@ -6,15 +6,20 @@ marked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from experiments.claims import claims
-from experiments.compare import ComparedCell, means, recovery_ratios
+from experiments.compare import (
+    ComparedCell,
+    means,
+    published_recovery_ratios,
+    recovery_ratios,
+)
 from experiments.engine import Study, versions
-from experiments.methods import LINE
+from experiments.methods import COUNTERPARTS, DELTA, LINE, METHODS, ORDER
 from experiments.pages.figures import (
     FILE,
     PAGE,
@@ -26,10 +31,14 @@ from experiments.pages.figures import (
 )
 from experiments.pages.panels import panels
 from experiments.sources import Source
-from experiments.tables import text_tables
+from experiments.tables import NO_GUARANTEE, text_tables
 from offaxis.files import replacing
 from offaxis.html import pages as svg
 from offaxis.html.pages import template
+from offaxis.mechanisms import find_mechanism
+
+_ROUNDING: Final = 1e-9
+"""A smaller deviation is that of equal numbers."""
 
 _FAR: Final = 0.02
 """A larger difference of accuracies is highlighted."""
@@ -77,13 +86,46 @@ def render(study: Study, cells: Sequence[ComparedCell], picture: str, columns: i
         budgets=list(dict.fromkeys(cell.outcome.epsilon for cell in cells)),
         rows=rows,
         claims=claims(study, cells),
-        seeds=len(cells[0].outcome.runs),
+        seeds=cells[0].outcome.seeds,
+        heads=max(cell.outcome.heads for cell in cells),
+        setting=setting_text(study),
         agreement=_agreement(cells),
         recovered=_recovered(study, cells),
         tables=text_tables(study, cells),
         versions=versions(),
         has_marks=any(row.mark for row in rows),
+        has_single_marks=any(NO_GUARANTEE in cell.ours for row in rows for cell in row.cells),
+        has_counterparts=any(row.label in COUNTERPARTS.values() for row in rows),
     )
+
+
+def setting_text(study: Study) -> str:
+    """Return a sentence about the setting of the reshaped rows; empty where each has its own."""
+    if study.show in ("people", "predicted"):
+        return ""
+    methods = [row.method for row in study.rows if row.method.mechanism]
+    reshaped = [method for method in methods if method.reshaping == "jacobian"]
+    caps = {method.lambda_max for method in reshaped}
+    percentiles = {method.percentile for method in reshaped}
+    parts = [
+        f"a radius at the {_span(percentiles, 'th')} percentile of the public norms",
+        f"a cap of {_span(caps)}",
+        f"order {ORDER:g}",
+    ]
+    if any(find_mechanism(method.mechanism).needs_delta for method in methods):
+        parts.append(f"δ = {DELTA:.0e} for (ε, δ) mechanisms".replace("e-0", "e-"))
+    published = METHODS["Laplace+PA"]
+    as_published = caps == {published.lambda_max} and percentiles == {published.percentile}
+    if any(method.protocol == "published" for method in methods):
+        parts.append("the rank rule, basis and grid of the paper’s public code")
+    whose = "The paper’s rows use the published setting" if as_published else "Reshaped rows use"
+    return f"{whose}{':' if as_published else ''} {', '.join(parts[:-1])} and {parts[-1]}."
+
+
+def _span(values: Iterable[float], suffix: str = "") -> str:
+    """Return one value, or the smallest and the largest."""
+    ends = sorted(set(values))
+    return " to ".join(f"{end:,g}{suffix}" for end in dict.fromkeys((ends[0], ends[-1])))
 
 
 @dataclass(frozen=True)
@@ -92,7 +134,9 @@ class CellText:
 
     ours: str
     std: str
+    spread: str
     paper: str
+    paper_std: str
     difference: str
     far: bool
 
@@ -107,6 +151,17 @@ class TableRow:
     mark: str
     published: bool
     cells: list[CellText]
+
+    @property
+    def numbers(self) -> list[tuple[str, list[str]]]:
+        """The lines below the first: what, and one text per budget; lines without text left out."""
+        lines = [
+            ("std, noise", [cell.std for cell in self.cells]),
+            ("std, heads", [cell.spread for cell in self.cells]),
+            ("paper", [cell.paper for cell in self.cells]),
+            ("paper, std", [cell.paper_std for cell in self.cells]),
+        ]
+        return [(what, texts) for what, texts in lines if any(texts)]
 
 
 def table_rows(cells: Sequence[ComparedCell]) -> list[TableRow]:
@@ -134,10 +189,14 @@ def _cell_text(cell: ComparedCell) -> CellText:
     far, digits = False, ".3g" if outcome.metric == "mean error" else ".4f"
     if paper is not None and gap is not None:
         far = abs(gap) > (_FAR if outcome.metric == "accuracy" else _FAR_SHARE * paper.mean)
+    method = outcome.row.method
+    partly = method.mark_at(outcome.epsilon) and not method.mark
     return CellText(
-        f"{outcome.mean:{digits}}",
-        f"± {outcome.std:{digits}}",
+        f"{outcome.mean:{digits}}{NO_GUARANTEE if partly else ''}",
+        f"± {outcome.std:{digits}}" if outcome.std > _ROUNDING else "",
+        f"± {outcome.spread:{digits}}" if outcome.heads > 1 else "",
         "" if paper is None else f"{paper.mean:.4f}",
+        f"± {paper.std:.4f}" if paper is not None and paper.std else "",
         "" if gap is None else _signed(gap),
         far,
     )
@@ -173,8 +232,10 @@ def _recovered(study: Study, cells: Sequence[ComparedCell]) -> list[dict[str, An
     if study.show != "recovery":
         return []
     ours = means([cell.outcome for cell in cells])
-    both = ((recovery_ratios(ours), ""), (recovery_ratios(ours, LINE), ", reference line"))
-    ratios = both[0][0]
+    ratios = recovery_ratios(ours)
+    paper = published_recovery_ratios([level for _, level, _ in ratios])
+    lines = recovery_ratios(ours, LINE)
+    three = ((ratios, ""), (paper, ", paper"), (lines, ", reference line"))
     budgets = sorted({epsilon for _, _, epsilon in ratios})
     keys = dict.fromkeys((name, level) for name, level, _ in ratios)
     return [
@@ -184,5 +245,5 @@ def _recovered(study: Study, cells: Sequence[ComparedCell]) -> list[dict[str, An
             "values": [f"{values[name, level, epsilon]:.3f}" for epsilon in budgets],
         }
         for name, level in keys
-        for values, mark in both
+        for values, mark in three
     ]

@@ -24,6 +24,7 @@ from experiments.pages.figures import (
     YLABEL,
     Panel,
     Series,
+    band,
     budget_panel,
     columns_for,
     reported,
@@ -47,7 +48,7 @@ def panels(study: Study, cells: Sequence[ComparedCell]) -> Panels:
         "predicted": _predicted,
         "people": by_people,
     }
-    maker = _ablation if study.name == "ablation" else makers.get(study.show, _table)
+    maker = _ablation if study.table == "ablation" else makers.get(study.show, _table)
     return maker(study, cells)
 
 
@@ -67,14 +68,14 @@ def _table(study: Study, cells: Sequence[ComparedCell]) -> Panels:
         ]
         made.append(budget_panel(title, series, cells))
     for label, bounded in COUNTERPARTS.items():
-        if label in rows:
+        if label in rows and bounded in rows:
             series = [
                 series_of(rows[label], "no guarantee", colour="plain", dashed=True),
                 series_of(rows[bounded], "valid"),
             ]
             made.append(budget_panel(_short_title(rows[bounded]), series, cells))
-    shown = {bounded for label, bounded in COUNTERPARTS.items() if label in rows}
-    done = {*COUNTERPARTS, *shown, *sum(PAIRS.values(), ())}
+    paired = {label: bounded for label, bounded in COUNTERPARTS.items() if bounded in rows}
+    done = {*paired, *paired.values(), *sum(PAIRS.values(), ())}
     for label, row in rows.items():
         if label in done:
             continue
@@ -82,7 +83,7 @@ def _table(study: Study, cells: Sequence[ComparedCell]) -> Panels:
             series = [series_of(row, "", colour="reshaped")]
             made.append(budget_panel(row[0].outcome.row.method.title, series, cells))
             continue
-        name = "δ = 1e-5" if "delta" in label else ""
+        name = "δ = 1e-5" if "delta" in label else row[0].outcome.row.method.mark
         series = [series_of(row, name, colour="plain")]
         made.append(budget_panel(_short_title(row), series, cells))
     return made, columns_for(len(made))
@@ -128,7 +129,7 @@ def _by_level(study: Study, cells: Sequence[ComparedCell]) -> Panels:
     made = []
     metric = cells[0].outcome.metric
     ticks = sorted({_number(cell.outcome.row.level) for cell in cells})
-    xlabel = "cap λ_max, power of ten" if study.name == "lambda-max" else study.level
+    xlabel = "cap λ_max, power of ten" if study.table == "lambda-max" else study.level
     reference = [cell for cell in cells if cell.outcome.row.label == LINE]
     for label, row in reported(cells).items():
         series = []
@@ -140,7 +141,7 @@ def _by_level(study: Study, cells: Sequence[ComparedCell]) -> Panels:
                     f"ε = {epsilon:g}",
                     [_number(cell.outcome.row.level) for cell in ours],
                     [cell.outcome.mean for cell in ours],
-                    [cell.outcome.std for cell in ours],
+                    [band(cell.outcome) for cell in ours],
                     [None if cell.paper is None else cell.paper.mean for cell in ours],
                     strength=strength,
                 )
@@ -195,7 +196,7 @@ def _curve(study: Study, cells: Sequence[ComparedCell]) -> Panels:
         "PrivUnit2+PA": ("PrivUnit2, reshaped", "reshaped", 1.0),
         "PrivUnitG+PA": ("PrivUnitG, reshaped", "reshaped", 0.7),
         "Laplace+PA": ("Laplace, reshaped", "reshaped", 0.45),
-        "Task-Aware": ("task-aware", "plain", 1.0),
+        "Task-Aware": ("task-aware, no guarantee", "plain", 1.0),
         "CW+PA w/o bounding": ("coordinate-wise, no guarantee", "muted", 1.0),
         "CW+PA, bounded": ("coordinate-wise", "muted", 0.6),
     }

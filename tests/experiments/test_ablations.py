@@ -105,6 +105,7 @@ def test_without_noise_every_ablation_is_its_formula(releases, geometry, public)
         "full": public,
         "pre only": w,
         "post only": (public * scale) @ shape.basis.T + mean,
+        "rotation": public,
         "rotation in post": w @ shape.basis.T + mean,
         "clip only": public,
         "principal axes": public,

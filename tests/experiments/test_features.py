@@ -103,4 +103,4 @@ def test_an_invalid_choice_is_an_error(tiny, choice):
 
 def test_all_parts_are_listed_once():
     choices = [tuple(sorted(choice.items())) for choice in every_choice()]
-    assert len(set(choices)) == len(choices) == 6 + 20
+    assert len(set(choices)) == len(choices) == 6 * 3 + 3 * (3 + 20)

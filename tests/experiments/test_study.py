@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from experiments.catalogue import studies
 from experiments.compare import compare
 from experiments.engine import Outcome
 from experiments.methods import CLEAN
+from experiments.pages.page import setting_text
 from experiments.pages.panels import panels
 from experiments.sources import Setting, open_source
 from offaxis.errors import InvalidInput
@@ -65,7 +67,7 @@ def test_compare_shows_ours_the_papers_and_the_difference_without_matplotlib(
     for words in ("ours", "paper", "diff", "CW+PA w/o bounding  no guarantee", " .548 "):
         assert words in result.stdout
     facts = json.loads(run("compare", "cifar10-mlp-relu", "--seeds", "1", "--json").stdout)
-    assert len(facts["rows"]) == facts["numbers"] == 120
+    assert len(facts["rows"]) == facts["numbers"] == 108
     assert facts["published"] == 96
 
 
@@ -83,13 +85,13 @@ def test_the_recovery_page_shows_the_ratios(desk: Path, run: Run) -> None:
 def test_the_panels_of_every_study_show_every_row(name: str) -> None:
     entry = studies()[name]
     outcomes = [Outcome(row, e, "accuracy", (0.3, 0.4)) for row in entry.rows for e in row.epsilons]
-    if name == "recovery":
+    if name.startswith("recovery"):
         outcomes = [replace(o, runs=(0.9,)) if o.row.label == CLEAN else o for o in outcomes]
     shown, columns = panels(entry, compare(entry, outcomes))
     assert 1 <= columns <= 4
     rows = {row.label for row in entry.rows if row.method.kind != "clean"}
     curves = sum(len(panel.series) for panel in shown)
-    assert curves >= len(rows) or name == "recovery"
+    assert curves >= len(rows) or name.startswith("recovery")
     assert all(len(series.x) == len(series.y) for panel in shown for series in panel.series)
 
 
@@ -102,6 +104,41 @@ def test_the_study_of_the_noise_shape_needs_no_data(
     with (tmp_path / "offaxis-studies" / "ellipse.csv").open(newline="") as file:
         means = {row["mechanism"]: float(row["mean"]) for row in csv.DictReader(file)}
     assert means["Laplace (l1)"] < means["Laplace+PA"] < means["No randomization"]
+    page = (tmp_path / "offaxis-studies" / "ellipse.html").read_text()
+    titles = re.findall(r'font-size: ([\d.]+)px[^>]* y="([-\d.]+)">Laplace, \w+</text>', page)
+    assert len(titles) == 2
+    # A capital letter is three quarters of the size high; y is the baseline.
+    assert all(float(y) > 0.75 * float(size) for size, y in titles)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("main-lr", "a cap of 1,000, order 1, δ = 1e-5 for (ε, δ) mechanisms and the rank rule"),
+        (
+            "main-lr-ours",
+            "90th percentile of the public norms, a cap of 1,000, order 1 and δ = 1e-5",
+        ),
+        ("cifar10-linear-ours", "90th percentile of the public norms, a cap of 1,000 and order 1."),
+        ("ellipse", "90th percentile of the public norms, a cap of 6 and order 1."),
+        (
+            "clipping-ours",
+            "10th to 100th percentile of the public norms, a cap of 1,000 and order 1.",
+        ),
+        (
+            "lambda-max-ours",
+            "90th percentile of the public norms, a cap of 10 to 100,000 and order 1.",
+        ),
+    ],
+)
+def test_the_page_states_the_setting_of_its_study(name: str, setting: str) -> None:
+    text = setting_text(studies()[name])
+    assert setting in text
+    assert ("published setting" in text) == name.startswith(("main-lr", "cifar10-linear"))
+
+
+def test_a_page_whose_rows_have_their_own_settings_states_none() -> None:
+    assert setting_text(studies()["means"]) == ""
 
 
 def test_a_study_must_be_named(desk: Path, run: Run) -> None:

@@ -9,7 +9,9 @@ from torch.nn import functional
 
 from experiments.data import Images
 from experiments.models import heads, networks
-from experiments.models.heads import part_of, split_rows
+from experiments.models.heads import part_of, reference_rows, split_rows
+from experiments.models.networks import ResNet20, ResNetRecipe
+from experiments.models.training import Plan, _rate, train
 from offaxis.errors import InvalidInput
 
 CPU = torch.device("cpu")
@@ -123,3 +125,51 @@ def test_parts_keep_images_and_labels_together():
         assert shown[:, 0, 0].tolist() == truth.tolist()
     with pytest.raises(InvalidInput, match="part must be one of"):
         part_of(both, "public")
+
+
+def test_the_split_of_the_reference_is_the_same_row_for_row():
+    """NumPy's permutation of seed 42, validation first; for MNIST torch's random_split."""
+    train, validation = reference_rows("cifar10", 50_000)
+    assert set(validation) == set(np.random.default_rng(42).permutation(50_000)[:10_000])
+    assert np.array_equal(np.sort(np.concatenate([train, validation])), np.arange(50_000))
+    train, validation = reference_rows("mnist", 60_000)
+    split = torch.utils.data.random_split(
+        range(60_000), [48_000, 12_000], generator=torch.Generator().manual_seed(42)
+    )
+    assert set(train) == set(split[0].indices)
+    assert set(validation) == set(split[1].indices)
+
+
+def test_projected_shortcuts_are_convolutions():
+    plain, projected = ResNet20(), ResNet20(projected=True)
+    images = torch.rand(2, 3, 32, 32)
+    for net in (plain, projected):
+        assert net.eval().features(images).shape == (2, 64)
+    more = set(projected.state_dict()) - set(plain.state_dict())
+    assert len({name.split(".shortcut")[0] for name in more}) == 2
+    weights = sum(p.numel() for p in projected.parameters()) - sum(
+        p.numel() for p in plain.parameters()
+    )
+    assert weights == 16 * 32 + 32 * 64 + 2 * (32 + 64)
+
+
+def test_a_rate_drops_after_the_epochs_of_the_recipe():
+    recipe = ResNetRecipe.reference(0)
+    assert (recipe.drops, recipe.every, recipe.projected) == ((100, 150), 20, True)
+    plan = Plan("x", 200, 128, drops=recipe.drops)
+    rates = [_rate(plan, epoch * 10, 10) for epoch in (0, 99, 100, 149, 150, 199)]
+    assert rates == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+
+
+def test_only_scored_epochs_can_be_the_best():
+    model = torch.nn.Linear(1, 1)
+    scores = iter([0.9, 0.5])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    plan = Plan("x", 4, 2, keep="best", every=2)
+
+    def loss(rows):
+        return model(torch.ones(1, 1)).sum()
+
+    run = train(model, optimizer, loss, lambda: next(scores), 4, plan)
+    assert run.best_epoch == 2
+    assert [score > -1 for score in run.scores] == [False, True, False, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.resources import files
@@ -31,12 +32,19 @@ def test_weights_are_small_and_have_a_card(name):
 
 @pytest.mark.parametrize("name", HEADS)
 def test_the_accuracies_on_the_cards_are_high_enough(name):
-    assert load_card(name).metrics["test accuracy"] >= AT_LEAST[name]
+    least = AT_LEAST[re.sub(r"-[-0-9]+$", "", name.removeprefix("published/"))]
+    # The reference recipe is two points worse on CIFAR-10, as published.
+    points_below = 0.025 if name.startswith("published/") else 0.0
+    assert load_card(name).metrics["test accuracy"] >= least - points_below
 
 
-def test_a_network_and_its_linear_head_agree():
+@pytest.mark.parametrize(
+    ("network", "linear"),
+    [("resnet20", "cifar10-linear"), ("published/resnet20-1", "published/cifar10-linear-1")],
+)
+def test_a_network_and_its_linear_head_agree(network, linear):
     """The separate head equals the one inside the network, bit by bit."""
-    net, head = load_model("resnet20"), load_model("cifar10-linear")
+    net, head = load_model(network), load_model(linear)
     assert not net.training
     assert np.array_equal(head.weights[0], net.head.weight.detach().double().numpy())
     bias = net.head.bias.detach().double().numpy()
@@ -47,7 +55,7 @@ def test_a_network_and_its_linear_head_agree():
 def test_heads_fit_their_networks(name):
     head = load_model(name)
     assert isinstance(head, Layers)
-    assert head.input_dim == (32 if name.startswith("mnist") else 64)
+    assert head.input_dim == (32 if "mnist" in name else 64)
     assert len(head.biases[-1]) == 10
 
 
