@@ -165,7 +165,7 @@ def agreement(cells: Sequence[ComparedCell]) -> Agreement | None:
         len(gaps),
         median(gaps.values()),
         gaps[worst],
-        f"{row.label}{f', {row.level}' if row.level else ''}, ε = {worst.outcome.epsilon:g}",
+        f"{row.method.title}{f', {row.level}' if row.level else ''}, ε = {worst.outcome.epsilon:g}",
         _same_signs(compared),
         _same_orders(compared, relative),
         (ratios[0], median(ratios), ratios[-1]) if ratios else None,

@@ -49,7 +49,7 @@ def test_a_changed_row_shows_in_differences_signs_and_orders() -> None:
     one = agreement(cells_of("main-mlp", swapped))
     assert one is not None
     assert one.worst == pytest.approx(0.3)
-    assert one.worst_at.startswith("PrivUnit2+PA")
+    assert one.worst_at.startswith("PrivUnit2, reshaped, ε = ")
     assert one.signs == (24, 36)
     assert one.orders[0] < one.orders[1]
     assert one.percent(one.worst) == "30.00"
