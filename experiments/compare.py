@@ -8,6 +8,7 @@ from itertools import combinations
 from statistics import median
 from typing import Final
 
+import numpy as np
 from scipy.stats import t
 
 from experiments.beyond import RECOMMENDED
@@ -125,6 +126,8 @@ class Agreement:
     within_heads : pair of int, or None
         How many published numbers are within the 95 % prediction interval for one more head, of how
         many; None with one head.
+    closest_head : pair of float, or None
+        Median and worst difference of the single head that is closest to the paper; None with one.
     relative : bool
         Whether differences are relative.
     """
@@ -137,6 +140,7 @@ class Agreement:
     orders: tuple[int, int]
     deviations: tuple[float, float, float] | None
     within_heads: tuple[int, int] | None
+    closest_head: tuple[float, float] | None
     relative: bool
 
     def percent(self, value: float) -> str:
@@ -170,6 +174,7 @@ def agreement(cells: Sequence[ComparedCell]) -> Agreement | None:
         _same_orders(compared, relative),
         (ratios[0], median(ratios), ratios[-1]) if ratios else None,
         _within_heads(compared),
+        _closest_head(compared),
         relative,
     )
 
@@ -187,6 +192,21 @@ def _within_heads(compared: Compared) -> tuple[int, int] | None:
         for outcome, paper in several
     )
     return int(inside), len(several)
+
+
+def _closest_head(compared: Compared) -> tuple[float, float] | None:
+    most = max(cell.outcome.heads for cell, _ in compared)
+    if most == 1:
+        return None
+    gaps = np.array(
+        [
+            [abs(mean - paper.mean) for mean in cell.outcome.head_means]
+            for cell, paper in compared
+            if cell.outcome.heads == most
+        ]
+    )
+    closest = gaps[:, gaps.max(axis=0).argmin()]
+    return float(np.median(closest)), float(closest.max())
 
 
 def _same_signs(compared: Compared) -> tuple[int, int]:

@@ -403,9 +403,11 @@ def agreement_table(before_and_after: Sequence[tuple[str, str, Agreement]]) -> T
                 " of ".join(map(str, one.orders)),
                 " … ".join(deviations),
                 " of ".join(map(str, one.within_heads)) if one.within_heads else "",
+                ", ".join(map(one.percent, one.closest_head)) if one.closest_head else "",
             ]
         )
     heads = ["table", "mode", "cells", "median", "worst", "signs", "orders", "std", "within heads"]
+    heads.append("closest head")
     return TextTable("Differences in points of accuracy; for errors in percent", heads, rows)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,23 @@ def test_deviations_are_compared_as_ratios() -> None:
     assert one is not None
     assert one.deviations == pytest.approx((2, 2, 2))
     assert one.percent(one.median) == "0.00 %"
+
+
+def test_the_closest_head_and_the_spread_of_heads_are_compared() -> None:
+    cells = [cell for cell in cells_of("main-mlp", lambda _, paper: paper) if cell.paper]
+    entry = study("main-mlp")
+    outcomes = [
+        replace(o, runs=(o.mean - 0.05, o.mean + 0.01, o.mean - 0.06), heads=3)
+        for o in (cell.outcome for cell in cells)
+    ]
+    one = agreement(compare(entry, outcomes))
+    assert one is not None
+    assert one.closest_head == pytest.approx((0.01, 0.01))
+    assert one.median == pytest.approx(1 / 30)
+    assert one.within_heads == (132, 132)
+    far = agreement(compare(entry, [replace(o, runs=(0.9, 0.901, 0.902)) for o in outcomes]))
+    assert far is not None
+    assert far.within_heads == (0, 132)
 
 
 def test_studies_without_published_numbers_have_no_agreement() -> None:
