@@ -16,6 +16,7 @@ from experiments.without_guarantee import Unprotected
 from offaxis.encoding import reshape
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import BUDGETS
+from offaxis.randomizers.gaussian import noise_scale
 
 # Table "Main results for Linear Regression (m = 16) on the LHSM" of the paper, RMSE by budget.
 PUBLISHED = {
@@ -146,6 +147,8 @@ def test_with_the_random_numbers_of_the_public_code_published_errors_are_met(stu
     root = np.sqrt(shape.stretch)
     encode = (shape.basis / root).T
     inner = float(np.percentile(np.abs((study.public - centre) @ encode.T).sum(axis=1), 90))
+    ball = float(np.percentile(np.linalg.norm(study.public, axis=1), 90))
+    sigma = noise_scale(2 * ball, epsilon, 1e-5)
     errors = []
     for seed in range(20):
         draw = study.draw(seed)
@@ -157,11 +160,16 @@ def test_with_the_random_numbers_of_the_public_code_published_errors_are_met(stu
             decoded = z * min(1, plain / max(np.abs(z).sum(), 1e-10)) + 2 * plain / epsilon * noise
             w = encode @ (z - centre)
             w = w * min(1, inner / np.abs(w).sum()) + 2 * inner / epsilon * noise
-            both = (decoded, shape.basis @ (root * w) + centre)
-            squares.append([(weight @ v + bias - target) ** 2 for v in both])
+            normal = sigma * np.random.default_rng(key).standard_normal(DAYS)
+            gaussian = z * min(1, ball / max(np.linalg.norm(z), 1e-10)) + normal
+            three = (decoded, shape.basis @ (root * w) + centre, gaussian)
+            squares.append([(weight @ v + bias - target) ** 2 for v in three])
         errors.append(np.sqrt(np.mean(squares, axis=0)))
-    assert np.mean(errors, axis=0) == pytest.approx([17.6293, 1.0520], rel=5e-4)
-    assert np.std(errors, axis=0, ddof=1) == pytest.approx([0.3513, 0.0245], rel=5e-3)
+    means, deviations = np.mean(errors, axis=0), np.std(errors, axis=0, ddof=1)
+    assert means[:2] == pytest.approx([17.6293, 1.0520], rel=5e-4)
+    assert deviations[:2] == pytest.approx([0.3513, 0.0245], rel=5e-3)
+    # Published for AGM: 11.6732. That row is not of this run.
+    assert means[2] == pytest.approx(11.3716, rel=5e-4)
 
 
 def test_shuffled_households_do_not_give_the_published_error(readings):
