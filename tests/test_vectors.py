@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,7 +20,16 @@ import offaxis
 from offaxis.decoding import LinearDecoder
 from offaxis.errors import InvalidInput
 from offaxis.simulation import simulate
-from offaxis.vectors import as_batch, as_integer, as_number, like, moved, to_numpy, with_rows
+from offaxis.vectors import (
+    as_batch,
+    as_integer,
+    as_number,
+    like,
+    moved,
+    row_norms,
+    to_numpy,
+    with_rows,
+)
 
 # ---- Checks
 
@@ -324,3 +334,75 @@ def test_chosen_rows_are_replaced_in_order(make: Any) -> None:
         make(np.zeros((4, 2))), make(np.array([False, True, False, True])), make(np.eye(2))
     )
     assert np.asarray(replaced).tolist() == [[0, 0], [1, 0], [0, 0], [0, 1]]
+
+
+# ---- Norms: a function of the row alone, to the last bit
+
+
+def _misaligned(W):
+    octets = np.empty(W.nbytes + 8, dtype=np.uint8)
+    copy = octets[5 : 5 + W.nbytes].view(W.dtype).reshape(W.shape)
+    copy[...] = W
+    return copy
+
+
+def _same_bits_in_every_layout(norms, W, order):
+    """Whether the norms of a batch, in any layout and any cut, are those of single rows."""
+    alone = np.concatenate([norms(W[row : row + 1].copy(), order) for row in range(len(W))])
+    batches = [
+        W,
+        np.asfortranarray(W),
+        np.repeat(W, 3, axis=1)[:, ::3],
+        np.repeat(W, 2, axis=0)[::2],
+        W[:, ::-1].copy()[:, ::-1],
+        _misaligned(W),
+    ]
+    whole = all(np.array_equal(norms(batch, order), alone) for batch in batches)
+    return whole and np.array_equal(np.append(norms(W[:3], order), norms(W[3:], order)), alone)
+
+
+@pytest.mark.parametrize("order", [1, 2, "inf"])
+@pytest.mark.parametrize("dim", [1, 2, 3, 7, 64, 8192, 8193, 20_000, 1 << 18])
+def test_the_norm_of_a_row_depends_on_the_row_alone(dim, order):
+    rng = np.random.default_rng(dim)
+    W = rng.standard_normal((11, dim)) * 10.0 ** rng.integers(-150, 150, (11, 1))
+    assert _same_bits_in_every_layout(row_norms, W, order)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_norms_in_the_order_of_the_library_are_noticed(order):
+    def broken(W, order):
+        return np.abs(W).sum(axis=1) if order == 1 else np.sqrt(np.einsum("ij,ij->i", W, W))
+
+    W = np.random.default_rng(0).standard_normal((11, 20_000))
+    assert not _same_bits_in_every_layout(broken, W, order)
+
+
+@given(st.integers(1, 40), st.sampled_from([1, 2]), st.integers(0, 2**32))
+def test_norms_are_summed_by_halves(dim, order, seed):
+    """The order of summation is part of the contract: the same bits on every machine."""
+    W = np.random.default_rng(seed).standard_normal((2, dim))
+    for row, norm in zip(W.tolist(), row_norms(W, order).tolist(), strict=True):
+        terms = [abs(x) if order == 1 else x * x for x in row]
+        while len(terms) > 1:
+            half = len(terms) // 2
+            added = [a + b for a, b in zip(terms[:half], terms[-half:], strict=True)]
+            terms = added + terms[half : len(terms) - half]
+        assert norm == (terms[0] if order == 1 else math.sqrt(terms[0]))
+
+
+@pytest.mark.parametrize("dim", [64, 1 << 18])
+def test_norms_are_accurate_and_never_raise(dim):
+    W = np.random.default_rng(1).standard_normal((3, dim))
+    before = W.copy()
+    for row in range(3):
+        exact = math.fsum(map(abs, W[row].tolist())), math.sqrt(math.fsum((W[row] ** 2).tolist()))
+        # One rounding per level of the tree, and one per square, root and exact sum.
+        norms = row_norms(W, 1)[row], row_norms(W, 2)[row]
+        assert norms == pytest.approx(exact, rel=(math.log2(dim) + 3) * 2.0**-53)
+    with np.errstate(all="raise"):
+        assert row_norms(1e200 * W, 2).tolist() == [math.inf] * 3
+        assert row_norms(1e-200 * W, 2).tolist() == [0.0] * 3
+    assert row_norms(W[:0], 2).shape == (0,)
+    assert row_norms(W.astype(np.float32), 2).dtype == np.float32
+    assert np.array_equal(W, before)

@@ -312,21 +312,65 @@ def with_rows(array: A, chosen: Any, rows: Any) -> A:
 
 # ---- Row operations, for arrays of any library
 
+_BLOCK_NUMBERS: Final = 1 << 15
+"""Numbers that are squared at a time, so that they stay in the cache."""
+
 
 def row_dots(X: A, Y: A) -> A:
-    """Return ⟨X_i, Y_i⟩ for every row i."""
+    """Return ⟨X_i, Y_i⟩ for every row i.
+
+    The library chooses the order of summation, so the last bits of a row can depend on the number
+    of rows and on their layout. Nothing that a report is made of may use it; see :func:`row_norms`.
+    """
     dots: A = namespace(X, Y).einsum("ij,ij->i", X, Y)
     return dots
 
 
 def row_norms(W: A, order: Order) -> A:
-    """Return the ℓ1, ℓ2 or ℓ∞ norm of every row."""
+    """Return the ℓ1, ℓ2 or ℓ∞ norm of every row.
+
+    Contract for NumPy arrays: the norm of a row is, to the last bit, a function of the row alone.
+    It does not depend on other rows, on the memory layout or on threads. The terms are added in one
+    fixed order, by IEEE operations on single numbers, which round alike on every processor. A
+    repeated task would otherwise give a report of the same noise but another lattice point, and the
+    difference of the two reports would show the vector (docs/proofs.md, "Bulk jobs").
+    """
     norms: A
     if has_device(W):
         norms = namespace(W).linalg.vector_norm(W, ord=float(order), axis=1)
     elif order == "inf":
         norms = np.abs(W).max(axis=1)
-    else:  # numpy.linalg.norm takes twice as long
-        with np.errstate(over="ignore"):
-            norms = np.abs(W).sum(axis=1) if order == 1 else np.sqrt(row_dots(W, W))
+    else:
+        # einsum and sum choose their order by shape and strides.
+        with np.errstate(over="ignore", under="ignore"):
+            sums = _power_sums(W, order)
+            norms = cast(A, sums if order == 1 else np.sqrt(sums))
     return norms
+
+
+def _power_sums(W: NDArray[Any], order: Literal[1, 2]) -> NDArray[Any]:
+    """Return Σ_j |W_ij|^order of every row, in a fixed order of summation."""
+    rows = max(1, _BLOCK_NUMBERS // max(1, W.shape[1]))
+    sums = np.zeros(len(W), dtype=W.dtype)
+    for start in range(0, len(W), rows):
+        part = slice(start, start + rows)
+        sums[part] = _halving_sums(W[part].T, order)
+    return sums
+
+
+def _halving_sums(columns: NDArray[Any], order: Literal[1, 2]) -> NDArray[Any]:
+    """Return Σ_j |x_j|^order over the first axis.
+
+    Of k terms, the last ⌊k/2⌋ are added to the first ⌊k/2⌋ elementwise, until one is left. This
+    tree depends on k alone. No term takes part in more than ⌈log2 k⌉ additions, so that the result
+    is more accurate than a sum from left to right.
+    """
+    # One row of the array per coordinate, in memory order: additions run over the vectors.
+    terms = np.abs(columns, order="C") if order == 1 else np.multiply(columns, columns, order="C")
+    count = len(terms)
+    while count > 1:
+        half = count // 2
+        terms[:half] += terms[count - half : count]
+        count -= half
+    total: NDArray[Any] = terms[0]
+    return total

@@ -1,14 +1,18 @@
 """Operations of bulk jobs on batches of Arrow records, shared by both engines.
 
-Each report is drawn from a random stream of its record (sampling/entropy.py), and each record is
-encoded alone and on one thread. So the reports do not depend, byte for byte, on how records are cut
-into batches, and a task that is retried repeats the reports it may already have written.
+Each report is drawn from a random stream of its record (sampling/entropy.py). Each record is
+encoded alone and on one thread, and randomizers compute row by row (vectors.row_norms). So the
+reports do not depend, byte for byte, on how records are cut into batches, on their order or on the
+number of threads, and a task that is retried repeats the reports it may already have written.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import RLock
 from typing import Any, Final
 
 import numpy as np
@@ -64,10 +68,45 @@ def privatize_batches(
     threads = ThreadpoolController()
     for batch in nonempty(batches):
         rows, names = vectors_of(batch, vectors, release.input_dim), ids_of(batch, ids)
-        with threads.limit(limits=1), np.errstate(all="ignore"):
+        with _one_thread(threads), np.errstate(all="ignore"):
             reports = list(_draw_reports(release, key, names, rows))
         columns = [batch.column(ids), pa.array(reports, pa.binary())]
         yield pa.RecordBatch.from_arrays(columns, names=[ids, REPORT])
+
+
+_alone = RLock()
+
+
+def _new_lock() -> None:
+    """Replace the lock in a forked process, where its holder does not exist."""
+    global _alone
+    _alone = RLock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
+
+
+@contextmanager
+def _one_thread(threads: ThreadpoolController) -> Iterator[None]:
+    """Limit BLAS and OpenMP to one thread, or raise: several may round a product differently.
+
+    The limit is one of the process, and it has no effect while another thread controls it. So only
+    one batch at a time is privatized, and what holds is checked before and after.
+    """
+    with _alone, threads.limit(limits=1):
+        _check_one_thread(threads)
+        yield
+        _check_one_thread(threads)
+
+
+def _check_one_thread(threads: ThreadpoolController) -> None:
+    most = max((pool["num_threads"] or 1 for pool in threads.info()), default=1)
+    if most > 1:
+        raise InvalidInput(
+            f"a bulk job must compute on one thread, but BLAS uses {most}, which another thread of "
+            f"this process controls (threadpoolctl); set OPENBLAS_NUM_THREADS=1; nothing was "
+            f"released"
+        )
 
 
 def _draw_reports(release: Release, key: JobKey, ids: list[Any], rows: Vectors) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Bulk jobs on the rows of a DataFrame.
 
-An output folder appears completely or not at all. Rows that might change when Spark computes them
-again are rejected, because a record could then be released twice.
+An output folder appears completely or not at all. Rows are privatized only if they are known to
+repeat when Spark computes them again (plans.py): a record could otherwise be released twice.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from offaxis.engines.arrow import (
 )
 from offaxis.engines.spark.cluster import Tasks, pyspark, watched
 from offaxis.engines.spark.data import DataFrame, broadcast, complete_folder, fold, select
+from offaxis.engines.spark.plans import check_repeating
 from offaxis.engines.tallies import Tallies, fold_tallies
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
@@ -35,13 +36,6 @@ from offaxis.evaluation.metrics import SweepCell, fit_cells
 from offaxis.geometry import as_task_model
 from offaxis.release import Release
 from offaxis.sampling.entropy import JobKey
-
-_UNSTABLE: Final = frozenset(
-    {"Aggregate", "Deduplicate", "Distinct", "GlobalLimit", "LocalLimit", "Offset", "Sample"}
-    | {"Tail", "Window"}
-)
-"""Plan nodes that may give other rows, or differently rounded sums, when computed again."""
-
 
 _IDS: Final = ("tinyint", "smallint", "int", "bigint", "string", "binary")
 
@@ -63,8 +57,10 @@ def privatize(
     Parameters
     ----------
     frame : DataFrame
-        Preferably read from files. Rows that might change when they are computed again raise an
-        error: random columns, aggregates, limits, samples.
+        Read from files. Selecting columns, built-in functions, filters, joins, unions, sorting
+        and repartitioning keep it valid. Anything else raises an error, because rows might change
+        when they are computed again: Python functions, aggregates, limits, generators, rows of
+        ``createDataFrame`` or of an RDD. Write such rows to Parquet first.
     out : str
         A folder that does not exist, on a file system that all machines reach. It appears
         completely or not at all.
@@ -76,17 +72,21 @@ def privatize(
     Examples
     --------
     >>> import offaxis
+    >>> import pyarrow as pa
+    >>> from pyarrow import parquet
     >>> from offaxis.engines import spark
     >>> session = spark.session("local[2]")
     >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
-    >>> frame = session.createDataFrame(enumerate(vectors.tolist()), "id int, vector array<double>")
+    >>> table = pa.table({"id": np.arange(40), "vector": list(vectors)})
+    >>> parquet.write_table(table, "people.parquet")
+    >>> frame = spark.reader(session)("people.parquet")
     >>> release = offaxis.fit(None, vectors, epsilon=2, reshaping="none", mechanism="laplace")
     >>> facts = spark.privatize(frame, release, "reports")
     >>> facts["reports"], facts["guarantee"]["epsilon"]
     (40, '2')
     """
     spark, records = frame.sparkSession, select(frame, ids, vectors)
-    _check_stable(records)
+    check_repeating(records)
     with (
         watched(spark, progress),
         complete_folder(records, out, force=force, reports=True) as folder,
@@ -269,26 +269,6 @@ def sweep(
 
 
 # ---- Checks and tasks
-
-
-def _check_stable(frame: DataFrame) -> None:
-    """Raise for a plan that may give a record another vector when a task is retried."""
-    plan = frame._jdf.queryExecution().analyzed()
-    unstable = sorted(_UNSTABLE & set(_node_names(plan)))
-    if plan.deterministic() and not unstable:
-        return
-    reason = ", ".join(unstable) if unstable else "random columns"
-    raise InvalidInput(
-        f"these rows may change when they are computed again (the plan has {reason}), and a record "
-        f"would be released twice; write them to Parquet first and privatize the files"
-    )
-
-
-def _node_names(plan: Any) -> Iterator[str]:
-    yield plan.nodeName()
-    children = plan.children()
-    for at in range(children.size()):
-        yield from _node_names(children.apply(at))
 
 
 @contextmanager
