@@ -20,6 +20,7 @@ from offaxis.federated import (
     SecureAggregationClient,
     SecureAggregationPlan,
     SecureAggregationRound,
+    confinement,
     masks,
 )
 from offaxis.randomizers.base import Ball, onto_lattice
@@ -62,6 +63,8 @@ def roster_of(weights: Sequence[Fraction | int], dim: int, threshold: int, **pla
 def clients_of(
     roster: Roster, kind: type[SecureAggregationClient] = Watched
 ) -> dict[str, SecureAggregationClient]:
+    """Return clients that have taken no step, as on machines that never met this roster."""
+    confinement._latest.clear()
     return {name: kind(name, KEYS[name], roster) for name in roster.names}
 
 

@@ -25,6 +25,7 @@ from offaxis.federated import (
     SecureAggregationPlan,
     SecureAggregationRound,
     Survivors,
+    secure_client,
 )
 from tests.federated.rounds import at_once, clients_of, roster_of, run, steps_of
 
@@ -98,11 +99,11 @@ class Hesitant(SecureAggregationClient):
         return done
 
 
-def signatures(lock: Any, patience: float) -> int:
-    """Return how many sets two concurrent threads get signed."""
-    client = clients_of(roster_of([1, 1, 1], dim=3, threshold=2), Hesitant)["a"]
+def signatures(lock: Any, patience: float, dim: int) -> int:
+    """Return how many sets two concurrent threads get signed, by a client of its own dimension."""
+    client = clients_of(roster_of([1, 1, 1], dim=dim, threshold=2), Hesitant)["a"]
     client._lock, client.meeting = lock, threading.Barrier(2, timeout=patience)
-    client.mask(1, ONES)
+    client.mask(1, np.ones(dim))
 
     def sign(*names: str) -> int:
         with suppress(RoundRefused):
@@ -112,9 +113,12 @@ def signatures(lock: Any, patience: float) -> int:
     return sum(at_once(partial(sign, "a", "b", "c"), partial(sign, "a", "b")))
 
 
-def test_two_threads_get_one_set_signed_and_a_broken_control_without_a_lock_signs_two():
-    assert signatures(threading.Lock(), patience=0.2) == 1
-    assert signatures(nullcontext(), patience=60) == 2
+def test_two_threads_get_one_set_signed_and_a_broken_control_without_a_lock_signs_two(monkeypatch):
+    assert signatures(threading.Lock(), patience=0.2, dim=3) == 1
+    # Without the lock, only one of the two steps is claimed; without that, too, both are answered.
+    assert signatures(nullcontext(), patience=60, dim=4) == 1
+    monkeypatch.setattr(secure_client, "claim", lambda *_: None)
+    assert signatures(nullcontext(), patience=60, dim=5) == 2
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from offaxis.errors import InvalidDocument, InvalidInput
+from offaxis.federated.confinement import Confined
 from offaxis.federated.plan import MOST_CLIENTS, SecureAggregationPlan
 from offaxis.formats.strict_json import canonical_json, shown
 from offaxis.privacy.guarantee import exact
@@ -66,10 +67,11 @@ class Member:
         object.__setattr__(self, "weight", weight)
 
 
-class ClientKeys:
+class ClientKeys(Confined):
     """The two private keys of a client; they never leave it.
 
-    They are drawn from the operating system's randomness.
+    They are drawn from the operating system's randomness. The object gives them out only in the
+    process that made it, so that a forked process cannot sign too, and cannot be copied or pickled.
 
     Examples
     --------
@@ -81,7 +83,20 @@ class ClientKeys:
     """
 
     def __init__(self, exchange: X25519PrivateKey, signing: Ed25519PrivateKey) -> None:
-        self.exchange, self.signing = exchange, signing
+        super().__init__()
+        self._exchange, self._signing = exchange, signing
+
+    @property
+    def exchange(self) -> X25519PrivateKey:
+        """The private key of the masks; only in the process that made this object."""
+        self.check_process()
+        return self._exchange
+
+    @property
+    def signing(self) -> Ed25519PrivateKey:
+        """The private key of the signatures; only in the process that made this object."""
+        self.check_process()
+        return self._signing
 
     @classmethod
     def generate(cls) -> ClientKeys:
@@ -102,8 +117,8 @@ class ClientKeys:
 
     def member(self, name: str, weight: Any = 1) -> Member:
         """Return the public part, for a roster."""
-        exchange = self.exchange.public_key().public_bytes_raw().hex()
-        signing = self.signing.public_key().public_bytes_raw().hex()
+        exchange = self._exchange.public_key().public_bytes_raw().hex()
+        signing = self._signing.public_key().public_bytes_raw().hex()
         return Member(name, exchange, signing, exact(weight, "weight"))
 
     @property
@@ -112,7 +127,7 @@ class ClientKeys:
 
         Too short to verify a client: compare roster hashes for that.
         """
-        return self.signing.public_key().public_bytes_raw()[:8].hex()
+        return self._signing.public_key().public_bytes_raw()[:8].hex()
 
     def __repr__(self) -> str:
         """Show nothing of the keys."""

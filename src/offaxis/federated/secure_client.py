@@ -26,10 +26,12 @@ from numpy.typing import NDArray
 
 from offaxis.errors import BudgetExceeded, InvalidDocument, InvalidInput, RoundRefused
 from offaxis.federated import masks
+from offaxis.federated.confinement import Confined, Position, claim, current_process
 from offaxis.federated.local import usable_rows
 from offaxis.federated.masks import Consent, MaskedUpdate, Opening, Survivors, consent_text, listed
 from offaxis.federated.plan import DistributedGuarantee
 from offaxis.federated.roster import ClientKeys, Member, Roster
+from offaxis.files import replacing
 from offaxis.formats.strict_json import canonical_json
 from offaxis.randomizers.base import Ball, onto_lattice
 from offaxis.sampling.discrete_gaussian import DiscreteGaussian
@@ -52,6 +54,11 @@ class Progress:
     opened: int = 0
     self_seed: str = ""
     survivors: tuple[str, ...] = ()
+
+    @property
+    def position(self) -> Position:
+        """The round and the step in it; every step increases it."""
+        return self.round_number, ("masked", "signed", "idle").index(self.stage)
 
     def to_bytes(self) -> bytes:
         """Write the progress; it is secret while a round is in progress."""
@@ -79,26 +86,41 @@ class Progress:
 def _one_at_a_time(
     step: Callable[Concatenate[SecureAggregationClient, P], R],
 ) -> Callable[Concatenate[SecureAggregationClient, P], R]:
-    """Serialize the steps of a client across threads: two at once could sign two sets."""
+    """Serialize the steps of a client across threads: two at once could sign two sets.
+
+    An answer is returned only in the process of the client, and only if no other object of the
+    client has taken a step since.
+    """
 
     @wraps(step)
     def locked(self: SecureAggregationClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        # Before the lock: a thread that held it at a fork does not exist in the child.
+        self.check_process()
         with self._lock:
             if self._retired:
                 raise RoundRefused(f"this handle of {self.name} has expired; reopen the ClientFile")
-            return step(self, *args, **kwargs)
+            before = self._progress
+            answer = step(self, *args, **kwargs)
+            try:
+                self.check_process()  # again: a signal handler may fork inside the step
+                claim(self._identity, self.name, before.position, self._progress.position)
+            except RoundRefused:
+                self._progress = before
+                raise
+            return answer
 
     return locked
 
 
-class SecureAggregationClient:
+class SecureAggregationClient(Confined):
     """One client. Round numbers increase, each is used once, with one consent per round.
 
     The steps of a round are :meth:`mask`, :meth:`consent` and :meth:`open`. A step out of order, a
     second answer and a set without this client raise an error, and nothing is sent. :meth:`state`
     must be on disk *before* an answer is sent; :class:`~offaxis.federated.ClientFile` ensures
-    that. A client restored to an older state could consent twice, so it cannot be copied or
-    pickled.
+    that. A client restored to an older state could consent twice. So it cannot be copied or
+    pickled, a forked process cannot use it, and a state that is older than the client's last step
+    in this process is an error. An older state in *another* process is not noticed.
 
     Parameters
     ----------
@@ -143,6 +165,7 @@ class SecureAggregationClient:
     def __init__(
         self, name: str, keys: ClientKeys, roster: Roster, state: bytes | None = None
     ) -> None:
+        super().__init__()
         self.name, self.roster, self._keys = name, roster, keys
         self._place = roster.place(name)
         member = roster.members[self._place]
@@ -153,15 +176,11 @@ class SecureAggregationClient:
         self._progress = (
             Progress(roster.hash) if state is None else Progress.from_bytes(state, roster)
         )
+        self._identity = (member.signing, roster.hash)
+        claim(self._identity, name, self._progress.position, self._progress.position)
         self._secrets: dict[int, bytes] = {}
         self._lock = threading.Lock()
         self._retired = False
-
-    def __reduce__(self) -> str:
-        """Prevent copying and pickling: each copy could sign another set."""
-        raise InvalidInput(
-            "a SecureAggregationClient cannot be copied or pickled; keep its state() instead"
-        )
 
     @property
     def guarantee(self) -> DistributedGuarantee:
@@ -175,11 +194,15 @@ class SecureAggregationClient:
 
     def retire(self) -> None:
         """Take no further step: another object continues in its place."""
-        with self._lock:
+        if self._process == current_process():
+            with self._lock:
+                self._retired = True
+        else:
             self._retired = True
 
     def state(self) -> bytes:
         """Return all that must outlive this object; secret while a round is in progress."""
+        self.check_process()
         return self._progress.to_bytes()
 
     @_one_at_a_time
@@ -336,8 +359,13 @@ class ClientFile:
     A client takes one step at a time across threads, processes and restarts. Progress is written
     and flushed at the end of the block in which a step was taken; its answer may be sent after
     that. A crash in between costs a round, but no step is ever taken twice. A file belongs to one
-    roster forever. Copying the file or restoring an older one makes two clients of one, which may
-    sign twice.
+    roster forever. A block that was open at a ``fork`` is of no use in the child, which opens the
+    file again.
+
+    Copying the file or restoring an older one makes two clients of one, which may sign twice. The
+    number of changes is therefore also kept beside it, in ``<path>.steps``: a file that is older
+    than that, or that has answered and is without it, is an error. Whoever restores or copies both
+    is not noticed, nor is a restored machine.
 
     Parameters
     ----------
@@ -367,6 +395,7 @@ class ClientFile:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
+        self._beside = self._path.with_name(f"{self._path.name}.steps")
 
     def member(self, weight: Any = 1) -> Member:
         """Return the public part, for a roster; keys are drawn on the first call.
@@ -432,6 +461,7 @@ class ClientFile:
     @contextmanager
     def _locked(self) -> Iterator[Notes]:
         """Give exclusive access to all notes; changes are on disk however the block ends."""
+        process = current_process()
         with self._file_errors():
             # Opened by SQLite alone: closing a file drops all locks that a process has on it.
             with suppress(FileExistsError):
@@ -444,14 +474,55 @@ class ClientFile:
                 database.execute("BEGIN IMMEDIATE")
                 _prepare(database)
                 notes: Notes = dict(database.execute("SELECT name, value FROM note"))
+                self._check_steps(notes)
             before = dict(notes)
             try:
                 yield notes
             finally:
-                changed = [item for item in notes.items() if before.get(item[0]) != item[1]]
+                if process != current_process():
+                    # Nothing is written: the transaction is the parent's.
+                    raise RoundRefused(
+                        f"{self._path} was opened before a fork; reopen the ClientFile in this "
+                        f"process"
+                    )
+                changed = {name: note for name, note in notes.items() if before.get(name) != note}
+                if changed:
+                    changed["steps"] = b"%d" % (int(notes.get("steps", b"0")) + 1)
                 with self._file_errors():
-                    database.executemany("REPLACE INTO note VALUES (?, ?)", changed)
+                    database.executemany("REPLACE INTO note VALUES (?, ?)", changed.items())
                     database.commit()
+                    if changed:
+                        self._record_steps(database)
+
+    def _check_steps(self, notes: Notes) -> None:
+        """Raise RoundRefused for a file that was copied or restored, as far as it shows.
+
+        The number beside the file is written after each change, so it is never ahead of the file
+        that it belongs to. After a crash it may be behind. A new client may replace an old one.
+        """
+        if "steps" not in notes:  # a new file, or one of an earlier version
+            return
+        text = self._beside.read_text() if self._beside.exists() else ""
+        owner, _, steps = text.partition(" ")
+        if owner == ClientKeys.from_bytes(notes["keys"]).fingerprint and steps.isdecimal():
+            copied = int(steps) > int(notes["steps"])
+        else:
+            copied = "progress" in notes
+        if copied:
+            raise RoundRefused(
+                f"{self._path} is not the file whose steps are counted in {self._beside.name}: it "
+                f"was copied, or restored from a backup, and its client may have signed since. "
+                f"Delete it, and enrol with a new file in a new roster"
+            )
+
+    def _record_steps(self, database: sqlite3.Connection) -> None:
+        """Write the number of changes beside the file, under the lock of the file."""
+        database.execute("BEGIN IMMEDIATE")
+        notes: Notes = dict(database.execute("SELECT name, value FROM note"))
+        name = ClientKeys.from_bytes(notes["keys"]).fingerprint
+        with replacing(self._beside) as file:
+            file.write(f"{name} {notes['steps'].decode()}".encode())
+        database.rollback()
 
     @contextmanager
     def _file_errors(self) -> Iterator[None]:
