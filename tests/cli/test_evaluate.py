@@ -81,9 +81,9 @@ def test_a_single_output_is_compared_with_its_least_error(workspace: Path, run: 
     arguments = ("evaluate", "one.release", "--model", "one.safetensors", *COMMAND[4:])
     scores = json.loads(run(*arguments, "--seeds", "2", "--json").stdout)["metrics"]["output_rmse"]
     least = least_rmse(private @ weights[0], np.ones(len(private)), 2)
-    assert 0 < scores["limit"]["value"] == pytest.approx(least)
+    assert 0.98 * least < scores["limit"]["value"] <= least
     assert scores["limit"]["kind"] == "at least"
-    assert f"≥ {least:.4g}" in run(*arguments, "--seeds", "2").stdout
+    assert f"≥ {scores['limit']['value']:.4g}" in run(*arguments, "--seeds", "2").stdout
 
 
 def test_exact_makes_real_reports(workspace: Path, run: Run) -> None:

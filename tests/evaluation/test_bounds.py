@@ -91,17 +91,17 @@ def test_randomized_response_on_the_answers_meets_the_bound(task, vectors):
     assert values.keys() == {"agreement", "accuracy"}
 
 
-def test_one_output_has_the_least_error_over_all_channels():
+def test_one_output_is_bounded_by_the_least_error_over_all_channels():
     values = np.array([-2.0, -1.5, 0.0, 0.3, 1.0, 4.0])
     task = Layers.linear(np.ones((1, 1)), np.zeros(1))
     least_error = limits(task, values[:, None], None, Guarantee(1.5))
     assert least_error.keys() == {"output_rmse"}
     certified = certify(values, np.ones(6), 1.5)
-    assert least_error["output_rmse"].value == pytest.approx(certified)
+    assert 0.99 * certified <= least_error["output_rmse"].value <= certified
     assert least_error["output_rmse"].kind == "at least"
 
 
-def test_many_answers_are_binned_without_much_loss():
+def test_many_answers_have_nearly_the_bound_of_fewer():
     answers = np.random.default_rng(3).standard_normal(3000)[:, None]
     task = Layers.linear(np.ones((1, 1)), np.zeros(1))
     many = limits(task, answers, None, Guarantee(3))["output_rmse"].value

@@ -237,7 +237,9 @@ def test_an_unreachable_target_is_reported_with_the_reason():
     impossible = smallest_epsilon(FOUR, AROUND_FOUR, target=0.99, max_epsilon=2)
     assert impossible.epsilon is None
     assert impossible.least_possible is None
-    assert impossible.summary == "No report of a budget up to 2 can reach 0.99."
+    assert impossible.summary.startswith(
+        "No report of a budget up to 2 can reach 0.99, by a plug-in"
+    )
     # The ceiling of fidelity is far above what single reports of a filled space keep.
     missed = smallest_epsilon(FOUR, AROUND_FOUR[:300], target=0.35, goal="vectors", max_epsilon=2)
     assert missed.recommendation is None

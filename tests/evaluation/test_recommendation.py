@@ -40,7 +40,10 @@ def test_the_summary_states_the_estimate_and_the_held_out_vectors():
     words = written(0.42, 0.45)
     assert "42.0 ± 3.0 %".replace(" ", SPACE) in words
     assert "measured on 1,437 held-out vectors" in words
-    assert f"No report of this budget allows more than 45.0{SPACE}%. " in words
+    assert (
+        f"No report of this budget allows more than 45.0{SPACE}%. That limit is a plug-in" in words
+    )
+    assert "which tends to be too high." in words
     assert BY_CHANCE not in words
     assert TOO_FAR not in words
 
@@ -62,6 +65,8 @@ def test_an_estimate_far_above_the_bound_is_not_attributed_to_chance():
 def test_biased_means_may_be_below_the_bound_of_unbiased_reports(score, below):
     words = written(score, -0.03, goal="means")
     assert "No unbiased report of this budget leaves less than 0.03" in words
+    assert "That limit is a plug-in estimate" in words
+    assert "which tends to be too low." in words
     assert ("slightly biased" in words) is below
     assert "measured on 1,437 held-out vectors" in words
 

@@ -336,7 +336,9 @@ def _candidate_table(advice: Recommendation) -> Table:
     columns = ["candidate", "error" if means else advice.goal, "±", *([] if means else [other])]
     table = _table(*columns)
     bound = "unbiased report leaves less than" if means else "ε-LDP report allows more than"
-    table.add_row(Text(f"no {bound}", style="dim"), _format_score(advice.ceiling, advice.goal))
+    table.add_row(
+        Text(f"no {bound} (estimate)", style="dim"), _format_score(advice.ceiling, advice.goal)
+    )
     for scored in advice.candidates[:_MAX_ROWS]:
         style = "bold" if scored.candidate is advice.candidate else ""
         title = Text(scored.candidate.title, style=style)

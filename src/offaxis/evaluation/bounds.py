@@ -2,8 +2,8 @@
 
 Contract: a bound holds for every report of pure ε, of any form and size, and for every reader of
 it; on average over the noise and over vectors whose answers follow the law of the public vectors it
-was computed from. For answers of one number it is tested, not proved
-(:mod:`offaxis.mechanisms.scalar_channel`); for means it holds for unbiased reports. An estimate on
+was computed from. For means it holds for unbiased reports. For people from whom the public vectors
+are a sample it is a plug-in estimate that tends to allow too much (docs/theory.md). An estimate on
 other vectors may come out a little above it.
 """
 
@@ -21,7 +21,7 @@ from offaxis.geometry import Geometry, TaskModel
 from offaxis.geometry.models import answer_names
 from offaxis.mechanisms.answers import check_complete
 from offaxis.mechanisms.base import Goal
-from offaxis.mechanisms.scalar_channel import LARGEST_EPSILON, least_rmse, refined_channel
+from offaxis.mechanisms.scalar_channel import LARGEST_EPSILON
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.theory.ceilings import (
     agreement_ceiling,
@@ -32,22 +32,22 @@ from offaxis.theory.ceilings import (
     scalar_ceiling,
     task_spectrum,
 )
+from offaxis.theory.scalar_limit import least_scalar_error
 from offaxis.vectors import Vectors
 
 Kind = Literal["at most", "at least", "line"]
 
 MEANINGS: Final[dict[Kind, str]] = {
     "at most": "a bound: no report of this ε, of any form, lets anyone guess the model's answer "
-    "more often, on average over answers like these",
+    "more often, on average over answers like these; a plug-in estimate from these vectors, which "
+    "tends to be too high",
     "at least": "a bound: no report of this ε leaves a smaller error of the model's answer, on "
-    "average over answers like these (tested, not proved)",
+    "average over answers like these; a plug-in estimate from these vectors, which tends to be "
+    "too low",
     "line": "a line, not a bound: the accuracy of the model's answer when it is sent by "
     "randomized response; a better model exceeds it",
 }
 """The meaning of each kind in one sentence."""
-
-_MOST_ATOMS: Final = 1000
-"""Up to this many distinct answers, each is an atom of the law; more are binned."""
 
 _PRECISION: Final = 1e-3
 
@@ -95,16 +95,9 @@ def limits(
         ceiling = agreement_ceiling(answer_prior(task, vectors), epsilon)
         values["agreement"] = ReferenceValue("at most", ceiling.probability)
     elif epsilon <= LARGEST_EPSILON:
-        values["output_rmse"] = ReferenceValue("at least", _least_error(clean[:, 0], epsilon))
+        least = least_scalar_error(clean[:, 0], epsilon)
+        values["output_rmse"] = ReferenceValue("at least", least)
     return values
-
-
-def _least_error(answers: Vectors, epsilon: Any) -> float:
-    """Return the least root mean squared error of answers like these; to 1 % if there are many."""
-    values, counts = np.unique(answers, return_counts=True)
-    if values.size <= _MOST_ATOMS:
-        return least_rmse(values, counts, epsilon)
-    return refined_channel(answers, epsilon).rmse
 
 
 # ---- Ceilings of every goal and task
@@ -113,6 +106,9 @@ def _least_error(answers: Vectors, epsilon: Any) -> float:
 @dataclass(frozen=True, eq=False)
 class Ceilings:
     """Upper bounds on the utility of any ε-LDP report, for tasks on public vectors.
+
+    For the people from whom the vectors are a sample they are plug-in estimates that tend to be too
+    high (docs/theory.md).
 
     Attributes
     ----------
@@ -143,7 +139,8 @@ class Ceilings:
     def least_epsilon(self, target: float, max_epsilon: float) -> float | None:
         """Return the smallest budget, to 0.001, whose ceiling reaches the target.
 
-        No report of a smaller budget reaches it. None if the ceiling at ``max_epsilon`` is below.
+        No report of a smaller budget reaches it, for people with the law of the public vectors.
+        None if the ceiling at ``max_epsilon`` is below.
         """
         if self(max_epsilon) < target:
             return None
@@ -172,8 +169,7 @@ class Ceilings:
         answers = self._answers[name]
         if answers.ndim == 1:
             return agreement_ceiling(answers, epsilon).probability
-        # From here on a number can be reported as accurately as without privacy.
-        return 1.0 if epsilon >= LARGEST_EPSILON else scalar_ceiling(answers[:, 0], epsilon)
+        return scalar_ceiling(answers[:, 0], epsilon)
 
     @cached_property
     def _spectra(self) -> dict[str, Vectors]:

@@ -11,6 +11,7 @@ from offaxis.evaluation.candidates import Candidate
 from offaxis.evaluation.selection import NotMade, ScoredCandidate
 from offaxis.evaluation.utility import Scores, Utility
 from offaxis.mechanisms.base import Goal
+from offaxis.privacy.wording import PLUG_IN
 from offaxis.release import Release
 
 _DIGITS: Final = 9
@@ -141,7 +142,7 @@ def summary(
         if math.isfinite(ceiling):
             words += (
                 f" No unbiased report of this budget leaves less than {max(-ceiling, 0.0):.3g}"
-                f"{_beyond(goal, expected, ceiling)}."
+                f"{_beyond(goal, expected, ceiling)}. {PLUG_IN} too low."
             )
         return words
     words = (
@@ -152,7 +153,7 @@ def summary(
     if math.isfinite(ceiling):
         words += (
             f" No report of this budget allows{kept_on_average} more than "
-            f"{100 * ceiling:.1f}{_SPACE}%{_beyond(goal, expected, ceiling)}."
+            f"{100 * ceiling:.1f}{_SPACE}%{_beyond(goal, expected, ceiling)}. {PLUG_IN} too high."
         )
     if best.candidate.is_silent:
         return f"{words} At this budget a single report is no better than none."

@@ -50,8 +50,14 @@ class SmallestBudget:
     def summary(self) -> str:
         """The outcome in plain words."""
         if self.least_possible is None:
-            return f"No report of a budget up to {self.max_epsilon:g} can reach {self.target:g}."
-        limit = f"below ε = {self.least_possible:.3g} no report of any kind can."
+            return (
+                f"No report of a budget up to {self.max_epsilon:g} can reach {self.target:g}, by a "
+                f"plug-in estimate from the public vectors, which tends to allow too much."
+            )
+        limit = (
+            f"below ε = {self.least_possible:.3g} no report of any kind can, by a plug-in estimate "
+            f"from the public vectors, which tends to be too low."
+        )
         if self.recommendation is None:
             return (
                 f"No budget up to {self.max_epsilon:g} was found to reach {self.target:g}; {limit}"
@@ -102,7 +108,7 @@ def smallest_epsilon(
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
     >>> offaxis.smallest_epsilon(task, public, target=0.99, max_epsilon=0.5).summary
-    'No report of a budget up to 0.5 can reach 0.99.'
+    'No report of a budget up to 0.5 can reach 0.99, by a plug-in estimate from the public ...'
     """
     goal_score, limit = as_number(target, "target"), exact_epsilon(max_epsilon)
     search = Search.of(model, public, goal, people, weights, prior, seed, effort=effort)

@@ -1,6 +1,9 @@
 """Limits of ε-LDP: the best that any report of a budget can do for a task.
 
-Contract: every bound holds for any ε-LDP report, of any form and size, and for any reader of it.
+Contract: every bound holds for any ε-LDP report, of any form and size, and for any reader of it, if
+the prior, the answers or the spectrum that it takes are those of the population. From a sample they
+are estimates, and so is the bound: a plug-in estimate that tends to allow too much (docs/theory.md,
+"Plug-in estimates").
 
 For a task that answers with one of several classes:
 
@@ -35,9 +38,9 @@ from scipy.sparse import csr_array, eye_array, hstack, kron, vstack
 from offaxis.errors import InvalidInput
 from offaxis.geometry import PublicVectors, as_task_model
 from offaxis.geometry import spectrum as diagonalise
-from offaxis.mechanisms.scalar_channel import refined_channel
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.randomizers.caps import sphere_cap
+from offaxis.theory.scalar_limit import least_scalar_error
 from offaxis.vectors import Vectors, as_array, as_integer, as_number, check_finite
 
 _ROWS: Final = 8192
@@ -321,10 +324,14 @@ def sphere_mean_error(dim: int, epsilon: Any) -> float:
 def scalar_ceiling(answers: Any, epsilon: Any) -> float:
     """Return the largest share of the variance of a scalar answer that a report explains.
 
-    1 − least mean squared error / variance, for answers with the law of the given public ones in
-    up to 2,048 bins. That no channel exceeds it is **tested, not proved**
-    (:mod:`offaxis.mechanisms.scalar_channel`). The proved bound is
-    ``fidelity_ceiling([1], epsilon)``, which is never lower.
+    1 − b²/variance, with the proved lower bound b on the error of any report of such answers
+    (:mod:`offaxis.theory.scalar_limit`). It is at most ``fidelity_ceiling([1], epsilon)``, which
+    holds for every law of the answers.
+
+    The law is the empirical one of the given answers. If they are a sample, this is a plug-in
+    estimate of the ceiling of their population that tends to be too high: the least error is a
+    minimum of functions that are linear in the law, so its mean over samples is at most that of the
+    population.
 
     Examples
     --------
@@ -338,7 +345,7 @@ def scalar_ceiling(answers: Any, epsilon: Any) -> float:
     variance = float(values.var()) if values.size else 0.0
     if not variance:
         raise InvalidInput("answers must not all be equal: there is no variance to explain")
-    return max(1 - refined_channel(values, epsilon).rmse ** 2 / variance, 0.0)
+    return max(1 - least_scalar_error(values, epsilon) ** 2 / variance, 0.0)
 
 
 def _limits(epsilon: Any) -> tuple[float, float]:
