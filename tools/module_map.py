@@ -28,6 +28,7 @@ GROUPS = {
     "Parts of a release": ("geometry", "encoding", "randomizers", "decoding"),
     "Fitting and simulation": ("simulation", "mechanisms"),
     "The release": ("release", "formats", "card"),
+    "Many reports": ("learning",),
     "Devices and collectors": ("client", "collector"),
     "Theory, fitting and utility": ("theory", "fitting", "audit", "evaluation"),
     "At scale": ("federated", "engines"),

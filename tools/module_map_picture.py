@@ -7,7 +7,7 @@ from html import escape
 
 CELL = 18
 LEFT, TOP, RIGHT = 188, 20, 64
-HUES = (250, 200, 165, 130, 90, 45, 20, 340, 300)
+HUES = (250, 200, 165, 130, 90, 60, 35, 10, 340, 300)
 """One hue per group; labels distinguish the groups as well."""
 
 STYLE = """

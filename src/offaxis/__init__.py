@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from offaxis.evaluation.priors import wide_prior
     from offaxis.evaluation.recommend import recommend, recommend_range
     from offaxis.evaluation.smallest import smallest_epsilon
-    from offaxis.fitting import fit
+    from offaxis.fitting import fit, memoise
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
     from offaxis.simulation import simulate
@@ -47,6 +47,7 @@ __all__ = [
     "__version__",
     "fit",
     "load",
+    "memoise",
     "recommend",
     "recommend_range",
     "simulate",
@@ -61,6 +62,7 @@ _HOMES = {
     "Optimal": "offaxis.encoding",
     "Release": "offaxis.release",
     "fit": "offaxis.fitting",
+    "memoise": "offaxis.fitting",
     "recommend": "offaxis.evaluation.recommend",
     "recommend_range": "offaxis.evaluation.recommend",
     "simulate": "offaxis.simulation",

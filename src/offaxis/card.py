@@ -5,11 +5,17 @@ The guarantee is computed from the parameters of the release, never copied from 
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
+
+from scipy.special import ndtr
 
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import RELATION, decimal
 from offaxis.randomizers.base import FiniteSet
+from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.memoised import Memoised
 from offaxis.randomizers.privunit import RankForm
 from offaxis.release import Release
 
@@ -41,6 +47,22 @@ def spent(release: Release) -> dict[str, str]:
     }
 
 
+def loss_above_epsilon(release: Release) -> str | None:
+    """Say how likely the privacy loss of a Gaussian report exceeds ε, for the farthest vectors.
+
+    It is larger than δ, which bounds E[(1 − e^{ε−loss})₊] and not this tail. With h = Δ/σ the loss
+    is normal with mean h²/2 and variance h², and the lattice moves it by at most h√m/s, which is
+    added here: Pr[loss > ε] <= Q(ε/h − h/2 − √m/s) (docs/proofs.md §6). None for other randomizers.
+    """
+    randomizer = release.randomizer
+    if not isinstance(randomizer, Gaussian):
+        return None
+    h = 2 * randomizer.bound / randomizer.noise_steps
+    cell = math.sqrt(randomizer.dim) / randomizer.noise_steps
+    tail = float(ndtr(h / 2 - float(randomizer.epsilon) / h + cell))
+    return wording.loss_above(tail, randomizer.delta)
+
+
 def averages(release: Release) -> str:
     """Say whether reports can be averaged over people."""
     if symbols(release) is not None:
@@ -63,14 +85,16 @@ def symbols(release: Release) -> int | None:
 def card_facts(release: Release) -> dict[str, Any]:
     """Return the whole card."""
     guarantee, provenance = release.guarantee, release.provenance
-    word, meaning = wording.strength(guarantee)
+    sequence = is_sequence(release)
+    word, meaning = wording.strength(guarantee, sequence=sequence)
     return {
         "release": release.hash,
         "guarantee": guarantee_facts(release),
         "spent": spent(release),
+        "loss_above_epsilon": loss_above_epsilon(release),
         "strength": word,
         "meaning": meaning,
-        "promise": wording.promise(guarantee),
+        "promise": wording.promise(guarantee, sequence=sequence),
         "beliefs": [
             {"before": before, "at_least": least, "at_most": most}
             for before, least, most in wording.beliefs(guarantee)
@@ -79,8 +103,12 @@ def card_facts(release: Release) -> dict[str, Any]:
             {"answers": answers, "guessing": guessing, "at_most": most}
             for answers, guessing, most in wording.allowed(guarantee)
         ],
-        "protected": wording.protected(guarantee),
-        "not_promised": wording.not_promised(guarantee),
+        "sequence": [
+            {"compared": compared, "promise": promise}
+            for compared, promise in sequence_promises(release)
+        ],
+        "protected": wording.protected(guarantee, sequence=sequence),
+        "not_promised": wording.not_promised(guarantee, sequence=sequence),
         "report": {
             "bytes": release.report_size,
             "input_dim": release.input_dim,
@@ -97,3 +125,51 @@ def card_facts(release: Release) -> dict[str, Any]:
             "statement": provenance.statement,
         },
     }
+
+
+def is_sequence(release: Release) -> bool:
+    """Whether the guarantee is one of all reports of a person's sequence together."""
+    return isinstance(release.randomizer, Memoised) and release.unit == "user"
+
+
+def sequence_promises(release: Release) -> list[tuple[str, str]]:
+    """Return rows (what is compared, what is promised) for a release of sequences; else no rows.
+
+    Each row compares two histories of one person's vectors. A loss of ε moves the odds between
+    them by a factor of at most e^ε. Losses are rounded up.
+    """
+    randomizer = release.randomizer
+    if not isinstance(randomizer, Memoised):
+        return []
+    epsilon, period, wait = randomizer.epsilon, randomizer.period, randomizer.first_wait
+
+    def loss(value: Fraction | float) -> str:
+        return f"ε = {wording.rounded(Fraction(value), up=True)}"
+
+    whole = (
+        f"{loss(epsilon * randomizer.renewals)}, however many: "
+        f"{randomizer.renewals} permanent answers of ε = {decimal(epsilon)} at most"
+        if randomizer.renewals
+        else f"no limit: a permanent answer of ε = {decimal(epsilon)} every {period} rounds"
+    )
+    several = min(wait, 30)
+    return [
+        ("any two histories, all reports", whole),
+        (
+            f"histories that differ in {wait} consecutive rounds",
+            f"{loss(epsilon)}: one permanent answer at most",
+        ),
+        (
+            f"histories that differ in {period} consecutive rounds",
+            loss(epsilon * randomizer.draws_within(period)),
+        ),
+        ("any two histories, one report", loss(randomizer.loss_after(1))),
+        (
+            f"any two histories, {several} reports of one answer",
+            loss(randomizer.loss_after(several)),
+        ),
+        (
+            "when a vector changed",
+            "hidden until the next draw, whose time does not depend on any vector",
+        ),
+    ]

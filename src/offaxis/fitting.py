@@ -21,7 +21,15 @@ from offaxis.mechanisms.answers import affine_answer
 from offaxis.mechanisms.base import Goal, gather
 from offaxis.privacy.guarantee import Unit
 from offaxis.privacy.wording import MEAN_OVER
-from offaxis.randomizers import Randomizer
+from offaxis.randomizers import (
+    KaryResponse,
+    MemoisedPrivUnit2,
+    MemoisedResponse,
+    PrivUnit2,
+    Randomizer,
+    SubsetSelection,
+)
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import LONGEST_STATEMENT, Provenance, Release
 from offaxis.simulation import simulate
 from offaxis.theory.ceilings import (
@@ -430,3 +438,78 @@ def _check_statement(statement: str) -> None:
         raise InvalidInput(f"statement must be a text of at most {LONGEST_STATEMENT:,} characters")
     if not statement.isascii() and statement != statement.encode(errors="replace").decode():
         raise InvalidInput("statement must be a text that can be written as UTF-8")
+
+
+# ---- Sequences
+
+
+def memoise(release: Release, *, renewals: int, period: int, instant: Any = None) -> Release:
+    """Turn a release of single reports into a release of sequences: one person, many reports.
+
+    A device draws a permanent answer of the release's ε in its first round, draws new ones every
+    ``period`` rounds from a random round on, ``renewals`` in all, and reports the one in force in
+    every round through a second, instantaneous randomizer. All reports of a person together,
+    however many, are within ε∞ = renewals · ε. Nothing shows when a vector changes between two
+    draws (:mod:`offaxis.randomizers.memoised`).
+
+    Parameters
+    ----------
+    release : Release
+        Of symbols ("class-response", "scalar-response", "response", "subset") or of directions
+        ("privunit2", "privunit2-mean").
+    renewals : int
+        The most permanent answers that a person ever draws. 0 stands for no limit: every window of
+        rounds then has a promise, and the lifetime has none.
+    period : int
+        Rounds between two draws.
+    instant : number, optional
+        ε₁ of the instantaneous layer; by default the ε of the release. A larger one makes every
+        single report more accurate and reveal more.
+
+    Returns
+    -------
+    Release
+        Its guarantee is that of the whole sequence, per user; without a limit on draws, that of
+        one draw, per item.
+
+    Raises
+    ------
+    InvalidInput
+        If the randomizer of the release has no memoised form.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> classes = offaxis.fit(np.eye(3), public, epsilon=2, mechanism="class-response")
+    >>> sequences = offaxis.memoise(classes, renewals=4, period=91)  # four draws in a year
+    >>> str(sequences.guarantee), sequences.unit  # of all reports of a person together
+    ('ε = 8, pure', 'user')
+    """
+    randomizer = release.randomizer
+    if isinstance(randomizer, KaryResponse | SubsetSelection):
+        schedule: dict[str, Any] = {"size": randomizer.size}
+        form: type[Any] = MemoisedResponse
+    elif isinstance(randomizer, PrivUnit2):
+        schedule = {"dim": randomizer.dim, "radius": randomizer.radius, "target": randomizer.target}
+        form = MemoisedPrivUnit2
+    else:
+        raise InvalidInput(
+            f"sequences need a release of symbols or directions, not of {randomizer.kind}: fit one "
+            f"with mechanism='class-response', 'response', 'privunit2' or goal='means'"
+        )
+    if isinstance(randomizer, Memoised):
+        raise InvalidInput("this is a release of sequences already")
+    epsilon = randomizer.epsilon
+    schedule |= {"epsilon": epsilon, "instant": epsilon if instant is None else instant}
+    memoised = form(**schedule, renewals=renewals, period=period)
+    provenance = release.provenance
+    # What single reports were expected to keep does not hold for sequences.
+    omitted = ("goal", "expected", "ceiling")
+    settings = {k: v for k, v in provenance.settings.items() if k not in omitted}
+    return replace(
+        release,
+        randomizer=memoised,
+        unit="user" if memoised.renewals else "item",
+        provenance=replace(provenance, settings=settings),
+    )

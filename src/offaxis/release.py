@@ -27,9 +27,10 @@ from offaxis.formats import reports as wire
 from offaxis.geometry.models import ModelIdentity, as_task_model
 from offaxis.geometry.public import PublicIdentity
 from offaxis.privacy import wording
-from offaxis.privacy.guarantee import ALWAYS, PER_UNIT, Guarantee, Unit
+from offaxis.privacy.guarantee import ALWAYS, PER_SEQUENCE, PER_UNIT, Guarantee, Unit
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import Ball, Box, FiniteSet
+from offaxis.randomizers.memoised import Memoised
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
@@ -131,9 +132,14 @@ class Release:
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """The guarantee of one report, computed from the randomizer's parameters."""
+        """The guarantee of one report, or of a sequence, computed from the parameters."""
         guarantee = replace(self.randomizer.guarantee, unit=self.unit)
-        return replace(guarantee, assumptions=(*ALWAYS, PER_UNIT[guarantee.unit]))
+        per_unit = PER_UNIT
+        if isinstance(self.randomizer, Memoised):
+            per_unit, unit = PER_SEQUENCE, "user" if self.randomizer.renewals else "item"
+            if self.unit != unit:
+                raise InvalidInput(f"this release of sequences is per {unit}, not per {self.unit}")
+        return replace(guarantee, assumptions=(*ALWAYS, per_unit[guarantee.unit]))
 
     @cached_property
     def hash(self) -> str:
@@ -356,7 +362,7 @@ class Release:
         >>> public = np.random.default_rng(0).standard_normal((500, 3))
         >>> offaxis.fit(model, public, epsilon=2).save("answers.release")
         >>> release = offaxis.load("answers.release", model=model)
-        >>> len(release.privatize(public[0])) == release.report_size
+        >>> len(release.privatize([0.1, 0.2, 0.3])) == release.report_size
         True
         """
         encoder = self.encoder

@@ -16,6 +16,7 @@ from offaxis.randomizers import (
     Gaussian,
     KaryResponse,
     Laplace,
+    MemoisedResponse,
     PrivUnit2,
     SphericalLaplace,
     SubsetSelection,
@@ -300,3 +301,39 @@ class FailsFarOut(Laplace):
         if np.abs(W).max() > 1e3 * self.radius:
             raise OverflowError("too far out")
         return super().report(W, entropy)
+
+
+# ---- Sequences
+
+
+@dataclass(frozen=True)
+class Forgetful(MemoisedResponse):
+    """Keeps the symbol and draws its permanent answer anew in every round."""
+
+    def hold(self, W: Any, entropy: Entropy) -> list[bytes]:
+        return [bytes([x]) for x in self.symbols(W).tolist()]
+
+    def _shown(self, held: list[bytes], entropy: Entropy) -> list[bytes]:
+        permanent = self.layers[0]
+        return super()._shown(permanent.report(permanent.reported_symbols(held), entropy), entropy)
+
+
+@dataclass(frozen=True)
+class LoudPermanent(MemoisedResponse):
+    """Draws permanent answers with three times their ε."""
+
+    def hold(self, W: Any, entropy: Entropy) -> list[bytes]:
+        return KaryResponse(self.size, 3 * self.epsilon).report(W, entropy)
+
+
+@dataclass(frozen=True)
+class TellingAges(MemoisedResponse):
+    """Hides the symbol in the age, from the second report on."""
+
+    def hold(self, W: Any, entropy: Entropy) -> list[bytes]:
+        drawn = super().hold(W, entropy)
+        return [b + bytes([x]) for b, x in zip(drawn, self.symbols(W).tolist(), strict=True)]
+
+    def show(self, held: list[bytes], ages: list[int], entropy: Entropy) -> list[bytes]:
+        told = [age + h[1] if age else 0 for age, h in zip(ages, held, strict=True)]
+        return super().show([h[:1] for h in held], told, entropy)

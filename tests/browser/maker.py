@@ -22,7 +22,9 @@ from offaxis.decoding import CodewordDecoder, ShiftDecoder
 from offaxis.encoding import ArgmaxEncoder, ShiftEncoder
 from offaxis.errors import InvalidInput
 from offaxis.formats.release_file import to_bytes
+from offaxis.privacy.guarantee import Unit
 from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, Randomizer
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array
 from tests.fuzz import seeds
@@ -100,13 +102,14 @@ def in_javascript(release: Release, node: str, client: Path = CLIENT) -> Iterato
 def release_of(randomizer: Randomizer) -> Release:
     """Return a release of a randomizer: vectors unchanged, or the symbol of the largest entry."""
     origin = seeds.releases()[0].provenance
+    unit: Unit = "user" if isinstance(randomizer, Memoised) and randomizer.renewals else "item"
     if isinstance(randomizer, KaryResponse):
         k = randomizer.size
         encoder = ArgmaxEncoder(np.eye(k), np.zeros(k), np.zeros(k))
         decoder = CodewordDecoder(np.eye(k), np.full(k, 1 / k))
-        return Release(encoder, randomizer, decoder, origin)
+        return Release(encoder, randomizer, decoder, origin, unit=unit)
     zeros = np.zeros(randomizer.domain.dim)
-    return Release(ShiftEncoder(zeros), randomizer, ShiftDecoder(zeros), origin)
+    return Release(ShiftEncoder(zeros), randomizer, ShiftDecoder(zeros), origin, unit=unit)
 
 
 BROKEN = {

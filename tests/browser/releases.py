@@ -12,7 +12,10 @@ from offaxis.encoding.encoders import answer_encoder
 from offaxis.randomizers import KaryResponse
 from tests.fuzz import seeds
 
-KINDS = ("laplace", "privunit2", "privunitg", "response")
+KINDS = (
+    *("laplace", "privunit2", "privunitg", "response"),
+    *("memoised-response", "memoised-privunit2"),
+)
 SEEDS = [i for i, r in enumerate(seeds.releases()) if r.randomizer.kind in KINDS]
 
 

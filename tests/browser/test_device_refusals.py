@@ -60,7 +60,7 @@ def test_a_release_for_users_is_answered_once(collector, plain, tab):
     tab.report(new_round(collector, release), VECTOR)
     tab.send()
     message = assert_refused(tab, new_round(collector, release), "RoundRefused", paid=1)
-    assert "one report per person" in message
+    assert "one report or one sequence per person" in message
 
 
 def test_a_release_with_another_hash_is_refused(collector, plain, other, tab):

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 
 import offaxis
+from offaxis.card import loss_above_epsilon
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
 from offaxis.theory.ceilings import agreement_ceiling, answer_prior
@@ -59,6 +60,17 @@ def test_the_card_of_a_guarantee_that_is_not_pure(workspace: Path, run: Run) -> 
     assert "hard limit" not in card
     assert "1 in 100,000" in card
     assert "one report in total, ever" in card
+    assert "δ is not the probability that the odds move by more than e^ε" in card
+    assert "in fewer than 1 in 33,300 reports, which is 3δ" in card
+    stated = loss_above_epsilon(offaxis.load("gaussian.release"))
+    assert stated is not None
+    assert f"loss above ε {stated}" in card
+    facts = json.loads(run("inspect", "gaussian.release", "--json").stdout)
+    assert facts["loss_above_epsilon"] == stated
+    assert facts["card"]["promise"][1].startswith("δ is not the probability")
+    pure = run("inspect", "laplace.release").stdout
+    assert "loss above ε" not in pure
+    assert "δ" not in pure.split("WHAT IS NOT PROMISED", maxsplit=1)[0]
 
 
 def spent(run: Run, file: str) -> tuple[str, dict[str, str]]:

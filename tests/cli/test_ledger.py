@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,9 @@ import offaxis
 from offaxis.cli import privatize as command
 from offaxis.cli.ledger import parse_period
 from offaxis.errors import InvalidInput
-from offaxis.privacy.composition import (
-    Cost,
-    Limit,
-    by_loss_distribution,
-    shuffled_epsilon,
-)
+from offaxis.privacy.composition import Cost, Limit, by_loss_distribution, filtered_epsilon
 from offaxis.privacy.ledger import Ledger
+from offaxis.privacy.shuffling import shuffled_epsilon
 from offaxis.privacy.wording import rounded
 from offaxis.release import Release
 from tests.cli.conftest import Run, assert_fails, assert_usage_error
@@ -66,7 +63,8 @@ def test_a_limit_per_period_without_a_total_is_noted(workspace: Path, run: Run) 
     assert "does not limit the total" in output
     assert "in any 1 day\n" in output
     facts = run("ledger", "create", "b.ledger", "--epsilon", "1", "--json").stdout
-    assert json.loads(facts)["limits"] == [{"epsilon": "1", "delta": "0", "seconds": None}]
+    limit = {"epsilon": "1", "delta": "0", "slack": "0", "seconds": None}
+    assert json.loads(facts)["limits"] == [limit]
 
 
 @pytest.mark.parametrize(
@@ -197,6 +195,22 @@ def test_a_ledger_without_a_limit_is_shown_but_not_spent_from(workspace: Path, r
     assert "no limit is stored" in run("ledger", "show", "my.ledger").stdout
 
 
+def _items() -> None:
+    """Write the Gaussian release as one that protects single vectors."""
+    replace(offaxis.load("gaussian.release"), unit="item").save("items.release")
+
+
+def test_a_release_per_person_is_reported_once_per_ledger(workspace: Path, run: Run) -> None:
+    run("ledger", "create", "my.ledger", "--epsilon", "40", "--delta", "1e-3")
+    many = ("privatize", "gaussian.release", *SPEND[2:])
+    assert_fails(run(*many, *WITH), 3, "one promise for all reports of a person, got 7")
+    np.save("mine.npy", np.zeros(np.load("private.npy").shape[1]))
+    one = ("privatize", "gaussian.release", "--vectors", "mine.npy", "--out", "one.reports")
+    assert run(*one, *WITH).exit_code == 0
+    assert_fails(run(*one, *WITH, "--force"), 3, "one report or one sequence per person")
+    assert spent() == (2, Fraction(1, 10**5))
+
+
 def test_spending_is_shown_by_release_and_limit(
     workspace: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +219,8 @@ def test_spending_is_shown_by_release_and_limit(
     monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
     assert run(*SPEND, *WITH).exit_code == 0
     monkeypatch.setattr(time, "time", lambda: 1_100_000.0)
-    gaussian = ("privatize", "gaussian.release", *SPEND[2:-1], "other.reports")
+    _items()
+    gaussian = ("privatize", "items.release", *SPEND[2:-1], "other.reports")
     assert run(*gaussian, *WITH).exit_code == 0
     facts = shown(run, "--delta", "1e-2")
     assert facts["reports"] == 14
@@ -216,9 +231,8 @@ def test_spending_is_shown_by_release_and_limit(
     daily, in_all = facts["limits"]
     assert (daily["spent_epsilon"], daily["seconds"]) == ("14", 86_400)
     assert in_all["spent_epsilon"] == "49"
-    spent_in_all = by_loss_distribution(costs, "1e-3")
-    assert spent_in_all < 49
-    assert 90 - spent_in_all - 1e-3 <= float(in_all["left_epsilon"]) <= 90 - spent_in_all
+    assert in_all["spent_epsilon_by_filter"] is None
+    assert in_all["left_epsilon"] == "41"
     assert [payment["reports"] for payment in facts["releases"]] == [7, 7]
     assert facts["releases"][0]["release"] == offaxis.load("laplace.release").hash
     assert facts["releases"][0]["last_paid"] == "1970-01-12 13:46:40 UTC"
@@ -229,7 +243,8 @@ def test_spending_is_shown_by_release_and_limit(
 
 def test_a_total_needs_a_delta_as_large_as_that_of_the_releases(workspace: Path, run: Run) -> None:
     run("ledger", "create", "my.ledger", "--epsilon", "40", "--delta", "1e-3")
-    run("privatize", "gaussian.release", *SPEND[2:], *WITH)
+    _items()
+    run("privatize", "items.release", *SPEND[2:], *WITH)
     assert shown(run)["by_loss_distribution"]["why_not"] == "no figure: their own δ is larger"
     assert shown(run, "--delta", "1e-4")["by_loss_distribution"]["why_not"] is None
 
@@ -247,8 +262,22 @@ def test_without_the_extra_only_sums_are_shown(
     assert facts["limits"][0]["left_epsilon"] == "5"
     assert ".[accounting]" in facts["by_loss_distribution"]["why_not"]
     assert ".[accounting]" in run("ledger", "show", "my.ledger").stdout
-    assert_fails(run(*SPEND, *WITH, "--force"), 4, ".[accounting]")
+    assert_fails(run(*SPEND, *WITH, "--force"), 3, "would exceed the limit")
     assert spent() == (35, 0)
+
+
+def test_a_ledger_with_slack_counts_small_budgets_by_the_filter(workspace: Path, run: Run) -> None:
+    run("ledger", "create", "my.ledger", "--epsilon", "40", "--delta", "1e-3", "--slack", "1e-4")
+    run(*SPEND, *WITH)
+    [limit] = shown(run)["limits"]
+    filtered = filtered_epsilon([Cost(5, reports=7)], Fraction(1, 10**4))
+    assert filtered is not None
+    assert limit["slack"] == "0.0001"
+    assert filtered <= float(limit["spent_epsilon_by_filter"]) <= filtered * (1 + 1e-5)
+    assert limit["left_epsilon"] == "5", "the sum is smaller here"
+    assert "by the filter" in run("ledger", "show", "my.ledger").stdout
+    wrong = ("ledger", "create", "x.ledger", "--epsilon", "1", "--slack", "1e-4")
+    assert_usage_error(run(*wrong), "slack is a part of delta")
 
 
 def test_showing_a_missing_ledger_does_not_create_it(workspace: Path, run: Run) -> None:
@@ -275,14 +304,16 @@ def test_a_forecast_spends_nothing_and_shows_both_totals(workspace: Path, run: R
     assert facts["one_person"] == {"epsilon": "200", "delta": "0"}
     total = by_loss_distribution([Cost("1/10", 0, 2000)], "1e-6")
     assert total <= float(facts["by_loss_distribution"]["epsilon"]) <= total * (1 + 1e-5)
-    central = shuffled_epsilon("1/10", 2000, "1e-6")
+    central = shuffled_epsilon("1/10", 2000, "1e-6").epsilon
     assert central is not None
+    assert facts["shuffled"]["bound"] == "clones"
     shown = float(facts["shuffled"]["central_epsilon"])
     assert central <= shown <= central * (1 + 1e-5) < 0.1
     text = " ".join(run(*command).stdout.split())
     assert "sum ε = 200, pure" in text
     assert "local ε = 0.1, pure, against anyone who may see whose report it is" in text
     assert "in a random order made by an honest shuffler" in text
+    assert "(bound: of any randomizer of this ε)" in text
     assert sorted(workspace.iterdir()) == before
     assert "shuffle" not in run(*command[:-1]).stdout
     assert "shuffled" not in json.loads(run(*command[:-1], "--json").stdout)
@@ -291,7 +322,7 @@ def test_a_forecast_spends_nothing_and_shows_both_totals(workspace: Path, run: R
 @pytest.mark.parametrize(
     ("name", "reports", "reason"),
     [
-        ("gaussian", "1000000", "known for pure releases only"),
+        ("gaussian", "1000000", "known for pure ε only"),
         ("laplace", "100", "too few reports for this ε"),
     ],
 )

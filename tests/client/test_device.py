@@ -88,9 +88,27 @@ def test_a_release_for_users_is_answered_once(collector, device_of, head, public
         device_of("items").report("energy-1", public[0])
     device = device_of(unit="user")
     device.report("energy-1", public[0])
-    with pytest.raises(RoundRefused, match="one report per person"):
+    with pytest.raises(RoundRefused, match="one report or one sequence per person"):
         device.report("energy-2", public[0])
     assert device.ledger.spent() == (2, 0)
+
+
+def test_a_study_has_one_report_per_person_whatever_its_releases(
+    collector, device_of, head, public
+):
+    """A publisher who changes the release must not get a second report of a person."""
+    for number, percentile in ((1, 90), (2, 80)):
+        release = offaxis.fit(
+            head, public, epsilon=2, unit="user", mechanism="laplace", percentile=percentile
+        )
+        collector.offer(release, name=f"energy-{number}", number=number)
+    collector.offer(release, name="steps-1", study="steps")
+    device = device_of(unit="user")
+    device.report("energy-1", public[0])
+    with pytest.raises(RoundRefused, match="study energy allows one report"):
+        device.report("energy-2", public[0])
+    device.report("steps-1", public[0])
+    assert device.ledger.spent() == (4, 0)
 
 
 def test_the_group_must_be_one_of_the_round(collector, device, release, public):

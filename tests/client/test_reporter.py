@@ -1,15 +1,16 @@
-"""Reports within a budget: paid first, kept on request, and one per call."""
+"""Reports within a budget: paid first, one per call, and once per person where promised."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 
 import numpy as np
 import pytest
 
 import offaxis
 from offaxis.client import Reporter
-from offaxis.errors import BudgetExceeded, InvalidInput, ModelNeeded
+from offaxis.errors import BudgetExceeded, InvalidInput, ModelNeeded, RoundRefused
 from offaxis.privacy.ledger import Ledger, Limit
 
 
@@ -28,48 +29,43 @@ def test_every_report_is_paid_for(reporter, public):
     assert reporter.release.decode(list(reports)).shape == (3, 6)
 
 
-def test_a_kept_report_is_paid_for_once(reporter, public):
-    first = reporter.same_report(public[0])
-    assert all(reporter.same_report(public[0]) == first for _ in range(20))
-    assert reporter.ledger.spent()[0] == reporter.release.guarantee.epsilon
-    assert reporter.same_report(public[1]) != first
-    assert reporter.ledger.spent()[0] == 2 * reporter.release.guarantee.epsilon
-
-
-def test_a_kept_report_survives_a_restart(release, public, tmp_path):
-    path = tmp_path / "my.ledger"
-    with Ledger(path, Limit(10)) as ledger:
-        first = Reporter(release, ledger).same_report(public[0])
-    with Ledger(path, Limit(10)) as ledger:
-        assert Reporter(release, ledger).same_report(public[0]) == first
-
-
-def test_another_release_gives_another_report(head, release, public, tmp_path):
-    other = offaxis.fit(head, public, epsilon=2, mechanism="laplace")
+def test_a_release_per_person_is_reported_once_per_study(head, public, tmp_path):
+    """The promise is to a person: neither a second call nor a second release may break it."""
+    once, other = (
+        offaxis.fit(head, public, epsilon=1, unit="user", mechanism="laplace", percentile=p)
+        for p in (90, 80)
+    )
     with Ledger(tmp_path / "my.ledger", Limit(10)) as ledger:
-        Reporter(release, ledger).same_report(public[0])
-        Reporter(other, ledger).same_report(public[0])
-        assert ledger.spent()[0] == 5
+        Reporter(once, ledger).report(np.zeros(6))
+        for release in (once, other):
+            with pytest.raises(RoundRefused, match="one report or one sequence per person"):
+                Reporter(release, ledger).report(np.zeros(6))
+        with pytest.raises(RoundRefused, match="reported it before"):
+            Reporter(once, ledger, "energy").report(np.zeros(6))
+        Reporter(other, ledger, "energy").report(np.zeros(6))
+        assert ledger.spent() == (2, 0)
+    with Ledger(tmp_path / "my.ledger", Limit(10)) as ledger:
+        with pytest.raises(RoundRefused):
+            Reporter(other, ledger).report(np.zeros(6))
+        with pytest.raises(InvalidInput, match="one at a time"):
+            Reporter(once, ledger).reports(np.zeros((2, 6)))
 
 
-def test_zero_and_minus_zero_are_one_vector(reporter):
-    first = reporter.same_report(np.zeros(6))
-    assert reporter.same_report(-np.zeros(6)) == first
-
-
-def test_the_ledger_holds_no_vector(reporter, public, tmp_path):
-    reporter.same_report(public[0])
+def test_the_ledger_holds_no_vector_and_no_hash_of_one(reporter, public, tmp_path):
+    reporter.report(public[0])
+    secret = reporter.ledger.secret(b"unused")
     reporter.ledger.close()
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert public[0].astype("<f8").tobytes()[:16] not in stored
-    assert hashlib.sha256(public[0].astype("<f8").tobytes()).digest() not in stored
+    octets = public[0].astype("<f8").tobytes()
+    assert octets[:16] not in stored
+    assert hashlib.sha256(octets).digest() not in stored
+    assert hmac.digest(secret, octets, "sha256") not in stored
 
 
 @pytest.mark.parametrize("vector", [np.full(6, np.nan), np.zeros(5), np.zeros((2, 6)), "text"])
 def test_an_invalid_vector_is_not_paid_for(reporter, vector):
-    for report in (reporter.report, reporter.same_report):
-        with pytest.raises(InvalidInput):
-            report(vector)
+    with pytest.raises(InvalidInput):
+        reporter.report(vector)
     assert reporter.ledger.spent() == (0, 0)
 
 
@@ -87,7 +83,20 @@ def test_a_release_without_its_model_costs_nothing(tmp_path, public):
     reporter = Reporter(
         offaxis.load(tmp_path / "answers.release"), Ledger(tmp_path / "a.ledger", Limit(5))
     )
-    for report in (reporter.report, reporter.same_report, reporter.reports):
+    for report in (reporter.report, reporter.reports):
         with pytest.raises(ModelNeeded):
             report(public[0])
     assert reporter.ledger.spent() == (0, 0)
+
+
+def test_a_masked_vector_is_rejected(reporter):
+    """Copying it first would report what is under the mask."""
+    masked = np.ma.masked_array(np.arange(6.0), mask=[0, 1, 0, 0, 0, 0])
+    with pytest.raises(InvalidInput, match="must not be masked"):
+        reporter.report(masked)
+    assert reporter.ledger.spent() == (0, 0)
+
+
+def test_only_sequences_number_their_reports(reporter):
+    with pytest.raises(InvalidInput, match="only a release of sequences"):
+        reporter.report(np.zeros(6), number=3)

@@ -183,3 +183,14 @@ def test_the_input_is_never_replaced(out, release, tmp_path, monkeypatch):
     with pytest.raises(InvalidInput, match="holds records of this job"):
         local.privatize("in", release, out, force=True)
     assert (tmp_path / "in" / "0.parquet").exists()
+
+
+def test_a_job_starts_no_sequences(records, vectors, tmp_path):
+    """Every job would draw new permanent answers of everybody, beyond what is promised."""
+    single = offaxis.fit(
+        np.eye(3, vectors.shape[1]), vectors, epsilon=2, mechanism="class-response"
+    )
+    release = offaxis.memoise(single, renewals=2, period=10)
+    with pytest.raises(InvalidInput, match="cannot continue the sequences of people"):
+        local.privatize(records, release, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

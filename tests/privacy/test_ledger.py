@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import random
 import signal
+import sqlite3
 import time
 from fractions import Fraction
 from multiprocessing import get_context
@@ -12,7 +14,7 @@ from multiprocessing import get_context
 import pytest
 
 from offaxis.errors import BudgetExceeded, InvalidInput
-from offaxis.privacy.composition import Cost, composed_epsilon
+from offaxis.privacy.composition import Cost, filtered_epsilon
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Balance, Ledger, Limit, Spent
 
@@ -67,9 +69,9 @@ def test_a_clock_set_back_frees_nothing(tmp_path, monkeypatch):
             ledger.spend(ONE, "r")
 
 
-def test_many_small_budgets_are_counted_by_their_loss_distributions(tmp_path):
+def test_many_small_budgets_are_counted_by_the_filter(tmp_path):
     small = Guarantee(Fraction(1, 10))
-    with Ledger(tmp_path / "x.ledger", Limit(12, "1e-6")) as ledger:
+    with Ledger(tmp_path / "x.ledger", Limit(13, "1e-6", slack="1e-6")) as ledger:
         ledger.spend(small, "r", reports=400)
         with pytest.raises(BudgetExceeded):
             ledger.spend(small, "r", reports=400)
@@ -125,28 +127,20 @@ def test_the_balance_under_a_pure_limit_is_the_exact_sum(tmp_path):
         assert ledger.balances()[0].left == 0
 
 
-def test_the_balance_under_a_limit_with_a_delta_uses_the_smaller_total(tmp_path):
-    limit = Limit(45, PER_MILLION)
+def test_the_balance_under_a_limit_with_slack_uses_the_smaller_total(tmp_path):
+    limit = Limit(45, PER_MILLION, slack=PER_MILLION)
+    costs = [Cost(Fraction(1, 10), reports=400)]
     with Ledger(tmp_path / "x.ledger", limit) as ledger:
         ledger.spend(Guarantee(Fraction(1, 10)), "r", reports=400)
         [balance] = ledger.balances()
     assert (balance.epsilon, balance.delta) == (Fraction(40), Fraction(0))
-    assert balance.composed == composed_epsilon([Cost(Fraction(1, 10), reports=400)], PER_MILLION)
-    assert balance.composed is not None
-    assert 8 < balance.composed < 12
-    assert balance.left == 45 - balance.composed
+    assert balance.filtered == filtered_epsilon(costs, PER_MILLION)
+    assert balance.filtered is not None
+    assert 8 < balance.filtered < 13
+    assert balance.left == 45 - balance.filtered
 
 
-def test_the_balance_counts_sums_where_losses_cannot_be_composed(tmp_path):
-    """A δ too small to compose: the exact sum still holds at it."""
-    limit = Limit(45, "1e-80")
-    with Ledger(tmp_path / "x.ledger", limit) as ledger:
-        ledger.spend(Guarantee(Fraction(1, 10)), "r", reports=400)
-        assert ledger.balances() == [Balance(limit, Fraction(40), Fraction(0), None)]
-        assert ledger.balances()[0].left == 5
-
-
-def test_the_balance_without_dp_accounting_is_the_exact_sum(tmp_path, without_dp_accounting):
+def test_the_balance_without_slack_is_the_exact_sum(tmp_path):
     limit = Limit(45, PER_MILLION)
     with Ledger(tmp_path / "x.ledger", limit) as ledger:
         ledger.spend(Guarantee(Fraction(1, 10)), "r", reports=400)
@@ -170,28 +164,111 @@ def test_nothing_is_left_under_a_limit_that_is_already_exceeded(tmp_path):
     path = tmp_path / "x.ledger"
     with Ledger(path, Limit(10, "1e-5")) as ledger:
         ledger.spend(Guarantee(Fraction(2), PER_MILLION), "r", reports=2)
-    stricter = (Limit(3), Limit(10), Limit(10, PER_MILLION))
+    stricter = (Limit(3), Limit(10), Limit(10, PER_MILLION), Limit(10, "2e-6", slack="1e-6"))
     with Ledger(path, *stricter) as ledger:
         balances = ledger.balances()
-    assert [balance.left for balance in balances] == [0, 0, 0]
+    assert [balance.left for balance in balances] == [0, 0, 0, 0]
     totals = {(balance.epsilon, balance.delta) for balance in balances}
     assert totals == {(Fraction(4), 2 * PER_MILLION)}
-    assert {balance.composed for balance in balances} == {None}
+    assert [balance.filtered is None for balance in balances] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
-    ("delta", "composed", "left"),
+    ("delta", "filtered", "left"),
     [
         (Fraction(0), None, 4),
         (Fraction(0), Fraction(3), 5),
         (PER_MILLION, Fraction(5), 4),
-        (2 * PER_MILLION, Fraction(3), 5),
-        (2 * PER_MILLION, None, 0),
+        (2 * PER_MILLION, Fraction(3), 0),
         (Fraction(0), Fraction(9), 4),
     ],
 )
-def test_what_is_left_follows_the_smallest_total_that_holds_at_the_delta(delta, composed, left):
-    assert Balance(Limit(8, PER_MILLION), Fraction(4), delta, composed).left == left
+def test_what_is_left_follows_the_smaller_total_if_the_delta_of_reports_fits(delta, filtered, left):
+    limit = Limit(8, 2 * PER_MILLION, slack=PER_MILLION)
+    assert Balance(limit, Fraction(4), delta, filtered).left == left
+
+
+def test_a_ledger_is_readable_by_its_owner_only(tmp_path):
+    before = os.umask(0)
+    try:
+        with Ledger.create(tmp_path / "x.ledger", Limit(3)) as ledger:
+            ledger.spend(ONE, "r")
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert len(modes) == 3, "the log and its index exist while the ledger is open"
+    assert set(modes.values()) == {0o600}
+
+
+def _older_ledger(path, secret: bytes, vector: bytes) -> bytes:
+    """Write a ledger as version 2 did; return the keyed hash of a vector in it."""
+    database = sqlite3.connect(path)
+    database.executescript("""
+        CREATE TABLE payment (
+            id INTEGER PRIMARY KEY, paid_at REAL NOT NULL, release TEXT NOT NULL,
+            epsilon TEXT NOT NULL, delta TEXT NOT NULL, reports INTEGER NOT NULL
+        ) STRICT;
+        CREATE TABLE kept (
+            release TEXT NOT NULL, key BLOB NOT NULL, report BLOB NOT NULL,
+            PRIMARY KEY (release, key)
+        ) STRICT;
+        CREATE TABLE secret (key BLOB NOT NULL) STRICT;
+        CREATE TABLE stored_limit (
+            id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL, seconds REAL
+        ) STRICT;
+        INSERT INTO payment VALUES (1, 1000.0, 'r', '2', '0', 1);
+        INSERT INTO stored_limit VALUES (1, '3', '1/1000000', NULL);
+        PRAGMA user_version = 2;
+    """)
+    key = hmac.digest(secret, vector, "sha256")
+    database.execute("INSERT INTO secret VALUES (?)", (secret,))
+    database.execute("INSERT INTO kept VALUES ('r', ?, ?)", (key, b"a report"))
+    database.commit()
+    database.close()
+    path.chmod(0o644)
+    return key
+
+
+def test_opening_an_older_ledger_removes_what_would_confirm_a_guess(tmp_path):
+    """A table found kept reports by a keyed hash of the vector, with its key beside it."""
+    path = tmp_path / "x.ledger"
+    key = _older_ledger(path, bytes(range(32)), b"a vector that few could be")
+    assert key in path.read_bytes()
+    with Ledger(path) as ledger:
+        assert ledger.spent() == (Fraction(2), Fraction(0))
+        assert ledger.limits == (Limit(3, PER_MILLION),)
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(Guarantee(2), "r")
+        stored = b"".join(part.read_bytes() for part in tmp_path.iterdir())
+    assert key not in stored
+    assert b"a report" not in stored
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_of_an_upgraded_ledger_is_readable_to_others(tmp_path):
+    path = tmp_path / "x.ledger"
+    _older_ledger(path, bytes(32), b"a vector")
+    with Ledger(path) as ledger:
+        ledger.spend(Guarantee("1/2"), "r")
+        modes = {part.name: part.stat().st_mode & 0o777 for part in tmp_path.iterdir()}
+    assert len(modes) == 3
+    assert set(modes.values()) == {0o600}
+
+
+def test_hashes_are_removed_as_soon_as_no_other_process_reads(tmp_path):
+    path = tmp_path / "x.ledger"
+    key = _older_ledger(path, bytes(range(32)), b"a vector that few could be")
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("PRAGMA journal_mode = WAL")
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM payment").fetchall()
+    first = Ledger(path)
+    assert key in path.read_bytes(), "a reader still needs the old pages"
+    reader.execute("COMMIT")
+    with Ledger(path):
+        assert key not in path.read_bytes()
+    reader.close()
+    first.close()
 
 
 def test_a_charge_is_committed_or_rolled_back_with_its_transaction(tmp_path):

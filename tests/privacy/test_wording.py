@@ -155,8 +155,46 @@ def test_only_a_pure_promise_claims_a_hard_limit() -> None:
     assert "hard limit" in pure
     assert "at most 7.39" in pure
     assert "hard limit" not in leaky
-    assert "does not rule out that it tells everything" in leaky
-    assert "1 in 100,000" in leaky
+    assert "does not rule out that 1 in 100,000 reports tells everything" in leaky
+
+
+def test_the_odds_of_a_promise_with_delta_are_not_called_bounded() -> None:
+    guarantee = Guarantee(Fraction(2), LEAK)
+    assert "further in rare reports" in wording.strength(guarantee)[1]
+    assert "by more in rare reports" in wording.not_promised(guarantee)[0]
+    pure = Guarantee(Fraction(2))
+    assert "rare" not in wording.strength(pure)[1] + wording.not_promised(pure)[0]
+
+
+@given(EPSILONS)
+def test_twice_the_odds_factor_is_rounded_up_and_tight(epsilon: Fraction) -> None:
+    with localcontext(prec=80):
+        shown, true = value(wording.twice_odds_factor(epsilon)), 2 * exp(epsilon)
+        assert true <= shown <= true * Decimal("1.01")
+
+
+@given(st.floats(1e-90, 1), st.fractions(Fraction(1, 10**9), Fraction(1, 2)))
+def test_probabilities_next_to_delta_are_rounded_up(probability: float, delta: Fraction) -> None:
+    exact = Decimal(probability)
+    assert exact <= Decimal(wording.likely(probability)) <= exact * Decimal("1.1001")
+    with localcontext(prec=80):
+        ratio = exact * delta.denominator / delta.numerator
+        mantissa, _, power = wording.times(probability, delta).replace(",", "").partition(" × 10")
+        shown = Decimal(mantissa) * Decimal(10) ** int(power.translate(_DIGITS) or 0)
+        assert ratio <= shown <= ratio * Decimal("1.0101")
+
+
+@pytest.mark.parametrize("mechanism", ["class-response", "scalar-response"])
+@pytest.mark.parametrize("expected", [0.5, 0.8])
+def test_a_ceiling_states_for_whom_it_holds(expected: float, mechanism: str) -> None:
+    settings: dict[str, str | float] = {
+        "goal": "answers",
+        "mechanism": mechanism,
+        "expected": expected,
+        "ceiling": 0.8,
+    }
+    text = wording.utility(settings, True)
+    assert "On average over such people, no report of this ε keeps more" in text
 
 
 def test_bounds_on_beliefs_are_shown_only_where_they_hold() -> None:

@@ -8,6 +8,7 @@ records, memory layouts and threads must not change a bit of what the noise is a
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def strided(W):
     return np.repeat(W, 2, axis=-1)[..., ::2]
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "rows": np.ascontiguousarray,
     "columns": np.asfortranarray,
     "strided": strided,

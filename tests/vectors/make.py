@@ -8,6 +8,7 @@ is disabled here and in tests only.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,19 @@ import numpy as np
 import offaxis
 from offaxis import mechanisms
 from offaxis.geometry import Layers
-from offaxis.randomizers import NAMES, KaryResponse, SubsetSelection, base, make, privunit
+from offaxis.randomizers import (
+    NAMES,
+    KaryResponse,
+    MemoisedPrivUnit2,
+    MemoisedResponse,
+    SubsetSelection,
+    base,
+    make,
+    privunit,
+)
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
 from offaxis.randomizers.laplace import pack
+from offaxis.release import Release
 from offaxis.sampling.choices import Response, below, choose_subsets
 from offaxis.sampling.gaussian import RoundedGaussian
 from offaxis.sampling.laplace import DiscreteLaplace
@@ -152,6 +163,57 @@ def symbol_payloads(name: str) -> dict:
     }
 
 
+AGES = [0, 1, 89, 300, 65535, 70000]
+SEQUENCE_RANDOMIZERS: dict[str, MemoisedResponse | MemoisedPrivUnit2] = {
+    "memoised-response": MemoisedResponse(12, Fraction(3), Fraction(2), 4, 90),
+    "memoised-privunit2": MemoisedPrivUnit2(3, 2.0, Fraction(3), Fraction(2), 4, 90),
+    "memoised-privunit2-mean": MemoisedPrivUnit2(
+        3, 2.0, Fraction(3), Fraction(2), 0, 7, target="vector"
+    ),
+}
+
+
+def sequence(name: str) -> dict:
+    """Permanent answers, and what they show at several ages, all from one tape."""
+    built = SEQUENCE_RANDOMIZERS[name]
+    of_symbols = isinstance(built, MemoisedResponse)
+    tape: Any = Tape.named(f"sequence {name}", 1 << 16)
+    with mock.patch.object(base, "require_entropy"):
+        held = built.hold(np.array(SYMBOLS if of_symbols else INPUTS), tape)
+        shown = [built.show(held, [age] * len(held), tape) for age in AGES]
+    record = {
+        "parameters": offaxis.randomizers.parameters(built),
+        "guarantee": str(built.guarantee.epsilon),
+        "inputs": SYMBOLS if of_symbols else [[x.hex() for x in row] for row in INPUTS],
+        "tape": f"sequence {name}",
+        "held": [p.hex() for p in held],
+        "shown": [
+            {
+                "age": age,
+                "payloads": [p.hex() for p in payloads],
+                "observations": built.read(payloads).tolist(),
+            }
+            for age, payloads in zip(AGES, shown, strict=True)
+        ],
+        "bytes": tape.used,
+    }
+    return record | ({"mean": built.mean} if isinstance(built, MemoisedPrivUnit2) else {})
+
+
+def sequence_release(name: str) -> offaxis.Release:
+    """A release of sequences, made from a recorded one of single reports."""
+    single, renewals, period = {
+        "memoised-classes": ("class-response", 3, 10),
+        "memoised-means": ("privunit2-mean", 3, 10),
+        "memoised-directions": ("privunit2", 0, 30),
+    }[name]
+    recorded = offaxis.load(FOLDER / f"{single}.release")
+    return offaxis.memoise(recorded, renewals=renewals, period=period, instant=2)
+
+
+SEQUENCE_RELEASES = ("memoised-classes", "memoised-means", "memoised-directions")
+
+
 def release(name: str) -> offaxis.Release:
     """A small release of each kind, fitted on fixed numbers."""
     k = np.arange(1, 61, dtype=float).reshape(20, 3)
@@ -177,6 +239,7 @@ def content() -> dict[str, dict]:
             **{name: payloads(name) for name in NAMES},
             **{name: symbol_payloads(name) for name in SYMBOL_RANDOMIZERS},
         },
+        "sequences": {name: sequence(name) for name in SEQUENCE_RANDOMIZERS},
     }
 
 
@@ -185,12 +248,18 @@ def main() -> None:
     for name, record in content().items():
         text = json.dumps(record, indent=1)
         (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    path = FOLDER / "reports.json"
+    record_reports("reports.json", mechanisms.NAMES, release)
+    record_reports("sequence-reports.json", SEQUENCE_RELEASES, sequence_release)
+
+
+def record_reports(file: str, names: Iterable[str], build: Callable[[str], Release]) -> None:
+    """Record releases and reports that are not recorded yet: those must stay readable."""
+    path = FOLDER / file
     reports = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for name in mechanisms.NAMES:
-        if name in reports:  # recorded reports must stay readable
+    for name in names:
+        if name in reports:
             continue
-        built = release(name)
+        built = build(name)
         built.save(FOLDER / f"{name}.release")
         made = built.privatize(np.array(INPUTS[:3]))
         assert isinstance(made, list)

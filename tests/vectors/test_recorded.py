@@ -15,7 +15,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 import offaxis
 from offaxis import mechanisms
 from offaxis.randomizers import NAMES
-from tests.vectors.make import SYMBOL_RANDOMIZERS, content
+from tests.vectors.make import (
+    SEQUENCE_RANDOMIZERS,
+    SEQUENCE_RELEASES,
+    SYMBOL_RANDOMIZERS,
+    content,
+)
 
 FOLDER = Path(__file__).parent
 
@@ -40,16 +45,16 @@ def close(first, second) -> bool:
     return first == second
 
 
-@pytest.mark.parametrize("name", ["samplers", "directions", "payloads"])
+@pytest.mark.parametrize("name", ["samplers", "directions", "payloads", "sequences"])
 def test_the_code_reproduces_the_recorded_vectors(made, name):
     """A difference is a change of the format: it needs a new version, not a new recording."""
     assert close(made[name], recorded(name))
 
 
-@pytest.mark.parametrize("name", mechanisms.NAMES)
+@pytest.mark.parametrize("name", [*mechanisms.NAMES, *SEQUENCE_RELEASES])
 def test_recorded_releases_and_reports_are_still_read(name):
     release = offaxis.load(FOLDER / f"{name}.release")
-    record = recorded("reports")[name]
+    record = recorded("sequence-reports" if name in SEQUENCE_RELEASES else "reports")[name]
     assert release.hash == record["release"]
     decoded = release.decode([bytes.fromhex(r) for r in record["reports"]])
     assert close(decoded.tolist(), record["decoded"])
@@ -153,3 +158,26 @@ def test_a_reader_written_from_the_document_agrees(name):
             kind, record["parameters"], record.get("mean"), bytes.fromhex(payload)
         )
         assert close(plain, observation)
+
+
+@pytest.mark.parametrize("name", SEQUENCE_RANDOMIZERS)
+def test_a_reader_of_sequences_written_from_the_document_agrees(name):
+    """The age, and a report of the instantaneous layer, with the odds or the mean of both."""
+    record = recorded("sequences")[name]
+    parameters = record["parameters"]
+    for shown in record["shown"]:
+        for payload, observation in zip(shown["payloads"], shown["observations"], strict=True):
+            octets = bytes.fromhex(payload)
+            assert int.from_bytes(octets[:2], "little") == min(shown["age"], 65535)
+            if "size" in parameters:
+                k = parameters["size"]
+                first, second = (
+                    math.exp(Fraction(parameters[layer])) for layer in ("epsilon", "instant")
+                )
+                odds = (first * second + k - 1) / (first + second + k - 2)
+                plain = plain_symbols(
+                    "response", {"size": k, "epsilon": math.log(odds)}, octets[2:]
+                )
+            else:
+                plain = plain_observation("privunit2", parameters, record["mean"], octets[2:])
+            assert close(plain, observation)

@@ -1,8 +1,8 @@
 """Attacks: statistics that may distinguish the reports of two vectors.
 
-Three kinds, by what they use: the code (the likelihood of the bytes), the reports alone (a
-classifier), and the last digits of observations and bytes. All follow
-:class:`offaxis.audit.trials.Attack`.
+Four kinds, by what they use: the code (the likelihood of the bytes), the reports alone (a
+classifier), the last digits of observations and bytes, and a person's reports of a whole year. All
+follow :class:`offaxis.audit.trials.Attack`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from threadpoolctl import ThreadpoolController
 
 from offaxis.audit.inputs import claims_gaussian, hostile, is_lattice, is_ranked, power_sum
 from offaxis.audit.trials import SIDES, Aim, Count, Draw, Scores, choose
+from offaxis.client.sequences import Sequence, next_reports
 from offaxis.errors import InvalidReport, installing
+from offaxis.formats.reports import HEADER_SIZE
 from offaxis.randomizers import Randomizer
+from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors
 
@@ -437,3 +440,77 @@ def _chi2(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     expected = np.stack([both * first.sum(), both * second.sum()]) / total
     gaps = (np.stack([first, second]) - expected) ** 2 / np.maximum(expected, 1e-300)
     return float(gaps.sum() - np.count_nonzero(both))
+
+
+# ---- Sequences: all reports of a person over a year
+
+YEAR: Final = 365
+"""Rounds of a sequence that an auditor watches."""
+
+
+History = tuple[Vectors, Vectors]
+"""The vector of a person's first round, and that of all others."""
+
+
+def sequences_of_reports(release: Release, histories: tuple[History, History], rounds: int) -> Draw:
+    """Return a source of whole sequences, by the code of a device: a person's reports per item."""
+
+    def draw(side: int, count: int) -> list[bytes]:
+        people: list[Sequence | None] = [None] * count
+        days = []
+        for number in range(rounds):
+            vectors = dict.fromkeys(range(count), np.ravel(histories[side][number > 0]))
+            reports, states = next_reports(release, people, number, vectors)
+            people = list(states)
+            days.append([report[HEADER_SIZE:] for report in reports])
+        return [b"".join(year) for year in zip(*days, strict=True)]
+
+    return draw
+
+
+class Averaging(LikelihoodRatio):
+    """Add up the log-likelihood ratios of all reports of a person, as if they were independent.
+
+    Repeated noise does not average out, so this stays within the promise of a sound sequence. One
+    that draws more permanent answers than it promises, or draws them anew, gives itself away.
+    """
+
+    def scores(self, payloads: list[bytes]) -> Scores:
+        """Return the sum over the reports of every sequence."""
+        days = _single_reports(self.randomizer, payloads)
+        summed: Scores = super().scores(days).reshape(len(payloads), -1).sum(axis=1)
+        return summed
+
+
+class Ages:
+    """The sum of the ages of a sequence: when it draws must not depend on the vector at all."""
+
+    learns = True
+    aim: Aim = "difference"
+
+    def __init__(self, randomizer: Any) -> None:
+        self._randomizer = randomizer
+        self._sums: dict[int, list[float]] = {side: [] for side in SIDES}
+        self._sign = 1.0
+
+    def learn(self, side: int, payloads: list[bytes]) -> None:
+        """Learn for which side ages are larger."""
+        self._sums[side] += self.scores(payloads).tolist()
+
+    def settle(self) -> None:
+        """Let larger scores indicate the first side."""
+        first, second = (float(np.mean(self._sums[side])) for side in SIDES)
+        self._sign = 1.0 if first >= second else -1.0
+
+    def scores(self, payloads: list[bytes]) -> Scores:
+        """Return the sum of the ages of every sequence, with the learnt sign."""
+        days = _single_reports(self._randomizer, payloads)
+        ages = self._randomizer.ages(days).reshape(len(payloads), -1)
+        summed: Scores = self._sign * ages.sum(axis=1).astype(np.float64)
+        return summed
+
+
+def _single_reports(randomizer: Any, payloads: list[bytes]) -> list[bytes]:
+    """Return the single reports of all sequences."""
+    size = randomizer.payload_size
+    return [whole[i : i + size] for whole in payloads for i in range(0, len(whole), size)]

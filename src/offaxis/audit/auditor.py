@@ -9,19 +9,24 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import scipy
 
 from offaxis.audit import attacks
 from offaxis.audit.attacks import (
+    YEAR,
+    Ages,
+    Averaging,
     Classifier,
     LikelihoodRatio,
     Precision,
     WireBits,
     from_randomizer,
+    sequences_of_reports,
     widest_spread,
     wire_bits,
 )
@@ -44,6 +49,7 @@ from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import FiniteSet
 from offaxis.randomizers.box import BoxForm
 from offaxis.randomizers.gaussian import noise_scale
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 from offaxis.version import __version__
@@ -252,6 +258,8 @@ class PlannedTest:
     group: Group
     tried: str
     attack: Attack
+    promise: Guarantee | None = None
+    """What the test is judged against, if that is stricter than the guarantee of the release."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,11 +279,19 @@ def plan(
     release: Release, audited: tuple[Pair, ...], rng: np.random.Generator
 ) -> list[PlannedTrial]:
     """Return the trials of a release, the main one first."""
-    return [
+    single = [
         *_main(release, audited[0]),
         *_coarse(release.randomizer, rng),
         *(_on_pair(release, pair, rng) for pair in audited),
     ]
+    if isinstance(release.randomizer, Memoised):
+        # A single report of a sequence promises more than all of them together.
+        one = Guarantee(_rounded_up(release.randomizer.loss_after(1)))
+        single = [
+            replace(trial, tests=tuple(replace(test, promise=one) for test in trial.tests))
+            for trial in single
+        ]
+    return [*single, *_sequences(release, audited[0])]
 
 
 def _from_release(release: Release, pair: Pair) -> Draw:
@@ -293,6 +309,11 @@ def _main(release: Release, worst: Pair) -> Iterator[PlannedTrial]:
         w, other = (vector[None] for vector in form.worst_pair())
         tests = _by_likelihood("reduced", "in two dimensions", form, w, other)
         yield PlannedTrial(from_randomizer(form, w, other), tests, "main", 1.0)
+
+
+def _rounded_up(loss: float) -> Fraction:
+    """Return a bound on a loss that was computed in floating point."""
+    return Fraction(loss * (1 + 1e-9)).limit_denominator(10**12) + Fraction(1, 10**9)
 
 
 def _by_likelihood(
@@ -318,6 +339,41 @@ def _coarse(randomizer: Randomizer, rng: np.random.Generator) -> Iterator[Planne
         tried = f"{spread.distance:.3g} of {spread.allowed} steps apart"
         tests = _by_likelihood("coarse-lattice", tried, form, *vectors)
         yield PlannedTrial(from_randomizer(form, *vectors), tests, "coarse", 8.0)
+
+
+def _sequences(release: Release, worst: Pair) -> Iterator[PlannedTrial]:
+    """Yield whole sequences of people with different histories.
+
+    All reports before a second draw are within ε of one answer. Histories that differ only in
+    rounds that cannot draw, and ages in general, must not be distinguishable at all.
+    """
+    randomizer = release.randomizer
+    if not isinstance(randomizer, Memoised):
+        return
+    first, second = worst.first, worst.second
+    apart = ((first, first), (second, second))
+    between = ((first, first), (first, second))
+    sides = worst.encoded(release)
+    few = min(randomizer.first_wait, YEAR)
+    one_answer = Guarantee(randomizer.epsilon)
+
+    def planned(test: str, attack: Attack, rounds: int, **promise: Any) -> PlannedTest:
+        return PlannedTest(test, "white box", f"{rounds} reports of a person", attack, **promise)
+
+    average, exact = Averaging(randomizer, *sides), Averaging(randomizer, *sides, aim="difference")
+    year = (
+        planned("averaging-year", average, YEAR),
+        planned("ages-year", Ages(randomizer), YEAR),
+    )
+    yield PlannedTrial(sequences_of_reports(release, apart, YEAR), year, "main", 0.05)
+    answer = (
+        planned("averaging-answer", average, few, promise=one_answer),
+        planned("ages", Ages(randomizer), few),
+    )
+    yield PlannedTrial(sequences_of_reports(release, apart, few), answer, "main", 0.05)
+    if few > 1:
+        change = (planned("between-draws", exact, few),)
+        yield PlannedTrial(sequences_of_reports(release, between, few), change, "main", 0.05)
 
 
 def _on_pair(release: Release, pair: Pair, rng: np.random.Generator) -> PlannedTrial:
@@ -357,7 +413,7 @@ def _last_digits(randomizer: Randomizer, coordinate: int) -> Iterator[PlannedTes
 def judge(planned: PlannedTest, outcome: Outcome, guarantee: Guarantee, alpha: float) -> Finding:
     """Return the finding of one statistic; a false alarm has probability at most ``alpha``."""
     if planned.attack.aim == "epsilon":
-        return _judge_epsilon(planned, outcome, guarantee, alpha)
+        return _judge_epsilon(planned, outcome, planned.promise or guarantee, alpha)
     if planned.attack.aim == "shift":
         return _judge_shift(planned, outcome, guarantee, alpha)
     return _judge_difference(planned, outcome, alpha)

@@ -38,6 +38,7 @@ from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import BOX_BOUND, Ball, FiniteSet
 from offaxis.randomizers.box import BoxForm, Piecewise, SampledForm
 from offaxis.randomizers.directions import NONCE_BYTES
+from offaxis.randomizers.memoised import MemoisedPrivUnit2
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
@@ -51,6 +52,8 @@ _ROWS: Final = 64
 
 def front_end(randomizer: Randomizer, rng: np.random.Generator) -> Finding:
     """Check the front end of a randomizer on hostile vectors."""
+    if isinstance(randomizer, MemoisedPrivUnit2):
+        return front_end(randomizer.layers[0], rng)
     if is_lattice(randomizer):
         return _integers(randomizer, rng)
     if is_ranked(randomizer):
@@ -469,7 +472,7 @@ def _repeat_probability(randomizer: Any) -> float:
     if is_lattice(randomizer):
         # No value of the noise is likelier than half the inverse scale.
         return float(2.0 ** -((randomizer.log2_scale + 1) * min(randomizer.domain.dim, 30)))
-    if is_ranked(randomizer):
+    if is_ranked(randomizer) or isinstance(randomizer, MemoisedPrivUnit2):
         return 2.0 ** (-8 * NONCE_BYTES)
     if isinstance(randomizer, SampledForm):
         chosen = math.comb(randomizer.dim, randomizer.sampled)

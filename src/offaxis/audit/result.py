@@ -152,7 +152,8 @@ class AuditResult:
     @property
     def summary(self) -> str:
         """What this run shows about the guarantee, and no more."""
-        promised = f"ε = {decimal(self.guarantee.epsilon)}"
+        delta = "" if self.guarantee.pure else f", δ = {decimal(self.guarantee.delta)}"
+        promised = f"ε = {decimal(self.guarantee.epsilon)}{delta}"
         if self.violated:
             names = ", ".join(finding.test for finding in self.by_verdict("violation"))
             return f"Violation found at {promised} by: {names}."

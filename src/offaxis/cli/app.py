@@ -42,6 +42,11 @@ COMMANDS: Final = {
         "Try every admissible pure release on public vectors and recommend the best one.",
     ),
     "fit": Entry("fit:fit", _RELEASES, "Fit a release to a public model and public vectors."),
+    "memoise": Entry(
+        "sequences:memoise",
+        _RELEASES,
+        "Turn a release into one of sequences: many reports per person within one ε.",
+    ),
     "inspect": Entry(
         "inspect:inspect",
         _RELEASES,
@@ -66,6 +71,11 @@ COMMANDS: Final = {
         "decode:decode",
         _REPORTS,
         "Decode reports into vectors, or estimate a mean or shares of answers.",
+    ),
+    "trend": Entry(
+        "sequences:trend",
+        _REPORTS,
+        "Estimate shares or means over time from the reports of a release of sequences.",
     ),
     "export-onnx": Entry(
         "inspect:export_onnx",

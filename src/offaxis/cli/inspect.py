@@ -12,7 +12,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from offaxis.card import averages, guarantee_facts, spent
+from offaxis.card import (
+    averages,
+    card_facts,
+    guarantee_facts,
+    is_sequence,
+    loss_above_epsilon,
+    sequence_promises,
+    spent,
+)
 from offaxis.cli.evaluate import (
     compute_theory,
     format_limit,
@@ -99,10 +107,9 @@ def inspect(
                 print_theory(rows, seeds, console)
         return
     card = {
-        "strength": wording.strength(loaded.guarantee)[0],
-        "promise": wording.promise(loaded.guarantee),
-        "protected": wording.protected(loaded.guarantee),
-        "not_promised": wording.not_promised(loaded.guarantee),
+        name: value
+        for name, value in card_facts(loaded).items()
+        if name in ("strength", "promise", "protected", "not_promised", "sequence")
     }
     facts = describe(loaded) | {"card": card}
     if allowed is not None and rows is not None:
@@ -132,6 +139,7 @@ def describe(release: Release) -> dict[str, Any]:
         "format_version": VERSION,
         "guarantee": guarantee_facts(release),
         "spent": spent(release),
+        "loss_above_epsilon": loss_above_epsilon(release),
         "allowed_if_equally_likely": _guess_probabilities(release),
         "report_bytes": release.report_size,
         "can_decode_mean": release.supports_mean,
@@ -194,15 +202,20 @@ _INDENT = 2
 
 def print_card(release: Release, console: Console) -> None:
     """Print the privacy card of a release."""
-    guarantee = release.guarantee
+    guarantee, sequence = release.guarantee, is_sequence(release)
     _print_title(release, console)
     _print_section(console, "What is promised", _promised(release))
+    if promises := sequence_promises(release):
+        _print_section(console, "What a sequence of reports promises", [field_table(promises)])
     if rows := wording.allowed(guarantee):
-        _print_section(console, "What one report allows", _allowed(rows))
-    _print_section(console, "To whom", map(Text, wording.protected(guarantee)))
+        reports = "all reports of a person allow" if sequence else "one report allows"
+        _print_section(console, f"What {reports}", _allowed(rows))
+    protected = wording.protected(guarantee, sequence=sequence)
+    _print_section(console, "To whom", map(Text, protected))
     assumptions = map(_as_sentence, guarantee.assumptions)
     _print_section(console, "Under which assumptions", _bullets(assumptions))
-    _print_section(console, "What is not promised", _bullets(wording.not_promised(guarantee)))
+    not_promised = wording.not_promised(guarantee, sequence=sequence)
+    _print_section(console, "What is not promised", _bullets(not_promised))
     _print_section(console, "Reports", [field_table(_report_rows(release))])
     if stretch := _stretch_facts(release):
         _print_section(console, "Why vectors are clipped", _clipping(stretch))
@@ -248,10 +261,13 @@ def _bullets(lines: Iterable[str]) -> list[RenderableType]:
 
 
 def _promised(release: Release) -> list[RenderableType]:
-    strength, meaning = wording.strength(release.guarantee)
-    parts: list[RenderableType] = [Text(line) for line in wording.promise(release.guarantee)]
+    guarantee, sequence = release.guarantee, is_sequence(release)
+    strength, meaning = wording.strength(guarantee, sequence=sequence)
+    promise = wording.promise(guarantee, sequence=sequence)
+    parts: list[RenderableType] = [Text(line) for line in promise]
     if rows := wording.beliefs(release.guarantee):
-        parts.append(Text("How sure anyone can be of a guess, before and after one report:"))
+        reports = "all reports of a person" if sequence else "one report"
+        parts.append(Text(f"How sure anyone can be of a guess, before and after {reports}:"))
         parts.append(_number_table(("before", "after, at least", "after, at most"), rows))
     verdict = Text(f"In plain words: {strength}. ", style=f"bold {_COLOURS[strength]}")
     verdict.append(meaning, style="not bold default")
@@ -265,7 +281,7 @@ def _allowed(rows: Iterable[tuple[str, ...]]) -> list[RenderableType]:
             "How often anyone can guess one of several equally likely answers about the vector, "
             "from any report of this ε:"
         ),
-        _number_table(("answers", "without a report", "from one report, at most"), rows),
+        _number_table(("answers", "without a report", "with reports, at most"), rows),
         Text(
             "A model's answers are seldom equally likely. With --model and --vectors, offaxis "
             "inspect computes the bound for the answers of that model."
@@ -292,6 +308,8 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
         ("randomizer", release.randomizer.kind),
         ("really spent", _describe_spent(release)),
     ]
+    if loss := loss_above_epsilon(release):
+        rows.append(("loss above ε", loss))
     if directions := _direction_facts(release):
         share = f"{kept(directions['kept_correlation'])} of the ideal correlation with its vector"
         number = f"{directions['count']:,} directions, {directions['near']:,} of them near"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -43,11 +44,12 @@ from offaxis.privacy.composition import (
     Limit,
     basic,
     composed_epsilon,
-    shuffled_epsilon,
 )
-from offaxis.privacy.guarantee import Guarantee, decimal, exact, exact_delta, exact_epsilon
+from offaxis.privacy.guarantee import decimal, exact, exact_delta, exact_epsilon
 from offaxis.privacy.ledger import Balance, Ledger, Spent
+from offaxis.privacy.shuffling import Shuffled, shuffled_epsilon
 from offaxis.privacy.wording import rounded, written_budget
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 
 DELTA: Final = "1e-6"
@@ -71,8 +73,15 @@ def create(
         str,
         typer.Option(
             metavar="D",
-            help="The limit on δ. With a small δ, many small budgets cost less than their sum "
-            "(needs the extra accounting).",
+            help="The limit on δ: the δ of all reports add up to it.",
+        ),
+    ] = "0",
+    slack: Annotated[
+        str,
+        typer.Option(
+            metavar="D",
+            help="The part of δ that pays for counting many small budgets by their squares, "
+            "whichever releases a publisher chooses.",
         ),
     ] = "0",
     per: Annotated[
@@ -94,15 +103,16 @@ def create(
     with usage_errors():
         limit_delta = exact(delta, "delta")
         period = None if per is None else parse_period(per)
-        limits = [Limit(exact_epsilon(epsilon), limit_delta, period)]
+        limits = [Limit(exact_epsilon(epsilon), limit_delta, period, exact(slack, "slack"))]
         if in_all is not None:
-            limits.append(Limit(exact_epsilon(in_all), limit_delta))
+            limits.append(replace(limits[0], epsilon=exact_epsilon(in_all), seconds=None))
     Ledger.create(path, *limits).close()
     if as_json:
         stored = [
             {
                 "epsilon": decimal(limit.epsilon),
                 "delta": decimal(limit.delta),
+                "slack": decimal(limit.slack),
                 "seconds": limit.seconds,
             }
             for limit in limits
@@ -187,14 +197,15 @@ def open_ledger(path: Path) -> Ledger:
 
 def balance_facts(balance: Balance) -> dict[str, Any]:
     """Return a balance for ``--json``, with exact numbers as text."""
-    limit, loss = balance.limit, balance.composed
+    limit, filtered = balance.limit, balance.filtered
     return {
         "epsilon": decimal(limit.epsilon),
         "delta": decimal(limit.delta),
+        "slack": decimal(limit.slack),
         "seconds": limit.seconds,
         "spent_epsilon": decimal(balance.epsilon),
         "spent_delta": decimal(balance.delta),
-        "spent_epsilon_by_loss_distribution": None if loss is None else rounded(loss, up=True),
+        "spent_epsilon_by_filter": None if filtered is None else rounded(filtered, up=True),
         "left_epsilon": rounded(balance.left, up=False),
     }
 
@@ -216,8 +227,8 @@ def format_time(seconds: float) -> str:
 
 
 def _limit_table(balances: list[Balance]) -> Table:
-    with_loss = any(balance.limit.delta for balance in balances)
-    columns = ["limit", "", "spent, sum", *(["by loss distributions"] if with_loss else []), "left"]
+    with_filter = any(balance.limit.slack for balance in balances)
+    columns = ["limit", "", "spent, sum", *(["by the filter"] if with_filter else []), "left"]
     table = _table(columns)
     for balance in balances:
         cells = [
@@ -225,9 +236,9 @@ def _limit_table(balances: list[Balance]) -> Table:
             balance.limit.stretch,
             written_budget(balance.epsilon, balance.delta),
         ]
-        if with_loss:
-            loss = balance.composed
-            cells.append("–" if loss is None else f"ε = {rounded(loss, up=True)}")
+        if with_filter:
+            filtered = balance.filtered
+            cells.append("–" if filtered is None else f"ε = {rounded(filtered, up=True)}")
         left = f"ε = {rounded(balance.left, up=False)}"
         table.add_row(*cells, Text(left, style="bold" if balance.left else "bold red"))
     return table
@@ -277,12 +288,11 @@ def forecast(
         target_delta = exact_delta(delta)
     loaded = Release.load(release, expect=expect)
     guarantee = loaded.guarantee
-    costs = [Cost(guarantee.epsilon, guarantee.delta, reports)]
+    costs = [Cost(guarantee.epsilon, guarantee.delta, _payments(loaded, reports))]
     total = basic(costs)
     loss, reason = _loss_epsilon(costs, target_delta)
-    central, no_central = (
-        _central_epsilon(guarantee, reports, target_delta) if shuffled else (None, None)
-    )
+    mixed = shuffled_epsilon(loaded, reports, target_delta) if shuffled else None
+    central, no_central = _central_epsilon(mixed)
     if as_json:
         facts: dict[str, Any] = {
             "release": loaded.hash,
@@ -291,8 +301,13 @@ def forecast(
             "one_person": {"epsilon": decimal(total[0]), "delta": decimal(total[1])},
             "by_loss_distribution": {"delta": delta, "epsilon": loss, "why_not": reason},
         }
-        if shuffled:
-            facts["shuffled"] = {"delta": delta, "central_epsilon": central, "why_not": no_central}
+        if mixed:
+            facts["shuffled"] = {
+                "delta": delta,
+                "central_epsilon": central,
+                "bound": mixed.bound,
+                "why_not": no_central,
+            }
         print_json(facts)
         return
     with buffered_console() as console:
@@ -304,14 +319,23 @@ def forecast(
             ("by loss distributions", _describe_loss(loss, reason, target_delta)),
         ]
         console.print(field_table(rows))
-        if shuffled:
+        if mixed:
             console.print(f"\none report from each of {reports:,} people")
             local = f"{guarantee}, against anyone who may see whose report it is"
             words = no_central or (
                 f"ε = {central}, δ = {decimal(target_delta)}, only against those who see nothing "
-                f"but all reports in a random order made by an honest shuffler"
+                f"but all reports in a random order made by an honest shuffler "
+                f"(bound: {_BOUNDS[mixed.bound]})"
             )
             console.print(field_table([("local", local), ("central, shuffled", words)]))
+
+
+def _payments(release: Release, reports: int) -> int:
+    """Return how often one person pays for so many reports: once for a sequence that ends."""
+    randomizer = release.randomizer
+    if not isinstance(randomizer, Memoised):
+        return reports
+    return 1 if randomizer.renewals else randomizer.draws_within(reports)
 
 
 def _loss_epsilon(costs: Sequence[Cost], delta: Fraction) -> tuple[str | None, str | None]:
@@ -338,16 +362,23 @@ def _describe_loss(loss: str | None, reason: str | None, delta: Fraction) -> str
     )
 
 
-def _central_epsilon(
-    guarantee: Guarantee, reports: int, delta: Fraction
-) -> tuple[str | None, str | None]:
+_BOUNDS: Final = {
+    "blanket": "of this randomizer's own law",
+    "count": "of this randomizer's own law",
+    "clones": "of any randomizer of this ε",
+    "local": "the local ε",
+}
+
+
+def _central_epsilon(mixed: Shuffled | None) -> tuple[str | None, str | None]:
     """Return the central ε of shuffled reports, or the reason why none is known."""
-    if not guarantee.pure:
-        return None, "no figure: it is known for pure releases only"
-    epsilon = shuffled_epsilon(guarantee.epsilon, reports, delta)
-    if epsilon is None:
+    if mixed is None:
+        return None, None
+    if mixed.epsilon is None:
+        return None, f"no figure: {mixed.reason}"
+    if mixed.bound == "local":
         return None, "no figure: too few reports for this ε; only the local guarantee counts"
-    return rounded(Fraction(epsilon), up=True), None
+    return rounded(Fraction(mixed.epsilon), up=True), None
 
 
 ledger: Final = typer.Typer(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from numpy.typing import NDArray
 
-from offaxis.card import guarantee_facts
+from offaxis.card import guarantee_facts, is_sequence
 from offaxis.cli.engine import (
     IDS,
     Engine,
@@ -90,13 +90,17 @@ def privatize(
     loaded = Release.load(release, expect=expect)
     batch = read_array(vectors)
     balances: list[Balance] | None = None
+    paid = ""
     if ledger is None:
         count = _write_reports(loaded, batch, out, None)
     else:
         with open_ledger(ledger) as opened:
+            before = opened.spent()
             count = _write_reports(loaded, batch, out, Reporter(loaded, opened))
             balances = opened.balances()
-    _print_result(loaded, count, out, ledger, balances, as_json=as_json)
+            epsilon, delta = (now - then for now, then in zip(opened.spent(), before, strict=True))
+            paid = written_budget(epsilon, delta)
+    _print_result(loaded, count, out, ledger, balances, paid, as_json=as_json)
 
 
 def _print_result(
@@ -105,6 +109,7 @@ def _print_result(
     out: Path,
     ledger: Path | None,
     balances: list[Balance] | None,
+    paid: str,
     *,
     as_json: bool,
 ) -> None:
@@ -120,14 +125,17 @@ def _print_result(
             facts["ledger"] = {"path": str(ledger), "limits": list(map(balance_facts, balances))}
         print_json(facts)
         return
-    typer.echo(
-        f"wrote {pluralize(count, 'report')} of {release.report_size:,} bytes to {out}\n"
-        f"each promises {release.guarantee}; a second run on the same vectors would spend it again"
-    )
+    typer.echo(f"wrote {pluralize(count, 'report')} of {release.report_size:,} bytes to {out}")
+    if is_sequence(release) and balances is not None:
+        typer.echo(f"all reports of this person's sequence together promise {release.guarantee}")
+    else:
+        typer.echo(
+            f"each promises {release.guarantee}; a second run on the same vectors would spend it "
+            f"again"
+        )
     if balances is not None:
-        total = written_budget(count * release.guarantee.epsilon, count * release.guarantee.delta)
         left = (f"ε = {rounded(b.left, up=False)} {b.limit.stretch}" for b in balances)
-        typer.echo(f"paid {total} from {ledger}; left: {' · '.join(left)}")
+        typer.echo(f"paid {paid} from {ledger}; left: {' · '.join(left)}")
 
 
 def _privatize_records(

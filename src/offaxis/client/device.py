@@ -21,8 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from offaxis.client.outbox import LONGEST_WAIT, Entry, Outbox, State, create_private, is_due
+from offaxis.client.outbox import LONGEST_WAIT, Entry, Outbox, State, is_due
 from offaxis.client.reporter import usable_vector
+from offaxis.client.sequences import pay_and_report, vector_needed
 from offaxis.client.terms import Offer, Terms
 from offaxis.client.transport import PATIENCE, SMALL, Response, Transport
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused, Unreachable
@@ -60,8 +61,8 @@ class Device:
     epsilon, delta : numbers, optional
         The largest privacy cost of one report: by default the smallest limit, with δ = 0.
     unit : {"item", "user"}
-        The unit of privacy that a release must have. A release with unit "user" is answered in one
-        round only.
+        The unit of privacy that a release must have. A release with unit "user" is answered once
+        per study, or as one sequence.
     token : str, optional
         Authenticates the device to the collector.
     ca_file : str or Path, optional
@@ -123,8 +124,6 @@ class Device:
             None if ca_file is None else str(ca_file),
         )
         transport = terms.transport(patience)
-        if limits:
-            create_private(state)
         ledger = Ledger(state, *limits)
         if epsilon is None and ledger.limits:
             smallest = min(limit.epsilon for limit in ledger.limits)
@@ -144,8 +143,6 @@ class Device:
             If the state already belongs to a device, or is a ledger with other limits.
         """
         transport = terms.transport(PATIENCE)
-        if limits:
-            create_private(state)
         try:
             ledger = Ledger.create(state, *limits)
         except InvalidInput:
@@ -241,18 +238,19 @@ class Device:
         return self._answer(round_, release, vector, group)
 
     def _answer(self, round_: Round, release: Release, vector: Any, group: str | None) -> Entry:
+        study, number = round_.study, round_.number
+        needed = vector_needed(self.ledger, release, study, number)
         attempts = self._outbox.begin(round_, group)
         # An attempt that ends the process here stays counted, so a fatal vector is given up on.
-        usable = usable_vector(release, vector if attempts <= _MAX_ATTEMPTS else None)
+        source = vector if attempts <= _MAX_ATTEMPTS else None
+        usable = usable_vector(release, source) if needed else None
 
         def make() -> bytes:
-            report = release.privatize(usable)
-            assert isinstance(report, bytes), "one vector gives one report"
-            return report
+            return pay_and_report(self.ledger, release, study, number, usable)
 
         wait = self._first_wait(round_)
         try:
-            return self._outbox.answer(round_, release.guarantee, make, group=group, wait=wait)
+            return self._outbox.answer(round_, make, group=group, wait=wait)
         except BaseException:
             self._outbox.abandon(round_)
             raise

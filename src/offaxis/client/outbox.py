@@ -15,12 +15,12 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
-from offaxis.errors import InvalidInput, RoundRefused
+from offaxis.errors import InvalidInput, InvalidRelease, RoundRefused
+from offaxis.formats import release_file
 from offaxis.formats.documents import Round
-from offaxis.privacy.guarantee import Guarantee
+from offaxis.privacy.guarantee import Unit
 from offaxis.privacy.ledger import Ledger
 from offaxis.sampling.entropy import fresh_key
 
@@ -101,14 +101,6 @@ _FIELDS: Final = (
 )
 
 
-def create_private(state: str | Path) -> None:
-    """Create the file before SQLite does, readable by its owner only."""
-    try:
-        Path(state).touch(mode=0o600)
-    except OSError as error:
-        raise InvalidInput(f"cannot write {state}: {error.strerror or error}") from None
-
-
 class Outbox:
     """The answers of one device to rounds."""
 
@@ -117,7 +109,19 @@ class Outbox:
         with ledger.alone() as database:
             for statement in _SCHEMA.split(";"):
                 database.execute(statement)
+            if ledger.take_pending_studies():
+                self._keep_studies(database)
         self._secret = ledger.secret(fresh_key())
+
+    def _keep_studies(self, database: sqlite3.Connection) -> None:
+        """Record the studies that older versions answered with a release per person."""
+        answered = database.execute(
+            "SELECT answer.study, hash, content FROM answer JOIN release ON release = hash "
+            "WHERE report IS NOT NULL ORDER BY answer.rowid"
+        ).fetchall()
+        for study, release_hash, content in answered:
+            if _unit(bytes(content)) == "user":
+                self._ledger.keep_study(study, release_hash)
 
     def find(self, round_name: str) -> Entry | None:
         """Return the entry of a round, if there is one."""
@@ -168,20 +172,19 @@ class Outbox:
             database.execute("UPDATE answer SET begun = 0 WHERE round = ?", (round_.name,))
 
     def answer(
-        self,
-        round_: Round,
-        guarantee: Guarantee,
-        make: Callable[[], bytes],
-        *,
-        group: str | None,
-        wait: float,
+        self, round_: Round, make: Callable[[], bytes], *, group: str | None, wait: float
     ) -> Entry:
-        """Pay for a round's report, make it and keep it, or return the report already kept.
+        """Keep a round's report, or return the report already kept.
+
+        Parameters
+        ----------
+        make : callable
+            Pays for the report in the ledger and makes it, in the same transaction.
 
         Raises
         ------
         RoundRefused
-            As :meth:`begin`, or if the release allows one report per person and was answered.
+            As :meth:`begin`, or if the person already reported under one promise per person.
         BudgetExceeded
             If the report would exceed a limit. Nothing is paid and nothing is made.
         """
@@ -192,9 +195,6 @@ class Outbox:
                 raise InvalidInput(f"round {round_.name} was not begun")
             if begun.report:
                 return begun
-            if guarantee.unit == "user":
-                _check_first_of_release(database, round_)
-            self._ledger.charge(guarantee, round_.release)
             database.execute(
                 "UPDATE answer SET report = ?, label = ?, state = 'queued', next_try = ? "
                 "WHERE round = ?",
@@ -290,15 +290,12 @@ class Outbox:
             database.execute("INSERT INTO device VALUES (?)", (setup,))
 
 
-def _check_first_of_release(database: sqlite3.Connection, round_: Round) -> None:
-    row = database.execute(
-        "SELECT round FROM answer WHERE release = ? AND report IS NOT NULL", (round_.release,)
-    ).fetchone()
-    if row is not None:
-        raise RoundRefused(
-            f"the release of round {round_.name} allows one report per person, and round {row[0]} "
-            f"was answered with it"
-        )
+def _unit(content: bytes) -> Unit:
+    """Return the unit of a stored release; one that cannot be read counts as per person."""
+    try:
+        return release_file.from_bytes(content).unit
+    except InvalidRelease:
+        return "user"
 
 
 def _find(database: sqlite3.Connection, round_name: str) -> Entry | None:

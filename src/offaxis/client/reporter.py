@@ -2,29 +2,26 @@
 
     reporter = Reporter(release, Ledger("my.ledger", Limit(8)))
     reporter.report(z)              # every call makes a new report and pays for it
-    reporter.same_report(z)         # the same vector gives the same bytes again, paid for once
     reporter.reports(Z)             # one report per row, all paid for before the first is made
 
-Choosing between ``report`` and ``same_report`` is a choice between two leaks. The costs of fresh
-reports of one vector add up. Kept reports cost once per distinct vector, but an observer who
-follows a person learns *when* the vector changed.
+A release of sequences (:func:`offaxis.memoise`) is paid for once, however many reports follow. A
+release per person (unit "user") gives one report or one sequence per study.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from offaxis.client.sequences import pay_and_report, vector_needed
 from offaxis.errors import InvalidInput
 from offaxis.privacy.ledger import Ledger
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
-from offaxis.sampling.entropy import fresh_key
-from offaxis.vectors import Vectors, as_batch, check_finite
+from offaxis.vectors import Vectors, as_batch, as_integer, check_finite
 
 _BATCH_ROWS: Final = 4096
 
@@ -32,6 +29,15 @@ _BATCH_ROWS: Final = 4096
 @dataclass(frozen=True)
 class Reporter:
     """Makes reports of one release and pays for them from one ledger.
+
+    Parameters
+    ----------
+    release : Release
+    ledger : Ledger
+        That of the person whose vectors are reported.
+    study : str
+        Names what the reports are for. A release with unit "user" is reported once per study and
+        person, or as one sequence. By default the whole ledger counts as one study.
 
     Examples
     --------
@@ -41,21 +47,46 @@ class Reporter:
     >>> public = np.random.default_rng(0).standard_normal((100, 3))
     >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none", mechanism="laplace")
     >>> reporter = Reporter(release, Ledger("my.ledger", Limit(2)))
-    >>> report = reporter.report([0.1, 0.2, 0.3])  # each call pays
-    >>> kept = [reporter.same_report([0.1, 0.2, 0.3]) for _ in range(5)]  # paid for once
-    >>> len(set(kept)), reporter.ledger.spent()
-    (1, (Fraction(2, 1), Fraction(0, 1)))
+    >>> reports = [reporter.report([0.1, 0.2, 0.3]) for _ in range(2)]  # each call pays
+    >>> reporter.ledger.spent()
+    (Fraction(2, 1), Fraction(0, 1))
     >>> reporter.report([0.1, 0.2, 0.3])
     Traceback (most recent call last):
         ...
     offaxis.errors.BudgetExceeded: ...
+
+    A year of daily reports, paid for once:
+
+    >>> classes = offaxis.fit(np.eye(3), public, epsilon=2, mechanism="class-response")
+    >>> sequences = offaxis.memoise(classes, renewals=4, period=91)
+    >>> meter = Reporter(sequences, Ledger("meter.ledger", Limit(8)))
+    >>> year = [meter.report(day) for day in np.random.default_rng(1).standard_normal((365, 3))]
+    >>> meter.ledger.spent()[0]
+    Fraction(8, 1)
     """
 
     release: Release
     ledger: Ledger
+    study: str = ""
 
-    def report(self, vector: Any) -> bytes:
+    @property
+    def _per_person(self) -> bool:
+        """Whether one promise covers all reports of the person."""
+        return self.release.unit == "user" or isinstance(self.release.randomizer, Memoised)
+
+    def report(self, vector: Any, number: int | None = None) -> bytes:
         """Pay for one report and make it.
+
+        Parameters
+        ----------
+        vector : array (m,)
+            For a release of sequences also None, or a callable: it is evaluated only if the round
+            draws a permanent answer, and an unusable vector then counts as the public mean, so that
+            nobody learns of it.
+        number : int, optional
+            For a release of sequences: the number of the round, such as the day, larger than every
+            earlier one. By default rounds are numbered by the person's own reports, which
+            :func:`offaxis.learning.trend` cannot tell from missed rounds.
 
         Raises
         ------
@@ -64,18 +95,42 @@ class Reporter:
         BudgetExceeded
             If the report would exceed the budget. Nothing is paid and nothing is made.
         """
-        return self._pay_and_report(self._check(vector))
+        if isinstance(self.release.randomizer, Memoised):
+            return self._continue(vector, number)
+        if number is not None:
+            raise InvalidInput("only a release of sequences numbers its reports")
+        batch = self._check(vector)
+        if self._per_person:
+            with self.ledger.alone():
+                return pay_and_report(self.ledger, self.release, self.study, None, batch[0])
+        self.ledger.spend(self.release.guarantee, self.release.hash)
+        report = self.release.privatize(batch[0])
+        assert isinstance(report, bytes), "one vector gives one report"
+        return report
+
+    def _continue(self, vector: Any, number: int | None) -> bytes:
+        """Make the next report of the person's sequence."""
+        self.release.require_model()
+        if number is not None:
+            number = as_integer(number, "number", 0)
+        with self.ledger.alone():
+            needed = vector_needed(self.ledger, self.release, self.study, number)
+        usable = usable_vector(self.release, vector) if needed else None
+        with self.ledger.alone():
+            return pay_and_report(self.ledger, self.release, self.study, number, usable)
 
     def reports(self, vectors: Any, part: int = _BATCH_ROWS) -> Iterator[list[bytes]]:
         """Check all rows, pay for all of them at once, then make their reports in parts.
 
-        Everything is paid for when this returns. Reports that fail later, or that the caller never
-        consumes, still cost budget; no report is made that was not paid for.
+        Everything is paid for when this returns, and counts in the periods of that time. Reports
+        that fail later, or that the caller never consumes, still cost budget; no report is made
+        that was not paid for.
 
         Parameters
         ----------
         vectors : array (m,) or (n, m)
             All about the person whose ledger it is. May be memory-mapped: it is read in parts.
+            Only one for a release with unit "user" or of sequences.
         part : int
             Number of rows per part.
 
@@ -88,6 +143,13 @@ class Reporter:
         array = np.asanyarray(vectors)
         batch = array[None] if array.ndim == 1 else array
         count = len(batch) if batch.ndim else 0
+        if self._per_person:
+            if count > 1:
+                raise InvalidInput(
+                    f"this release makes one promise for all reports of a person, got {count} "
+                    f"vectors: make reports one at a time with report()"
+                )
+            return iter([[self.report(batch)]])
         # An array without rows is passed to as_batch once, which rejects it.
         starts = range(0, max(count, 1), part)
         for start in starts:
@@ -103,39 +165,14 @@ class Reporter:
             assert isinstance(reports, list), "a batch gives a list"
             yield reports
 
-    def same_report(self, vector: Any) -> bytes:
-        """Return the report kept for this vector, or pay for one, make it and keep it.
-
-        A report is kept before it is returned, so a sent report can always be sent again.
-        """
-        batch = self._check(vector)
-        key = self._key(batch)
-        kept = self.ledger.kept_report(self.release.hash, key)
-        if kept is not None:
-            return kept
-        return self.ledger.keep_report(self.release.hash, key, self._pay_and_report(batch))
-
     def _check(self, vector: Any) -> Vectors:
         self.release.require_model()
         # Copied, so that the vector that is checked is the vector that is reported.
-        batch, _ = as_batch(np.array(vector), self.release.input_dim)
+        batch = np.array(as_batch(vector, self.release.input_dim)[0])
         if len(batch) != 1:
             raise InvalidInput(f"a device reports one vector at a time, got {len(batch)}")
         check_finite(batch)
         return batch
-
-    def _pay_and_report(self, batch: Vectors) -> bytes:
-        self.ledger.spend(self.release.guarantee, self.release.hash)
-        report = self.release.privatize(batch[0])
-        assert isinstance(report, bytes), "one vector gives one report"
-        return report
-
-    def _key(self, batch: Vectors) -> bytes:
-        """Return a key for the vector that reveals nothing without the ledger's secret."""
-        secret = self.ledger.secret(fresh_key())
-        # Adding zero turns −0.0 into 0.0: the two encode alike.
-        octets = (batch + 0.0).astype("<f8").tobytes()
-        return hmac.digest(secret, octets, hashlib.sha256)
 
 
 def usable_vector(release: Release, source: Any) -> Vectors:

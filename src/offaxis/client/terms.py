@@ -60,8 +60,8 @@ class Terms:
     epsilon, delta : str
         The largest privacy cost of one report, read exactly.
     unit : {"item", "user"}
-        The unit of privacy that a release must have. A release with unit "user" is answered in one
-        round only.
+        The unit of privacy that a release must have. A release with unit "user" is answered once
+        per study, or as one sequence.
     token : str or None
         Authenticates the device to the collector.
     ca_file : str or None

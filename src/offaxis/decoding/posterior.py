@@ -160,7 +160,7 @@ class PosteriorCodewordDecoder(CodewordDecoder):
 
     def decode(self, observations: Vectors) -> Vectors:
         """Map (n, k) estimates of the symbol, positive where it was reported, to (n, m)."""
-        epsilon = float(_require_bound(self.randomizer, self.kind).epsilon)
+        epsilon = _require_bound(self.randomizer, self.kind).strength
         share = self.prior / self.prior.sum()
         weighted = share[:, None] * self.codewords
         reported = namespace(observations).astype(observations > 0, self.prior.dtype)

@@ -34,6 +34,7 @@ from offaxis.formats.reports import header
 from offaxis.geometry.public import A
 from offaxis.privacy.guarantee import ON_DEVICE
 from offaxis.randomizers.laplace import report_records
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 from offaxis.sampling.entropy import JobKey
 from offaxis.vectors import Vectors
@@ -56,6 +57,15 @@ _BULK: Final = (
 )
 
 
+def require_single_reports(release: Release) -> None:
+    """Reject a release of sequences: every job would start new ones."""
+    if isinstance(release.randomizer, Memoised):
+        raise InvalidInput(
+            "a bulk job cannot continue the sequences of people, and would start new ones: report "
+            "with offaxis.client, or use the release that was memoised"
+        )
+
+
 def privatize_batches(
     release: Release, key: JobKey, batches: Batches, *, ids: str = ID, vectors: str = VECTOR
 ) -> Iterator[Any]:
@@ -64,6 +74,7 @@ def privatize_batches(
     Ids must be unique within a job; the caller checks that. An error names the column of a rejected
     row, never its contents.
     """
+    require_single_reports(release)
     pa = arrow()
     threads = ThreadpoolController()
     for batch in nonempty(batches):

@@ -32,6 +32,7 @@ from offaxis.engines.arrow import (
     input_error,
     job_facts,
     privatize_batches,
+    require_single_reports,
 )
 from offaxis.engines.columns import arrow, ids_of, vectors_of
 from offaxis.engines.tallies import fold_tallies
@@ -146,6 +147,7 @@ def privatize(
         ...
     offaxis.errors.InvalidInput: reports already exists; drawing reports again would spend ...
     """
+    require_single_reports(release)
     records = _records_of(source)
     counts = _count_ids(records, ids)
     check_ids(ids, *counts)

@@ -1,14 +1,15 @@
 """Composition: what several reports about one person cost together.
 
-Two bounds. Both hold in any order, and also when later vectors depend on earlier reports.
+Three bounds. All hold in any order, and also when later vectors depend on earlier reports.
 
-*Basic*: ε and δ add up, as exact fractions. This holds even when later budgets are chosen by
-looking at earlier reports.
+*Sums*: ε and δ add up, as exact fractions. *Filter*: at the price of a small δ, many small budgets
+cost less than their sum; they count by their squares. Both hold when a publisher chooses budgets,
+and their number, by looking at earlier reports, so a device counts by these (docs/proofs.md §21).
 
 *Privacy loss distributions* (Sommer, Meiser, Mohammadi 2019; Koskela, Jälkö, Honkela 2020; computed
-by dp_accounting, which rounds pessimistically): at the price of a small δ, many small budgets cost
-less than their sum. An (ε, δ) report is dominated by randomized response that reveals its input
-with probability δ. The budgets and their number must not be chosen by looking at earlier reports.
+by dp_accounting, which rounds pessimistically) are for a plan that is fixed in advance: the budgets
+and their number must not be chosen by looking at earlier reports. An (ε, δ) report is dominated by
+randomized response that reveals its input with probability δ.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.privacy.guarantee import Guarantee, Number, decimal, exact, exact_delta, exact_epsilon
 
-__all__ = ["Cost", "Limit", "basic", "by_loss_distribution", "shuffled_epsilon"]
+__all__ = ["Cost", "Limit", "basic", "by_loss_distribution", "filtered_epsilon"]
 
 GRID: Final = 1e-3
 """Grid width for privacy losses. A coarser grid is pessimistic, never optimistic."""
@@ -75,27 +76,38 @@ class Limit:
     ----------
     epsilon : Fraction
     delta : Fraction
-        0 for a pure total. A small δ lets many small budgets be counted by their loss
-        distributions, which assumes that no budget is chosen by looking at earlier reports.
+        0 for a pure total.
     seconds : float or None
         None for a lifetime limit. Otherwise the limit holds in any period of this many seconds.
         Such a limit alone does not bound the lifetime total.
+    slack : Fraction
+        The part of δ that pays for counting many small budgets by a filter. The δ of the reports
+        themselves may add up to the rest. With 0, budgets are counted by their sum.
 
     Examples
     --------
     >>> from offaxis.privacy import Limit
     >>> str(Limit(8)), Limit(1, delta=1e-6, seconds=30 * 86_400).stretch
     ('ε = 8 in all', 'in any 30 days')
+    >>> from offaxis.privacy.composition import Cost
+    >>> small = [Cost(0.1, reports=400)]  # their sum is 40
+    >>> Limit(13, 1e-6).admits(small), Limit(13, 1e-6, slack=1e-6).admits(small)
+    (False, True)
     """
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     seconds: float | None = None
+    slack: Fraction = Fraction(0)
 
     if TYPE_CHECKING:  # As for Guarantee: any number, converted in __post_init__.
 
         def __init__(
-            self, epsilon: Number, delta: Number = 0, seconds: float | None = None
+            self,
+            epsilon: Number,
+            delta: Number = 0,
+            seconds: float | None = None,
+            slack: Number = 0,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -105,6 +117,27 @@ class Limit:
         object.__setattr__(self, "delta", exact_delta(delta) if delta else delta)
         if self.seconds is not None and not self.seconds > 0:
             raise InvalidInput(f"seconds must be positive, got seconds={self.seconds!r}")
+        slack = exact(self.slack, "slack")
+        object.__setattr__(self, "slack", exact_delta(slack) if slack else slack)
+        if self.slack > self.delta:
+            raise InvalidInput(
+                f"slack is a part of delta, got slack={decimal(self.slack)} of "
+                f"delta={decimal(self.delta)}"
+            )
+
+    def admits(self, costs: Iterable[Cost]) -> bool:
+        """Return whether payments stay within the limit, however each was chosen.
+
+        Σδ is at most δ − slack, and Σε, or ε by the filter at δ = slack, is at most ε.
+        """
+        costs = list(costs)
+        total_epsilon, total_delta = basic(costs)
+        if total_delta > self.delta - self.slack:
+            return False
+        if total_epsilon <= self.epsilon:
+            return True
+        filtered = filtered_epsilon(costs, self.slack)
+        return filtered is not None and filtered <= self.epsilon
 
     def __str__(self) -> str:
         """Return for example ``ε = 8 in all`` or ``ε = 1, δ = 1e-06 in any 30 days``."""
@@ -135,6 +168,46 @@ def basic(costs: Iterable[Cost]) -> tuple[Fraction, Fraction]:
         epsilon += cost.reports * cost.epsilon
         delta += cost.reports * cost.delta
     return epsilon, delta
+
+
+def filtered_epsilon(costs: Iterable[Cost], slack: Fraction) -> Fraction | None:
+    """Return ε of all payments at δ = Σδ + slack by the filter, rounded up; None without slack.
+
+    ε-LDP reports are ε²/2-zCDP (Bun, Steinke 2016), and ρ = Σε²/2 adds up even if budgets are
+    chosen by looking at earlier reports (Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023).
+    Then, for every α > 1, ε = αρ + (log((α − 1)^(α−1)/α^α) − log slack)/(α − 1) (Canonne, Kamath,
+    Steinke 2020); the least over α is returned. Proof in docs/proofs.md §21.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from offaxis.privacy.composition import Cost, filtered_epsilon
+    >>> round(float(filtered_epsilon([Cost(0.1, reports=100)], Fraction(1, 10**6))), 1)
+    5.2
+    """
+    costs = list(costs)
+    if not slack:
+        return None
+    rho = _above(sum((c.reports * c.epsilon**2 for c in costs), Fraction(0)) / 2)
+    if not rho:
+        return Fraction(0)
+    log_slack = math.log(_below(slack))
+
+    def epsilon(log_order: float) -> float:
+        order = math.exp(log_order)  # α − 1
+        constant = order * log_order - (1 + order) * math.log1p(order)
+        return (1 + order) * rho + (constant - log_slack) / order
+
+    # The function has one minimum. Any α gives a valid bound, so the search need not be exact.
+    low, high = -40.0, 40.0
+    for _ in range(200):
+        third = (high - low) / 3
+        if epsilon(low + third) <= epsilon(high - third):
+            high -= third
+        else:
+            low += third
+    # The margin covers the rounding of a few operations on doubles.
+    return Fraction(max(0.0, epsilon((low + high) / 2)) * (1 + 1e-12) + 1e-12)
 
 
 def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
@@ -190,49 +263,6 @@ def composed_epsilon(costs: Iterable[Cost], delta: Fraction) -> Fraction | None:
         return None
     epsilon = by_loss_distribution(costs, delta)
     return Fraction(max(epsilon, 0.0)) if math.isfinite(epsilon) else None
-
-
-def within(costs: Iterable[Cost], epsilon: Fraction, delta: Fraction) -> bool:
-    """Return whether all reports together stay within (ε, δ), by either bound.
-
-    The exact sums are tried first. Loss distributions are composed only if the sums do not fit and
-    δ > 0.
-    """
-    costs = list(costs)
-    total_epsilon, total_delta = basic(costs)
-    if total_epsilon <= epsilon and total_delta <= delta:
-        return True
-    if delta == 0 or total_delta > delta:
-        return False
-    composed = by_loss_distribution(costs, delta)
-    # Infinite where δ is below the resolution of the composed distribution: then nothing is known.
-    return math.isfinite(composed) and Fraction(composed) <= epsilon
-
-
-def shuffled_epsilon(epsilon: Any, reports: int, delta: Any) -> float | None:
-    """Return a *central* ε of n reports mixed by an honest shuffler, or None if none is known.
-
-    For pure reports of one release, one per person, where only the shuffled multiset is seen:
-    ε_c = log(1 + (e^ε − 1)/(e^ε + 1) · (8√(e^ε ln(4/δ))/√n + 8e^ε/n)), valid for
-    ε <= ln(n / (16 ln(2/δ))) (Feldman, McMillan, Talwar 2021, Theorem 3.1). It says nothing about
-    an observer who sees a report together with its sender: the guarantee remains the local ε.
-
-    Examples
-    --------
-    >>> from offaxis.privacy.composition import shuffled_epsilon
-    >>> round(shuffled_epsilon(1, reports=100_000, delta=1e-6), 2)
-    0.07
-    >>> shuffled_epsilon(5, reports=1000, delta=1e-6) is None  # too few for the theorem
-    True
-    """
-    local, allowed = float(exact_epsilon(epsilon)), float(exact_delta(delta))
-    if reports < 1:
-        raise InvalidInput(f"reports must be at least 1, got {reports}")
-    if local > math.log(reports / (16 * math.log(2 / allowed))):
-        return None
-    factor = math.exp(local)
-    spread = 8 * math.sqrt(factor * math.log(4 / allowed) / reports) + 8 * factor / reports
-    return min(local, math.log1p((factor - 1) / (factor + 1) * spread))
 
 
 def _above(value: Fraction) -> float:

@@ -190,3 +190,11 @@ PER_UNIT: Final[dict[Unit, str]] = {
     "item": "one vector is protected at a time: n reports about the same person cost n times ε",
     "user": "a person sends one report in total, ever",
 }
+
+PER_SEQUENCE: Final[dict[Unit, str]] = {
+    "item": "one permanent answer is protected at a time, and each one costs ε again; when it is "
+    "drawn does not depend on a vector",
+    "user": "a person's reports are one sequence per study, kept by one device; when a permanent "
+    "answer is drawn does not depend on a vector",
+}
+"""For releases of sequences (:func:`offaxis.memoise`)."""

@@ -6,9 +6,10 @@ between may therefore cost budget without releasing anything, but a report is ne
 being paid for. A payment that would exceed a limit is refused, and nothing is written. Several
 processes may share one file: a payment is one transaction.
 
-The file is an SQLite database with one row per payment, per kept report and per stored limit. It
-holds no vectors. Kept reports and the key under which they are found stay on the device. Anyone who
-can delete or replace the file can start over: the ledger serves a device that wants to keep count.
+The file is an SQLite database with one row per payment, per stored limit and per study in which the
+person takes part; only its owner can read it. It holds no vectors, and nothing that would confirm a
+guess of one beyond what the reports reveal. Anyone who can delete or replace the file can start
+over: the ledger serves a device that wants to keep count.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, Self
 
-from offaxis.errors import BudgetExceeded, InvalidInput, MissingExtra
-from offaxis.privacy.composition import Cost, Limit, basic, composed_epsilon, within
+from offaxis.errors import BudgetExceeded, InvalidInput
+from offaxis.privacy.composition import Cost, Limit, basic, filtered_epsilon
 from offaxis.privacy.guarantee import Guarantee
 
 __all__ = ["Ledger", "Limit"]
 
-VERSION: Final = 2
-_READABLE: Final = (1, VERSION)
-"""Version 1 had no stored limits. Its readers must not open a file whose limits they ignore."""
+VERSION: Final = 3
+_READABLE: Final = (1, 2, VERSION)
+"""Version 1 had no stored limits, version 2 no studies. Their readers must not open a newer file,
+whose limits they would ignore."""
 _WAIT: Final = 30.0
 """Seconds to wait for another process that is spending."""
 
@@ -39,14 +41,23 @@ CREATE TABLE IF NOT EXISTS payment (
     id INTEGER PRIMARY KEY, paid_at REAL NOT NULL, release TEXT NOT NULL,
     epsilon TEXT NOT NULL, delta TEXT NOT NULL, reports INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE IF NOT EXISTS kept (
-    release TEXT NOT NULL, key BLOB NOT NULL, report BLOB NOT NULL, PRIMARY KEY (release, key)
-) STRICT;
 CREATE TABLE IF NOT EXISTS secret (key BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS stored_limit (
     id INTEGER PRIMARY KEY, epsilon TEXT NOT NULL, delta TEXT NOT NULL, seconds REAL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS study (
+    name TEXT PRIMARY KEY, release TEXT NOT NULL, state BLOB
+) STRICT;
 """
+_SINCE_2: Final = """
+ALTER TABLE stored_limit ADD COLUMN slack TEXT NOT NULL DEFAULT '0';
+DROP TABLE IF EXISTS kept;
+"""
+"""Table ``kept`` found earlier reports by a keyed hash of the vector, with the key in the same
+file: a copy of the file confirmed guesses of vectors."""
+_RESERVED: Final = -1.0
+"""The time of payments for reports that are made later: before every period."""
+_PENDING: Final = "CREATE TABLE IF NOT EXISTS {} (id INTEGER) STRICT"
 
 
 @dataclass(frozen=True)
@@ -71,23 +82,22 @@ class Balance:
     limit : Limit
     epsilon, delta : Fraction
         Σε and Σδ of the payments in the limit's period, exactly.
-    composed : Fraction or None
-        ε at the limit's δ by loss distributions. None if the limit has no δ, dp-accounting is not
-        installed, or :func:`~offaxis.privacy.composition.composed_epsilon` is unknown.
+    filtered : Fraction or None
+        ε at the limit's slack by the filter; None if the limit has no slack.
     """
 
     limit: Limit
     epsilon: Fraction
     delta: Fraction
-    composed: Fraction | None
+    filtered: Fraction | None
 
     @property
     def left(self) -> Fraction:
-        """The ε that remains: the limit less the smaller total that holds at the limit's δ."""
-        totals = [] if self.composed is None else [self.composed]
-        if self.delta <= self.limit.delta:
-            totals.append(self.epsilon)
-        return max(Fraction(0), self.limit.epsilon - min(totals)) if totals else Fraction(0)
+        """The ε that remains: the limit less the smaller of both totals."""
+        if self.delta > self.limit.delta - self.limit.slack:
+            return Fraction(0)
+        total = self.epsilon if self.filtered is None else min(self.epsilon, self.filtered)
+        return max(Fraction(0), self.limit.epsilon - total)
 
 
 class Ledger:
@@ -144,23 +154,43 @@ class Ledger:
 
     def _open(self, path: str | Path, limits: tuple[Limit, ...], *, store: bool) -> None:
         self._path = path
+        if limits:
+            create_private(path)
         try:
             self._database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
         except sqlite3.Error as error:
             raise InvalidInput(f"cannot open the ledger {path}: {error}") from None
         try:
             self._check_kind(path)
+            if 0 < self._version() < VERSION:
+                _make_private(path)
             # FULL: a payment is on disk before spend() returns.
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
+            # What is deleted from the file is overwritten.
+            self._database.execute("PRAGMA secure_delete = ON")
             with self.alone():
                 self._prepare(path, limits, store=store)
+            self._wipe()
         except sqlite3.Error as error:
             self._database.close()
             raise InvalidInput(f"{path} cannot be used as a ledger: {error}") from None
         except BaseException:
             self._database.close()
             raise
+
+    def _wipe(self) -> None:
+        """Remove from the file what an upgrade deleted, as soon as no other process is reading."""
+        if not self._has_table("pending_wipe"):
+            return
+        busy, _, _ = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not busy:
+            with self.alone():
+                self._database.execute("DROP TABLE IF EXISTS pending_wipe")
+
+    def _has_table(self, name: str) -> bool:
+        row = self._database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
+        return row.fetchone() is not None
 
     def _version(self) -> int:
         return int(self._database.execute("PRAGMA user_version").fetchone()[0])
@@ -184,18 +214,21 @@ class Ledger:
         if not version and not limits:
             raise InvalidInput(f"{path} is empty, not a ledger; make one with Ledger.create")
         if version != VERSION:
-            for statement in _SCHEMA.split(";"):
+            for statement in (_SCHEMA + _SINCE_2).split(";"):
                 self._database.execute(statement)
+            if version:
+                self._database.execute(_PENDING.format("pending_studies"))
+                self._database.execute(_PENDING.format("pending_wipe"))
             self._database.execute(f"PRAGMA user_version = {VERSION}")
         if store:
             self._database.executemany(
-                "INSERT INTO stored_limit (epsilon, delta, seconds) VALUES (?, ?, ?)",
-                [(str(limit.epsilon), str(limit.delta), limit.seconds) for limit in limits],
+                "INSERT INTO stored_limit (epsilon, delta, seconds, slack) VALUES (?, ?, ?, ?)",
+                [(str(x.epsilon), str(x.delta), x.seconds, str(x.slack)) for x in limits],
             )
         rows = self._database.execute(
-            "SELECT epsilon, delta, seconds FROM stored_limit ORDER BY id"
+            "SELECT epsilon, delta, seconds, slack FROM stored_limit ORDER BY id"
         )
-        stored = [Limit(Fraction(e), Fraction(d), seconds) for e, d, seconds in rows]
+        stored = [Limit(Fraction(e), Fraction(d), since, Fraction(s)) for e, d, since, s in rows]
         self.limits: tuple[Limit, ...] = tuple(dict.fromkeys([*limits, *stored]))
 
     def __enter__(self) -> Self:
@@ -233,12 +266,15 @@ class Ledger:
         except sqlite3.Error as error:
             raise InvalidInput(f"{self._path} cannot be written as a ledger: {error}") from None
 
-    def costs(self, since: float | None = None) -> list[Cost]:
-        """Return the payments, all of them or those after a time in seconds since the epoch."""
+    def costs(self, since: float | None = None, *, without: int = 0) -> list[Cost]:
+        """Return the payments, all of them or those after a time in seconds since the epoch.
+
+        ``without`` is the number of a payment to leave out.
+        """
         rows = self._database.execute(
-            "SELECT epsilon, delta, SUM(reports) FROM payment WHERE paid_at > ? "
+            "SELECT epsilon, delta, SUM(reports) FROM payment WHERE paid_at > ? AND id <> ? "
             "GROUP BY epsilon, delta",
-            (float("-inf") if since is None else since,),
+            (float("-inf") if since is None else since, without),
         )
         return [Cost(Fraction(e), Fraction(d), int(n)) for e, d, n in rows]
 
@@ -248,20 +284,19 @@ class Ledger:
 
     def balances(self) -> list[Balance]:
         """Return what was spent under each limit, and what remains."""
-        balances = []
-        for limit in self.limits:
-            costs, composed = self.within(limit), None
-            if limit.delta:
-                with suppress(MissingExtra):
-                    composed = composed_epsilon(costs, limit.delta)
-            balances.append(Balance(limit, *basic(costs), composed))
-        return balances
+        paid = [(limit, self.within(limit)) for limit in self.limits]
+        return [
+            Balance(limit, *basic(costs), filtered_epsilon(costs, limit.slack))
+            for limit, costs in paid
+        ]
 
     def by_release(self) -> list[Spent]:
         """Return the payments for each release, in the order of the first payment."""
         rows = self._database.execute(
-            "SELECT release, epsilon, delta, SUM(reports), MIN(paid_at), MAX(paid_at) FROM payment "
-            "GROUP BY release, epsilon, delta ORDER BY MIN(id)"
+            "SELECT release, epsilon, delta, SUM(reports), "
+            "MIN(CASE WHEN paid_at = ? THEN 1e300 ELSE paid_at END), MAX(paid_at) FROM payment "
+            "GROUP BY release, epsilon, delta ORDER BY MIN(id)",
+            (_RESERVED,),
         )
         return [
             Spent(release, Cost(Fraction(e), Fraction(d), int(n)), first, last)
@@ -283,47 +318,129 @@ class Ledger:
         with self.alone():
             self.charge(guarantee, release, reports)
 
-    def charge(self, guarantee: Guarantee, release: str, reports: int = 1) -> None:
+    def charge(
+        self, guarantee: Guarantee, release: str, reports: int = 1, *, reserved: int = 0
+    ) -> int:
         """Pay like :meth:`spend`, as part of a transaction opened with :meth:`alone`.
 
         The payment is written together with everything else in that transaction, or not at all.
-        Nothing may leave the device before the transaction has ended.
+        Nothing may leave the device before the transaction has ended. Returns its number.
+
+        ``reserved`` further reports are paid for, too, and made later: they count under lifetime
+        limits now, and under limits per period from :meth:`use_reserved` on.
         """
         if reports < 1:
             raise InvalidInput(f"reports must be at least 1, got {reports}")
         if not self.limits:
             raise InvalidInput("this ledger stores no limit; open it with one, such as Limit(8)")
-        assert self._database.in_transaction, "charge() belongs inside alone()"
-        cost = Cost(guarantee.epsilon, guarantee.delta, reports)
         now = time.time()
-        for limit in self.limits:
-            paid = self.costs(_since(limit, now))
-            if not within([*paid, cost], limit.epsilon, limit.delta):
-                raise BudgetExceeded(
-                    f"{reports} more of {guarantee} would exceed the limit of {limit}; nothing "
-                    f"was paid and nothing may be reported"
-                )
+        self._check(guarantee, now, reports, reserved)
+        if reserved:
+            self._write(guarantee, release, reserved, _RESERVED)
+        return self._write(guarantee, release, reports, now)
+
+    def use_reserved(self, guarantee: Guarantee, release: str) -> int:
+        """Make one reserved payment of a release count from now on; return its number.
+
+        Part of a transaction, like :meth:`charge`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If a limit per period does not admit it now, or nothing is reserved.
+        """
+        row = self._database.execute(
+            "SELECT id FROM payment WHERE release = ? AND paid_at = ?", (release, _RESERVED)
+        ).fetchone()
+        if row is None:
+            raise BudgetExceeded(f"no payment is reserved for release {release[:8]}…")
+        now = time.time()
+        self._check(guarantee, now, periods_only=True)
+        self._database.execute("UPDATE payment SET reports = reports - 1 WHERE id = ?", row)
+        self._database.execute("DELETE FROM payment WHERE reports = 0")
+        return self._write(guarantee, release, 1, now)
+
+    def use_again(self, guarantee: Guarantee, payment: int) -> None:
+        """Make a payment count under limits per period from now on, instead of at its old time.
+
+        For a report that reveals nothing beyond an earlier one, but in another period. Part of a
+        transaction, like :meth:`charge`.
+
+        Raises
+        ------
+        BudgetExceeded
+            If a limit per period does not admit it now.
+        """
+        now = time.time()
+        self._check(guarantee, now, periods_only=True, without=payment)
+        # A clock that was set back must not make it older.
         self._database.execute(
-            "INSERT INTO payment (paid_at, release, epsilon, delta, reports) "
-            "VALUES (?, ?, ?, ?, ?)",
-            (now, release, str(cost.epsilon), str(cost.delta), reports),
+            "UPDATE payment SET paid_at = MAX(paid_at, ?) WHERE id = ?", (now, payment)
         )
 
-    def kept_report(self, release: str, key: bytes) -> bytes | None:
-        """Return the report kept under a key, or None."""
-        row = self._database.execute(
-            "SELECT report FROM kept WHERE release = ? AND key = ?", (release, key)
-        ).fetchone()
-        return bytes(row[0]) if row else None
+    def _check(
+        self,
+        guarantee: Guarantee,
+        now: float,
+        reports: int = 1,
+        reserved: int = 0,
+        *,
+        periods_only: bool = False,
+        without: int = 0,
+    ) -> None:
+        """Raise BudgetExceeded if more reports would exceed a limit."""
+        assert self._database.in_transaction, "payments belong inside alone()"
+        for limit in self.limits:
+            if periods_only and limit.seconds is None:
+                continue
+            count = reports + (reserved if limit.seconds is None else 0)
+            paid = self.costs(_since(limit, now), without=without)
+            if not limit.admits([*paid, Cost(guarantee.epsilon, guarantee.delta, count)]):
+                raise BudgetExceeded(
+                    f"{count} more of {guarantee} would exceed the limit of {limit}; nothing "
+                    f"was paid and nothing may be reported"
+                )
 
-    def keep_report(self, release: str, key: bytes, report: bytes) -> bytes:
-        """Keep a report under a key and return it; if one is already kept there, return that."""
-        with self.alone():
-            kept = self.kept_report(release, key)
-            if kept is not None:
-                return kept
-            self._database.execute("INSERT INTO kept VALUES (?, ?, ?)", (release, key, report))
-        return report
+    def _write(self, guarantee: Guarantee, release: str, reports: int, at: float) -> int:
+        cursor = self._database.execute(
+            "INSERT INTO payment (paid_at, release, epsilon, delta, reports) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (at, release, str(guarantee.epsilon), str(guarantee.delta), reports),
+        )
+        assert cursor.lastrowid is not None, "the row was inserted"
+        return cursor.lastrowid
+
+    def has_paid_for(self, release: str) -> bool:
+        """Whether any report of a release was paid for."""
+        row = self._database.execute("SELECT 1 FROM payment WHERE release = ?", (release,))
+        return row.fetchone() is not None
+
+    def study(self, name: str) -> tuple[str, bytes | None] | None:
+        """Return the release that the person reports in a study, and the state of its sequence.
+
+        None if the person has not sent a report per person, or of a sequence, in this study.
+        """
+        row = self._database.execute(
+            "SELECT release, state FROM study WHERE name = ?", (name,)
+        ).fetchone()
+        return None if row is None else (str(row[0]), None if row[1] is None else bytes(row[1]))
+
+    def take_pending_studies(self) -> bool:
+        """Whether a device must still record the studies that an older version answered; once."""
+        assert self._database.in_transaction, "take_pending_studies() belongs inside alone()"
+        if not self._has_table("pending_studies"):
+            return False
+        self._database.execute("DROP TABLE pending_studies")
+        return True
+
+    def keep_study(self, name: str, release: str, state: bytes | None = None) -> None:
+        """Record that the person reports a release in a study; part of a transaction."""
+        assert self._database.in_transaction, "keep_study() belongs inside alone()"
+        self._database.execute(
+            "INSERT INTO study VALUES (?, ?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET release = excluded.release, state = excluded.state",
+            (name, release, state),
+        )
 
     def secret(self, fresh: bytes) -> bytes:
         """Return the device's secret for deriving keys; the first call stores ``fresh``."""
@@ -338,3 +455,18 @@ class Ledger:
 def _since(limit: Limit, now: float) -> float | None:
     """Return the start of a limit's period that ends now; None for a lifetime limit."""
     return None if limit.seconds is None else now - limit.seconds
+
+
+def _make_private(path: str | Path) -> None:
+    """Let only the owner read a file of an older version, and what SQLite keeps beside it."""
+    for part in (path, f"{path}-wal", f"{path}-shm"):
+        with suppress(OSError):
+            Path(part).chmod(0o600)
+
+
+def create_private(path: str | Path) -> None:
+    """Create the file, if it does not exist, before SQLite does: readable by its owner only."""
+    try:
+        Path(path).touch(mode=0o600)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror or error}") from None

@@ -49,6 +49,11 @@ def odds_factor(epsilon: Fraction) -> str:
     return large(_significant(factor, 3, ROUND_CEILING))
 
 
+def twice_odds_factor(epsilon: Fraction) -> str:
+    """Return 2e^ε, rounded up to three digits."""
+    return large(_significant(2 * _EXACT.exp(_decimal(epsilon)), 3, ROUND_CEILING))
+
+
 def _percent(share: Decimal, *, up: bool) -> str:
     """Write a share as a percentage; near 1, the rounded digits are those of 1 − share."""
     rounding, opposite = (ROUND_CEILING, ROUND_FLOOR) if up else (ROUND_FLOOR, ROUND_CEILING)
@@ -104,6 +109,17 @@ def at_most(value: Fraction, limit: Fraction) -> str:
     return decimal(min(rounded, limit))
 
 
+def likely(probability: float) -> str:
+    """Write a probability, rounded up to two digits."""
+    return f"{float(_significant(Decimal(probability), 2, ROUND_CEILING)):.1e}"
+
+
+def times(probability: float, delta: Fraction) -> str:
+    """Return how many times δ a probability is, rounded up to three digits."""
+    ratio = _EXACT.divide(Decimal(probability), _decimal(delta))
+    return large(_significant(ratio, 3, ROUND_CEILING))
+
+
 def one_in(delta: Fraction) -> str:
     """Return N of "1 in N", rounded down."""
     return large(_significant(_decimal(1 / delta), 3, ROUND_FLOOR))
@@ -130,21 +146,43 @@ _MEANINGS: Final = (
 )
 
 
-def strength(guarantee: Guarantee) -> tuple[str, str]:
+_SEQUENCE_MEANINGS: Final = (
+    "all reports of a person together tell little about them.",
+    "all reports of a person together tell something about them, but leave real doubt.",
+    "all reports of a person together may tell a great deal about them. Treat them as sensitive.",
+    "all reports of a person together may all but give their vectors away. Treat them as such.",
+)
+
+
+def strength(guarantee: Guarantee, *, sequence: bool = False) -> tuple[str, str]:
     """Return a word for the strength of the promise, and what it means."""
     by_epsilon = sum(guarantee.epsilon > limit for limit in _EPSILON_LIMITS)
     by_delta = sum(guarantee.delta > limit for limit in _DELTA_LIMITS)
     level = max(by_epsilon, by_delta)
     reason = f"With odds that can move by a factor of {odds_factor(guarantee.epsilon)}"
+    if not guarantee.pure:
+        reason += ", and further in rare reports"
     if by_delta > by_epsilon:
-        reason = f"With failures allowed once in {one_in(guarantee.delta)} reports"
-    return STRENGTHS[level], f"{reason}, {_MEANINGS[level]}"
+        reason = f"As it may tell everything once in {one_in(guarantee.delta)} reports"
+    meanings = _SEQUENCE_MEANINGS if sequence else _MEANINGS
+    return STRENGTHS[level], f"{reason}, {meanings[level]}"
 
 
-def promise(guarantee: Guarantee) -> list[str]:
-    """Say what is promised about one report."""
+def promise(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
+    """Say what is promised about one report, or about all reports of a person's sequence."""
     factor = odds_factor(guarantee.epsilon)
     rate = guess_rate(guarantee.epsilon, guarantee.delta)
+    if sequence:
+        return [
+            f"A person reports again and again. All of these reports are made from a few permanent "
+            f"answers, and each of those from one vector by adding chance to it. What can be "
+            f"learnt from all reports of a person together has a hard limit without exceptions, "
+            f"however many there are: whoever sees them, whatever else they know, the odds of any "
+            f"guess about the person's vectors grow or shrink by a factor of at most {factor}. "
+            f"That is e^ε for ε = {decimal(guarantee.epsilon)}; a larger ε protects less.",
+            f"Someone who must guess which of two equally likely histories a person has is right "
+            f"at most {rate} of the time. Tossing a coin is right 50 % of the time.",
+        ]
     contest = (
         f"Someone who must guess which of two equally likely vectors a report came from is right "
         f"at most {rate} of the time. Tossing a coin is right 50 % of the time."
@@ -160,14 +198,41 @@ def promise(guarantee: Guarantee) -> list[str]:
         ]
     return [
         f"A report is made from one vector by adding chance to it. What can be learnt from it is "
-        f"limited for nearly every report, but not for every one. Usually the odds of a guess "
-        f"about the vector grow or shrink by a factor of at most about {factor}, e^ε for "
-        f"ε = {decimal(guarantee.epsilon)}; a larger ε protects less. The promise allows for "
-        f"failures of probability δ = {decimal(guarantee.delta)}, about 1 in "
-        f"{one_in(guarantee.delta)}: then a report may tell more, and the promise by itself does "
-        f"not rule out that it tells everything.",
+        f"limited, but not for every report. Usually the odds of a guess about the vector grow or "
+        f"shrink by a factor of at most about {factor}, e^ε for ε = {decimal(guarantee.epsilon)}; "
+        f"a larger ε protects less. The rest is up to δ = {decimal(guarantee.delta)}: the promise "
+        f"by itself does not rule out that 1 in {one_in(guarantee.delta)} reports tells "
+        f"everything.",
+        _exceptions(guarantee),
         contest,
     ]
+
+
+def _exceptions(guarantee: Guarantee) -> str:
+    """Say how often the odds move by more than e^ε, for a guarantee that is not pure.
+
+    Let L be the privacy loss between two hypotheses. δ bounds E[(1 − e^{ε−L})₊], so
+    Pr[L > ε + t] <= δ/(1 − e^{−t}) for t > 0, and nothing follows for t = 0. At t = ln 2 the odds
+    of what is true grow by more than 2e^ε with probability at most 2δ, and shrink by more with at
+    most e^{−ε}δ: together less than 3δ (docs/proofs.md §6).
+    """
+    text = (
+        "δ is not the probability that the odds move by more than e^ε: that can be larger. What "
+        "follows from ε and δ together is weaker: "
+    )
+    often = 3 * guarantee.delta
+    if often >= 1:
+        return f"{text}for a δ this large, no limit on the odds of most reports."
+    return (
+        f"{text}the odds grow or shrink by more than {twice_odds_factor(guarantee.epsilon)}, "
+        f"twice e^ε, in fewer than 1 in {one_in(often)} reports, which is 3δ."
+    )
+
+
+def loss_above(probability: float, delta: Fraction) -> str:
+    """Say how likely the privacy loss exceeds ε, next to δ."""
+    ratio = times(probability, delta)
+    return f"with probability {likely(probability)}, {ratio} times δ, for the farthest vectors"
 
 
 def beliefs(guarantee: Guarantee) -> list[tuple[str, str, str]]:
@@ -189,8 +254,14 @@ def allowed(guarantee: Guarantee) -> list[tuple[str, str, str]]:
     ]
 
 
-def protected(guarantee: Guarantee) -> list[str]:
+def protected(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
     """Say to whom the promise is made."""
+    if sequence:
+        return [
+            "Each person, for all their vectors, however they change over time. The promise counts "
+            "on one sequence per person and study, kept by one device. The device enforces it; "
+            "this file cannot."
+        ]
     if guarantee.unit == "user":
         return [
             "Each person, for everything about them that goes into their one report. The promise "
@@ -218,14 +289,20 @@ def why_clipped(l1: float, l2: float) -> str:
     )
 
 
-def not_promised(guarantee: Guarantee) -> list[str]:
+def not_promised(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
     """Say what nobody should read into the promise."""
     twice, often = (odds_factor(k * guarantee.epsilon) for k in (2, 10))
-    failures = "" if guarantee.pure else ", and the chances of failure δ add up as well"
-    return [
-        f"Reports about the same person add up. Two of them can move the odds by a factor of "
+    failures = "" if guarantee.pure else ", and by more in rare reports: their δ add up too"
+    several = (
+        f"Sequences about the same person add up. A second one, on another device, in another "
+        f"study or after a lost state, lets the odds move by a factor of {twice}."
+        if sequence
+        else f"Reports about the same person add up. Two of them can move the odds by a factor of "
         f"{twice}, ten of them by {often}{failures}. Making a second report of the same "
-        f"vector costs as much as the first.",
+        f"vector costs as much as the first."
+    )
+    return [
+        several,
         "It does not hide that somebody took part, when, from where, or how often, nor anything "
         "sent alongside a report, such as a name, an address or a label.",
         "It does not keep secret what many reports say together. Learning about a group, and so "
@@ -246,6 +323,9 @@ def not_promised(guarantee: Guarantee) -> list[str]:
 MEAN_OVER: Final = 1_000
 """Number of people that the expected error of a mean is stated for."""
 
+PLUG_IN: Final = "That limit is a plug-in estimate from the public vectors, which tends to be"
+"""The start of the sentence that follows every stated limit; the side to which it errs ends it."""
+
 
 def utility(settings: Mapping[str, str | float], has_model: bool) -> str:
     """Say what a release is expected to keep and the most that any report could, as recorded."""
@@ -260,7 +340,7 @@ def utility(settings: Mapping[str, str | float], has_model: bool) -> str:
             f"A mean over {MEAN_OVER:,} people is expected to have a squared error of "
             f"{expected:.3g} times the variance of one person, for people like the public "
             f"vectors. No unbiased report of this ε leaves less than {ceiling:.3g}; "
-            f"offaxis.recommend compares other releases."
+            f"offaxis.recommend compares other releases. {PLUG_IN} too low."
         )
     scalar = settings.get("mechanism") == "scalar-response"
     what = "the variance of the model's answer" if scalar else "the model's answers"
@@ -268,11 +348,12 @@ def utility(settings: Mapping[str, str | float], has_model: bool) -> str:
         what = f"the variance of the vectors{' in the metric of the model' if has_model else ''}"
     words = (
         f"Expected to keep {100 * expected:.1f} % of {what}, for people like the public "
-        f"vectors. No report of this ε keeps more"
+        f"vectors. On average over such people, no report of this ε keeps more"
     )
     if expected >= ceiling - 0.001:
-        return f"{words}."
-    return f"{words} than {100 * ceiling:.1f} %; offaxis.recommend compares other releases."
+        return f"{words}. {PLUG_IN} too high."
+    limit = f"than {100 * ceiling:.1f} %"
+    return f"{words} {limit}; offaxis.recommend compares other releases. {PLUG_IN} too high."
 
 
 # ---- Budgets, rounded against the person: what was spent up, what is left down

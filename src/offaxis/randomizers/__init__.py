@@ -11,6 +11,7 @@ from offaxis.randomizers.base import CHOOSE, Randomizer, check_delta
 from offaxis.randomizers.box import Duchi, Hybrid, Piecewise
 from offaxis.randomizers.gaussian import Gaussian
 from offaxis.randomizers.laplace import Laplace, SphericalLaplace
+from offaxis.randomizers.memoised import MemoisedPrivUnit2, MemoisedResponse
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
 from offaxis.randomizers.projunit import ProjUnit
 from offaxis.randomizers.symbols import KaryResponse, SubsetSelection
@@ -24,6 +25,8 @@ __all__ = [
     "Hybrid",
     "KaryResponse",
     "Laplace",
+    "MemoisedPrivUnit2",
+    "MemoisedResponse",
     "Piecewise",
     "PrivUnit2",
     "PrivUnitG",
@@ -48,6 +51,8 @@ KINDS: dict[str, type[Any]] = {
         Hybrid,
         KaryResponse,
         SubsetSelection,
+        MemoisedResponse,
+        MemoisedPrivUnit2,
     )
 }
 """Every randomizer that a release file may contain, by kind."""

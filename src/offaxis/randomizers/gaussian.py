@@ -52,7 +52,8 @@ _sampler = lru_cache(maxsize=16)(RoundedGaussian)
 class Gaussian(LatticeForm):
     """Gaussian randomizer on the ℓ2 ball of ``radius`` in R^dim; sensitivity Δ = 2·radius.
 
-    Not pure: the loss exceeds ε with a probability somewhat larger than δ.
+    Not pure: the loss exceeds ε with a probability many times δ at small ε, 16 times at ε = 1 and
+    δ = 1e-5 (docs/proofs.md §6).
 
     The exact form works on integers. The noise has standard deviation s = 2**b in lattice steps;
     the ball of radius ρ is mapped to the lattice of step ρ/R. The input is clipped and truncated

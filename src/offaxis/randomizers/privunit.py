@@ -1,7 +1,7 @@
 """PrivUnit2 and PrivUnitG: pure ε on directions, with nearly the smallest error for large ε.
 
 Contract: for every two inputs and every payload, ``Pr[payload | w] <= exp(ε) Pr[payload | w']``,
-without any assumption, whatever floating point does.
+with no assumption beyond the generator's (docs/proofs.md §9), whatever floating point does.
 
 The density of the ideal report given direction u is e^ε on ``{v : ⟨v, u⟩ >= γ}`` and 1 outside, up
 to a normaliser that does not depend on u. What is released is its rank form (:class:`RankForm`),
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Final, Literal
 
@@ -25,6 +26,7 @@ from scipy.special import betaincinv, ndtr, ndtri, stdtr
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee
+from offaxis.privacy.shuffling import Blanket
 from offaxis.randomizers.base import (
     CHOOSE,
     Ball,
@@ -181,6 +183,11 @@ class RankForm(VectorParameters):
         return Guarantee(self.epsilon)
 
     @property
+    def blanket(self) -> Blanket:
+        """Near reports: c of the N directions of any nonce; opposite inputs have none in common."""
+        return Blanket(self.epsilon, Fraction(self.near, self.directions))
+
+    @property
     def unbiased(self) -> bool:
         """Whether the vector is the target; a direction is unbiased for ρ·w/‖w‖, not for w."""
         return self.target == "vector"
@@ -264,6 +271,10 @@ class RankForm(VectorParameters):
 
     def read(self, payloads: list[bytes]) -> Vectors:
         """Return the reported directions, scaled to be unbiased for the target."""
+        return self.named_directions(payloads) * (self.radius / self.mean)
+
+    def named_directions(self, payloads: list[bytes]) -> Vectors:
+        """Return the reported directions themselves."""
         nonces, index = self._parse(payloads)
         out = np.empty((len(index), self.dim))
         rows = max(1, _READ_ROWS * 64 // self.dim)
@@ -272,7 +283,7 @@ class RankForm(VectorParameters):
             g = expand(nonces[part], index[part, None] >> 1, self.ranked_dim)[:, 0]
             sign = 1.0 - 2.0 * (index[part] & 1)
             observed = self._observed(g, nonces[part])
-            out[part] = observed * (sign * (self.radius / self.mean))[:, None]
+            out[part] = observed * sign[:, None]
         return out
 
     def worst_pair(self) -> tuple[Vectors, Vectors]:

@@ -1,7 +1,7 @@
 """ProjUnit: PrivUnitG on a random projection, for vectors of many dimensions.
 
-Contract: that of the rank form (:class:`RankForm`), pure ε without any assumption. Projecting only
-changes which directions are near, never how many.
+Contract: that of the rank form (:class:`RankForm`), pure ε with no assumption beyond the
+generator's. Projecting only changes which directions are near, never how many.
 
 A nonce expands to a Gaussian k × m matrix G and, under another key, to N directions of R^k. The
 client ranks these by their correlation with Gw; exactly c are near, and it reports one as PrivUnitG

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, exact_epsilon
+from offaxis.privacy.shuffling import Blanket
 from offaxis.randomizers import base
 from offaxis.randomizers.base import CHOOSE, FiniteSet
 from offaxis.sampling.choices import choose_subsets, place, response_of
@@ -84,14 +85,26 @@ class SymbolForm(ABC):
         return Guarantee(self.epsilon)
 
     @property
+    def blanket(self) -> Blanket | None:
+        """Near reports: d/k of all sets name a symbol, d (d − 1)/(k (k − 1)) name two."""
+        k, d = self.size, self.named
+        overlap = Fraction(d * (d - 1), k * (k - 1))
+        return Blanket(self.epsilon, Fraction(d, k), overlap, one_bit=k == 2)
+
+    @property
     def unbiased(self) -> bool:
         """True: the mean of the observation is the one-hot vector of the input symbol."""
         return True
 
     @property
+    def strength(self) -> float:
+        """The ε of the law of one report, as a float; q = e^{−strength} in the formulas above."""
+        return float(self.epsilon)
+
+    @property
     def _far_weight(self) -> float:
         """q = e^{−ε}."""
-        return math.exp(-float(self.epsilon))
+        return math.exp(-self.strength)
 
     @property
     def own_chance(self) -> float:
@@ -105,7 +118,7 @@ class SymbolForm(ABC):
         The formulas avoid cancellation: the first is never positive, the second always is.
         """
         k, d, q = self.size, self.named, self._far_weight
-        gap = -math.expm1(-float(self.epsilon))
+        gap = -math.expm1(-self.strength)
         return -(d - 1 + (k - d) * q) / ((k - d) * gap), (d + (k - 1 - d) * q) / (d * gap)
 
     def expected_squared_error(self) -> float:
@@ -115,7 +128,7 @@ class SymbolForm(ABC):
         (k − 1) ((Z − 1)(Z − q) + (k − 1) q) / (d (k − d) (1 − q)²).
         """
         k, d, q = self.size, self.named, self._far_weight
-        gap = -math.expm1(-float(self.epsilon))
+        gap = -math.expm1(-self.strength)
         spread = (d - 1 + (k - d) * q) * (d + (k - 1 - d) * q) + (k - 1) * q
         return (k - 1) * spread / (d * (k - d) * gap * gap)
 
@@ -127,7 +140,7 @@ class SymbolForm(ABC):
         """Return ε where the observation names the input symbol and 0 elsewhere."""
         own = self.symbols(W)
         entries = np.take_along_axis(np.asarray(V), own[:, None], axis=1)[:, 0]
-        return np.where(entries > 0, float(self.epsilon), 0.0)
+        return np.where(entries > 0, self.strength, 0.0)
 
     def symbols(self, W: Any) -> Symbols:
         """Return a copy of the input as symbols, or raise: nothing is clipped or rounded."""
@@ -233,9 +246,7 @@ class KaryResponse(SymbolForm):
 
     def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> Vectors:
         """Return ε where the payload is the input symbol and 0 elsewhere."""
-        return np.where(
-            self.reported_symbols(payloads) == self.symbols(W), float(self.epsilon), 0.0
-        )
+        return np.where(self.reported_symbols(payloads) == self.symbols(W), self.strength, 0.0)
 
     def one_hot(self, reported: Array) -> Array:
         """Return the mask of the symbol that each report names."""

@@ -22,6 +22,7 @@ from offaxis.randomizers.box import POINTS, Duchi, Hybrid, Piecewise
 from offaxis.randomizers.caps import Ranks
 from offaxis.randomizers.gaussian import Gaussian
 from offaxis.randomizers.laplace import Laplace, SphericalLaplace
+from offaxis.randomizers.memoised import MemoisedPrivUnit2
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG, RankForm
 from offaxis.randomizers.projunit import ProjUnit
 from offaxis.randomizers.symbols import KaryResponse, SubsetSelection, SymbolForm, with_own
@@ -237,6 +238,16 @@ def _privunit2(randomizer: PrivUnit2, W: Array, rng: Rng) -> Array:
         return xp.where(forward[:, None], length * u, -length * u)
     t = cosine(tail, randomizer.dim)
     return towards(u, xp.where(forward, t, -t), length, draws)
+
+
+@draw_observations.register
+def _memoised_privunit2(randomizer: MemoisedPrivUnit2, W: Array, rng: Rng) -> Array:
+    """Draw the first report of a sequence; that of symbols is drawn as the response it is."""
+    permanent, instant = randomizer.layers
+    draws = draws_from(rng, W)
+    shown = _privunit2(instant, _privunit2(permanent, W, draws), draws)
+    shown *= randomizer.radius / permanent.mean
+    return shown
 
 
 @draw_observations.register

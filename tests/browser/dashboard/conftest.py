@@ -22,7 +22,13 @@ def book(head, public) -> offaxis.Release:
 
 
 @pytest.fixture(scope="package")
-def collector(book, head, public, tmp_path_factory) -> Iterator[Running]:
+def leaky(public) -> offaxis.Release:
+    """A release whose guarantee has a δ."""
+    return offaxis.fit(None, public, epsilon=3, delta=1e-5, reshaping="none", mechanism="gaussian")
+
+
+@pytest.fixture(scope="package")
+def collector(book, leaky, head, public, tmp_path_factory) -> Iterator[Running]:
     """A collector with a round of symbols, a round of vectors, and facts of a release."""
     folder = tmp_path_factory.mktemp("dashboard")
     with running(f"sqlite:///{folder}/collector.db", reader_rate=1e6) as server:
@@ -40,6 +46,10 @@ def collector(book, head, public, tmp_path_factory) -> Iterator[Running]:
         server.open(other, "vectors-1", study="vectors")
         reports = other.privatize(np.tile(public[:40], (1, 7)))
         server.batch("vectors-1", [(new_id(), report) for report in reports])
+        server.open(leaky, "leaky-1", study="leaky")
+        path = f"/v1/releases/{leaky.hash}/facts"
+        for kind, body in cli_facts(folder, leaky, head, public).items():
+            assert server.request("admin", "PUT", f"{path}/{kind}", body).status == 204
         yield server
 
 

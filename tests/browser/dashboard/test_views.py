@@ -181,6 +181,29 @@ def test_a_release_page_shows_its_card_curve_and_audit(open_page, collector, boo
         assert shows_percent(cells[3], budget["ceiling"])
 
 
+def test_a_release_with_delta_says_what_delta_means(open_page, collector, book, leaky):
+    """On its page, on the page of its round, and in the list; a pure release shows no δ."""
+    card = collector.request("device", "GET", f"/v1/releases/{leaky.hash}/card").json
+    for at in (f"#/releases/{leaky.hash}", "#/rounds/leaky-1"):
+        page = open_page("device", at=at)
+        expect(page.get_by_text("ε = 3, δ = 1e-05, per item")).to_be_visible()
+        assert any("δ is not the probability" in text for text in card["promise"])
+        for text in (*card["promise"], card["meaning"], card["loss_above_epsilon"]):
+            expect(page.get_by_text(text)).to_be_visible()
+        expect(page.get_by_text("With δ = 1e-05 some reports may move a belief")).to_be_visible()
+        expect(page.get_by_text("δ = 1e-05, and the bound does not apply to it")).to_be_visible()
+        marks = page.locator("svg text.marked")
+        expect(marks).to_have_text("this release, ε = 3, δ = 1e-05")
+        page.get_by_text(re.compile(r"^All \d+ tests$")).click()
+        expect(page.get_by_role("columnheader", name="ε ≥, at δ = 1e-05")).to_be_visible()
+    page = open_page("device", at="#/releases")
+    expect(page.locator(".card", has_text="δ = 1e-05")).to_have_count(1)
+    page = open_page("device", at=f"#/releases/{book.hash}")
+    expect(page.get_by_role("heading", name="Privacy card")).to_be_visible()
+    expect(page.locator("text.marked")).to_have_text("this release, ε = 3")
+    expect(page.get_by_text("δ")).to_have_count(0)
+
+
 def test_a_round_updates_while_it_is_shown(open_page, collector, book, public):
     page = open_page(at=ROUND)
     before = collector.request("analyst", "GET", "/v1/rounds/answers-1").json["reports"]

@@ -1,6 +1,7 @@
 // Reads one JSON request per line and writes one response per line: the client for Python tests.
 import { createInterface } from "node:readline";
 import { readHeader, readTensors } from "../../../src/offaxis/collector/pages/client/container.js";
+import { nextReport } from "../../../src/offaxis/collector/pages/client/device/sequences.js";
 import { ENCODERS } from "../../../src/offaxis/collector/pages/client/encoders.js";
 import { Entropy } from "../../../src/offaxis/collector/pages/client/entropy.js";
 import { OffaxisError } from "../../../src/offaxis/collector/pages/client/errors.js";
@@ -58,6 +59,18 @@ const HANDLERS = {
   privatize: async (request) => {
     const release = await load(request);
     return eachOf(request.vectors, async (vector) => toHex(await release.privatize(vector)));
+  },
+  // Each person's sequence: one vector per round, the report of each round and the state after it.
+  sequences: async (request) => {
+    const release = await load(request);
+    return eachOf(request.people, async ({ numbers, vectors }) => {
+      let state = null;
+      return eachOf(numbers.entries(), async ([i, number]) => {
+        const made = await nextReport(release, state, number, vectors[i]);
+        state = made.state;
+        return { report: toHex(made.report), ...state, held: toHex(state.held) };
+      });
+    });
   },
   answer: async (request) => {
     const release = await load(request);

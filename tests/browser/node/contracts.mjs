@@ -2,6 +2,10 @@
 import * as offaxis from "../../../src/offaxis/collector/pages/client/index.js";
 import { Entropy } from "../../../src/offaxis/collector/pages/client/entropy.js";
 import { Laplace } from "../../../src/offaxis/collector/pages/client/laplace.js";
+import {
+  MemoisedPrivUnit2,
+  MemoisedResponse,
+} from "../../../src/offaxis/collector/pages/client/memoised.js";
 import { PrivUnit2 } from "../../../src/offaxis/collector/pages/client/privunit.js";
 import { asParameters } from "./recorded.mjs";
 import { Tape } from "./tape.mjs";
@@ -23,7 +27,7 @@ async function rejects(kind, action, what) {
 const load = async (read, name) => offaxis.loadRelease(await read(`${name}.release`));
 
 async function vectors(read) {
-  for (const name of ["laplace", "privunit2-mean", "response"]) {
+  for (const name of ["laplace", "privunit2-mean", "response", "memoised-means"]) {
     const release = await load(read, name);
     const wrong = [
       ...[[1, 2], [1, 2, 3, 4], [1, NaN, 3], [1, 2, Infinity], [1, "2", 3], [1, 2, null], [1, , 3]],
@@ -112,11 +116,61 @@ async function noiseFirst() {
     new PrivUnit2(asParameters({ ...ranks, target: "direction" })),
     new PrivUnit2(asParameters({ ...ranks, target: "vector" })),
   ];
+  const schedule = { instant: "2", renewals: 4, period: 90 };
+  const second = { instant_directions: 228, instant_near: 28, target: "vector" };
+  const memoised = new MemoisedPrivUnit2(asParameters({ ...ranks, ...schedule, ...second }));
+  // Only the first layer reads the vector.
+  forms.push({ report: (rows, bits) => memoised.hold(rows, bits) });
   for (const form of forms) {
     const [good, bad] = [new Tape("noise first"), new Tape("noise first")];
     await form.report([Float64Array.of(1, 2, 3)], good);
     await rejects("InvalidInput", () => form.report([Float64Array.of(1, NaN, 3)], bad), "a NaN");
     expect(good.used > 0 && good.used === bad.used, "noise was drawn after the vector was read");
+  }
+}
+
+// The parameters of a release of sequences are read strictly, and ε∞ is computed from them.
+async function schedules() {
+  const symbols = { size: 4, epsilon: "2", instant: "2", renewals: 4, period: 90 };
+  const ranks = { directions: 228, near: 28, instant_directions: 228, instant_near: 28 };
+  const rest = { instant: "2", renewals: 4, period: 90, target: "vector" };
+  const vectors = { dim: 3, radius: 2, epsilon: "3", ...ranks, ...rest };
+  const forms = [
+    [MemoisedResponse, symbols, "8"],
+    [MemoisedPrivUnit2, vectors, "12"],
+  ];
+  for (const [Form, parameters, total] of forms) {
+    const built = (changes) => new Form(asParameters({ ...parameters, ...changes }));
+    expect(built({}).guaranteed.toString() === total && built({}).unit === "user", "ε∞");
+    const endless = built({ renewals: 0 });
+    expect(endless.guaranteed.compare(endless.epsilon) === 0, "ε of one draw");
+    expect(endless.unit === "item", "a sequence without an end is per user");
+    const wrong = [
+      ...[{ renewals: 1001 }, { renewals: -1 }, { renewals: "4" }, { period: 0 }, { period: 65536 }],
+      ...[{ instant: "0" }, { instant: "101" }, { instant: "4/2" }, { instant: 2 }, { more: 1 }],
+      ...[{ epsilon: "100", renewals: 1000 }, { epsilon: "2.0" }],
+      // ε has 95 digits at most, and so has R·ε.
+      { epsilon: `${"9".repeat(95)}/${"9".repeat(94)}1` },
+    ];
+    if (Form === MemoisedPrivUnit2) {
+      wrong.push({ instant_directions: 3 }, { instant_near: 200 }, { target: "both" }, { near: 0 });
+    }
+    for (const changes of wrong) {
+      await rejects("InvalidInput", () => built(changes), JSON.stringify(changes));
+    }
+  }
+}
+
+// Beyond the largest age, payloads have that age.
+async function ages() {
+  const form = new MemoisedResponse(
+    asParameters({ size: 300, epsilon: "2", instant: "2", renewals: 4, period: 90 }),
+  );
+  const held = await form.hold([7, 299], new Entropy());
+  for (const [age, bytes] of [[0, [0, 0]], [258, [2, 1]], [65535, [255, 255]], [2 ** 53, [255, 255]]]) {
+    for (const payload of await form.show(held, [age, age], new Entropy())) {
+      expect(payload.length === 4 && payload.slice(0, 2).join() === bytes.join(), `age ${age}`);
+    }
   }
 }
 
@@ -138,6 +192,8 @@ export function checks(read) {
     ["no randomness, no report", () => withoutRandomness(read)],
     ["large draws", largeDraws],
     ["noise before the vector", noiseFirst],
+    ["schedules of sequences", schedules],
+    ["ages of permanent answers", ages],
     ["bytes changed meanwhile", () => changedMeanwhile(read)],
   ];
 }

@@ -10,6 +10,10 @@ import { exact } from "../../../src/offaxis/collector/pages/client/fraction.js";
 import { Unsupported, loadRelease } from "../../../src/offaxis/collector/pages/client/index.js";
 import { Laplace, pack, unpack } from "../../../src/offaxis/collector/pages/client/laplace.js";
 import { latticeLength } from "../../../src/offaxis/collector/pages/client/lattice.js";
+import {
+  MemoisedPrivUnit2,
+  MemoisedResponse,
+} from "../../../src/offaxis/collector/pages/client/memoised.js";
 import { PrivUnit2, PrivUnitG } from "../../../src/offaxis/collector/pages/client/privunit.js";
 import { KaryResponse } from "../../../src/offaxis/collector/pages/client/response.js";
 import { Tape } from "./tape.mjs";
@@ -22,6 +26,12 @@ const FORMS = {
   "privunit2-mean": PrivUnit2,
   "privunitg-mean": PrivUnitG,
 };
+const SEQUENCES = {
+  "memoised-response": MemoisedResponse,
+  "memoised-privunit2": MemoisedPrivUnit2,
+  "memoised-privunit2-mean": MemoisedPrivUnit2,
+};
+const SEQUENCE_RELEASES = ["memoised-classes", "memoised-means", "memoised-directions"];
 const RELEASES = [
   ...Object.keys(FORMS),
   ...["response", "class-response", "scalar-response", "task-aware"],
@@ -134,8 +144,29 @@ async function symbols(read) {
   }
 }
 
-async function release(read, name) {
-  const record = (await read("reports.json"))[name];
+async function sequences(read, name) {
+  const record = (await read("sequences.json"))[name];
+  const form = new SEQUENCES[name](asParameters(record.parameters));
+  equal(form.guaranteed.toString(), record.guarantee, "guarantee");
+  const rows = record.inputs.map((input) =>
+    typeof input === "number" ? input : Float64Array.from(input, hexFloat),
+  );
+  const tape = new Tape(record.tape);
+  const held = await form.hold(rows, tape);
+  equal(held.map(toHex), record.held, "permanent answers");
+  for (const { age, payloads, observations } of record.shown) {
+    const shown = await form.show(held, held.map(() => age), tape);
+    equal(shown.map(toHex), payloads, `payloads at age ${age}`);
+    for (const [i, payload] of shown.entries()) {
+      close(await form.read(payload), observations[i], "observation");
+    }
+  }
+  equal(tape.used, record.bytes, "bytes");
+  if (record.mean) close([form.mean], [record.mean], "mean component");
+}
+
+async function release(read, name, file = "reports.json") {
+  const record = (await read(file))[name];
   const loaded = await loadRelease(await read(`${name}.release`), { expect: record.release });
   equal(loaded.hash, record.release, "hash");
   for (const [i, report] of record.reports.entries()) {
@@ -164,6 +195,11 @@ export function checks(read) {
     ["integers on the wire", () => integers(read)],
     ...Object.keys(FORMS).map((name) => [`payloads of ${name}`, () => vectors(read, name)]),
     ["payloads of response", () => symbols(read)],
+    ...Object.keys(SEQUENCES).map((name) => [`sequence of ${name}`, () => sequences(read, name)]),
+    ...SEQUENCE_RELEASES.map((name) => [
+      `release ${name}`,
+      () => release(read, name, "sequence-reports.json"),
+    ]),
     ...RELEASES.map((name) => [`release ${name}`, () => release(read, name)]),
     ...UNSUPPORTED.map((name) => [`${name} is not supported`, () => unsupported(read, name)]),
   ];

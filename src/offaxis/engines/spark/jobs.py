@@ -25,6 +25,7 @@ from offaxis.engines.arrow import (
     fold_means,
     job_facts,
     privatize_batches,
+    require_single_reports,
 )
 from offaxis.engines.spark.cluster import Tasks, pyspark, watched
 from offaxis.engines.spark.data import DataFrame, broadcast, complete_folder, fold, select
@@ -85,6 +86,7 @@ def privatize(
     >>> facts["reports"], facts["guarantee"]["epsilon"]
     (40, '2')
     """
+    require_single_reports(release)
     spark, records = frame.sparkSession, select(frame, ids, vectors)
     check_repeating(records)
     with (

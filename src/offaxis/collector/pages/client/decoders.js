@@ -95,17 +95,20 @@ class Codeword {
   }
 }
 
-/** The mean of the codewords: the reported one weighs e^ε times its share, others their share. */
+/**
+ * The mean of the codewords: the reported one weighs e^ε times its share, others their share, with
+ * the ε of the law of one report.
+ */
 class PosteriorCodeword extends Codeword {
   bind(randomizer) {
     if (!randomizer.takesSymbols) {
       throw new InvalidInput("a posterior-codeword decoder takes symbols, not vectors");
     }
-    this.epsilon = randomizer.epsilon.toNumber();
+    this.strength = randomizer.strength;
   }
 
   decode(observation) {
-    const background = Math.exp(-this.epsilon);
+    const background = Math.exp(-this.strength);
     const mean = new Float64Array(this.outputDim);
     let mass = 0;
     this.prior.forEach((share, j) => {

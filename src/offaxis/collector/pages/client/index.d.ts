@@ -23,7 +23,7 @@ export class EntropyFailure extends OffaxisError {}
 
 export type Unit = "item" | "user";
 
-/** The guarantee of one report, computed from the randomizer's parameters. */
+/** The guarantee of one report, or of a sequence, computed from the randomizer's parameters. */
 export interface Guarantee {
   /** Exact, "p" or "p/q". */
   readonly epsilon: string;
@@ -63,7 +63,22 @@ export class Release {
   readonly hash: string;
   readonly guarantee: Guarantee;
   /** Kind of the randomizer. */
-  readonly kind: "laplace" | "privunit2" | "privunitg" | "response";
+  readonly kind:
+    | "laplace"
+    | "privunit2"
+    | "privunitg"
+    | "response"
+    | "memoised-response"
+    | "memoised-privunit2";
+  /**
+   * When a device draws permanent answers: at most `renewals` (0: no limit), one every `period`
+   * rounds. Null if the release makes single reports.
+   */
+  readonly sequence: {
+    readonly renewals: number;
+    readonly period: number;
+    readonly epsilon: string;
+  } | null;
   /** Dimension of a private vector. */
   readonly inputDim: number;
   /** Dimension of a decoded vector. */
@@ -73,11 +88,12 @@ export class Release {
   readonly provenance: Provenance;
   /** The public mean, as far as the release contains it; for clients without a vector. */
   readonly publicMean: Float64Array;
-  /** Throw LimitExceeded unless the guarantee of one report is within the limit. */
+  /** Throw LimitExceeded unless the guarantee of a report, or a sequence, is within the limit. */
   checkLimit(limit: Limit): void;
   /**
    * Turn a private vector into a report that may leave the device. Every call draws fresh
-   * randomness and spends the budget again: call it once per vector.
+   * randomness and spends the budget again: call it once per vector. With a release of sequences
+   * it makes the first report of a new sequence; only a Device continues one.
    */
   privatize(vector: Vector): Promise<Uint8Array>;
   /** The names of a model's answers and the symbol of each; null if reports carry no answer. */
@@ -97,7 +113,10 @@ export class Release {
   decode(report: Uint8Array): Promise<Float64Array>;
 }
 
-/** A budget for all reports together, overall or within any `seconds`. */
+/**
+ * A budget for all reports together, overall or within any `seconds`. A sequence counts in every
+ * period in which it is reported.
+ */
 export interface BudgetLimit {
   epsilon: Exact;
   /** Default: no period, the limit is on the total. */
@@ -113,9 +132,9 @@ export interface DeviceOptions {
   release?: string;
   /** Limits on all reports together; each must hold. */
   limits: readonly BudgetLimit[];
-  /** The largest privacy cost of one report. Default: the smallest limit. */
+  /** The largest privacy cost of one report or sequence. Default: the smallest limit. */
   epsilon?: Exact;
-  /** Default "item". A release with unit "user" is answered in one round only. */
+  /** Default "item". A release with unit "user" is answered once per study, or as one sequence. */
   unit?: Unit;
   /** Authenticates the device to the collector. */
   token?: string;
@@ -162,7 +181,8 @@ export class Device {
   rounds(): Promise<Offer[]>;
   /**
    * Answer a round, once: verify it, pay, make the report and keep it for sending. An unusable
-   * vector becomes a report of the public mean, so that nobody learns of it.
+   * vector becomes a report of the public mean, so that nobody learns of it. A round of a sequence
+   * that draws no permanent answer does not evaluate the vector.
    */
   report(
     round: string,
@@ -177,7 +197,7 @@ export class Device {
   withdraw(round: string): Promise<Entry>;
   /** Return every round that was answered or begun. */
   status(): Promise<Entry[]>;
-  /** Return Σε of all reports, "p" or "p/q", and their number. */
+  /** Return Σε of all payments, "p" or "p/q", and their number: one per report or permanent answer. */
   spent(): Promise<{ epsilon: string; reports: number }>;
   /** Close the state. */
   close(): void;

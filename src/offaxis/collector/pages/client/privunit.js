@@ -1,5 +1,6 @@
 /**
- * PrivUnit2 and PrivUnitG in rank form: pure ε without any assumption, whatever the floats do.
+ * PrivUnit2 and PrivUnitG in rank form: pure ε, with no assumption beyond the generator's, whatever
+ * the floats do.
  *
  * The client draws a nonce, which expands to N public directions, ranks them by their correlation
  * with its vector, calls exactly c of them near, and reports one of the N: each near one is exactly
@@ -98,17 +99,22 @@ class RankForm {
 
   /** Return the reported direction, scaled to be unbiased for the target. */
   async read(payload) {
+    this.#length ??= this.radius / this.mean;
+    return (await this.namedDirection(payload)).map((x) => x * this.#length);
+  }
+
+  /** Return the reported direction itself. */
+  async namedDirection(payload) {
     const index = new DataView(payload.buffer, payload.byteOffset).getUint32(NONCE_BYTES, true);
     if (index >= this.directions) {
       throw new InvalidReport(`a ${this.kind} payload has the index of no direction`);
     }
-    this.#length ??= this.radius / this.mean;
     const g = Float64Array.from(
       await vector(payload.subarray(0, NONCE_BYTES), Math.floor(index / 2), this.dim),
     );
     const unit = this.law === "gaussian" ? await spread() : length(g);
-    const signed = index % 2 ? -this.#length : this.#length;
-    return g.map((x) => (x / unit) * signed);
+    const sign = index % 2 ? -1 : 1;
+    return g.map((x) => (x / unit) * sign);
   }
 }
 

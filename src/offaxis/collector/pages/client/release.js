@@ -13,6 +13,7 @@ import { InvalidInput, InvalidRelease, LimitExceeded, Unsupported, shown } from 
 import { exact, exactEpsilon } from "./fraction.js";
 import { Laplace } from "./laplace.js";
 import { parseManifest } from "./manifest.js";
+import { MemoisedPrivUnit2, MemoisedResponse } from "./memoised.js";
 import { PrivUnit2, PrivUnitG } from "./privunit.js";
 import { HEADER_SIZE, frame, unframe } from "./reports.js";
 import { KaryResponse } from "./response.js";
@@ -21,7 +22,10 @@ import { sha256, toHex } from "./webcrypto.js";
 const METADATA_KEY = "offaxis";
 const RELATION = "replacement of the whole vector";
 const RANDOMIZERS = new Map(
-  [Laplace, PrivUnit2, PrivUnitG, KaryResponse].map((form) => [form.kind, form]),
+  [Laplace, PrivUnit2, PrivUnitG, KaryResponse, MemoisedResponse, MemoisedPrivUnit2].map((form) => [
+    form.kind,
+    form,
+  ]),
 );
 
 /** Read a release from untrusted bytes; `expect` pins the hash it must have. */
@@ -47,6 +51,19 @@ export async function loadRelease(bytes, { expect } = {}) {
   } catch (error) {
     if (!(error instanceof InvalidInput)) throw error;
     throw new InvalidRelease(`the release cannot be used: ${error.message}`);
+  }
+}
+
+/**
+ * Return the unit that a file claims which was loaded before, without loading it again; "user", the
+ * one that restricts more, if it cannot be read.
+ */
+export function claimedUnit(content) {
+  try {
+    const text = readMetadata(readHeader(content).header, METADATA_KEY);
+    return parseManifest(text.slice(text.indexOf("\n") + 1)).get("guarantee").get("unit");
+  } catch {
+    return "user";
   }
 }
 
@@ -98,11 +115,31 @@ function buildRandomizer(part) {
 
 const FROM_LOAD = Symbol("made by loadRelease");
 
+/**
+ * Return the two layers of a release of sequences. For the device, which keeps a permanent answer
+ * and shows it to nobody: index.js does not export it.
+ */
+export let layersOf;
+
 /** A frozen release; created by loadRelease() only. */
 export class Release {
   #encoder;
   #randomizer;
   #decoder;
+
+  static {
+    layersOf = (release) => ({
+      hold: async (vector) => {
+        const encoded = release.#encoder.encode(checkedVector(vector, release.inputDim));
+        const [held] = await release.#randomizer.hold([encoded], new Entropy());
+        return held;
+      },
+      show: async (held, age) => {
+        const [payload] = await release.#randomizer.show([held], [age], new Entropy());
+        return frame(payload, release.#randomizer.wireId, release.hash);
+      },
+    });
+  }
 
   constructor(key, hash, manifest, tensors) {
     if (key !== FROM_LOAD) throw new InvalidInput("create a release with loadRelease()");
@@ -120,6 +157,7 @@ export class Release {
     this.hash = hash;
     this.guarantee = verifiedGuarantee(this.#randomizer, manifest.get("guarantee"));
     this.kind = manifest.get("randomizer").get("kind");
+    this.sequence = scheduleOf(this.#randomizer);
     this.inputDim = this.#encoder.inputDim;
     this.outputDim = this.#decoder.outputDim;
     this.reportSize = HEADER_SIZE + this.#randomizer.payloadSize;
@@ -139,14 +177,15 @@ export class Release {
     return usable ? mean : new Float64Array(this.inputDim);
   }
 
-  /** Throw LimitExceeded unless the guarantee of one report is within the limit. */
+  /** Throw LimitExceeded unless the guarantee of a report, or a sequence, is within the limit. */
   checkLimit({ epsilon, delta = 0, unit = "item" } = {}) {
     const [most, mostDelta] = [exactEpsilon(epsilon), exact(delta, "delta")];
     const { guarantee } = this;
     const within = exact(guarantee.epsilon, "epsilon").compare(most) <= 0;
     if (!within || exact(guarantee.delta, "delta").compare(mostDelta) > 0) {
+      const what = this.sequence?.renewals ? "a sequence of reports" : "a report";
       throw new LimitExceeded(
-        `a report would have ε = ${guarantee.epsilon}, δ = ${guarantee.delta}; ` +
+        `${what} would have ε = ${guarantee.epsilon}, δ = ${guarantee.delta}; ` +
           `this page allows up to ε = ${most}, δ = ${mostDelta} per report`,
       );
     }
@@ -160,7 +199,8 @@ export class Release {
   /**
    * Turn a private vector into a report that may leave the device.
    *
-   * Every call draws fresh randomness and spends the budget again: call it once per vector.
+   * Every call draws fresh randomness and spends the budget again: call it once per vector. With a
+   * release of sequences it makes the first report of a new sequence; a device continues one.
    */
   async privatize(vector) {
     const encoded = this.#encoder.encode(checkedVector(vector, this.inputDim));
@@ -245,16 +285,28 @@ function readAnswers(part, encoder, randomizer) {
   });
 }
 
-/** Compute the guarantee of one report, and compare it with the claim. */
+/** Return when the device draws permanent answers; null if the release makes single reports. */
+function scheduleOf({ renewals, period, epsilon }) {
+  if (renewals === undefined) return null;
+  return Object.freeze({ renewals, period, epsilon: epsilon.toString() });
+}
+
+/** Compute the guarantee of one report or of a sequence, and compare it with the claim. */
 function verifiedGuarantee(randomizer, claim) {
-  const computed = { epsilon: randomizer.epsilon.toString(), delta: "0", relation: RELATION };
+  const { unit = claim.get("unit"), guaranteed = randomizer.epsilon } = randomizer;
+  if (claim.get("unit") !== unit) {
+    throw new InvalidRelease(
+      `this release of sequences is per ${unit}, not per ${claim.get("unit")}`,
+    );
+  }
+  const computed = { epsilon: guaranteed.toString(), delta: "0", relation: RELATION };
   if (Object.entries(computed).some(([name, value]) => claim.get(name) !== value)) {
     throw new InvalidRelease(
       `the manifest promises ε=${claim.get("epsilon")}, δ=${claim.get("delta")} under ` +
         `${shown(claim.get("relation"))}, but its parameters give ε=${computed.epsilon}, pure`,
     );
   }
-  return Object.freeze({ ...computed, unit: claim.get("unit"), pure: true });
+  return Object.freeze({ ...computed, unit, pure: true });
 }
 
 /** Return a private Float64Array of a finite vector, or throw; then nothing is released. */

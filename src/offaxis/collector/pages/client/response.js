@@ -63,16 +63,21 @@ export class KaryResponse {
     return symbol;
   }
 
-  /** Return the unbiased estimate of the one-hot vector, k numbers. */
-  async read(payload) {
-    const [k, q, gap] = [this.size, this.#farWeight, -Math.expm1(-this.epsilon.toNumber())];
-    const observed = new Float64Array(k).fill(-q / gap);
-    observed[this.reportedSymbol(payload)] = (1 + (k - 2) * q) / gap;
-    return observed;
+  /** The ε of the law of one report, as a float. */
+  get strength() {
+    return this.epsilon.toNumber();
   }
 
-  /** q = e^{−ε}. */
-  get #farWeight() {
-    return Math.exp(-this.epsilon.toNumber());
+  /** Return the unbiased estimate of the one-hot vector, k numbers. */
+  async read(payload) {
+    return observation(this.size, this.reportedSymbol(payload), this.strength);
   }
+}
+
+/** Return the unbiased estimate of the one-hot vector of a symbol whose odds are e^strength. */
+export function observation(size, symbol, strength) {
+  const [q, gap] = [Math.exp(-strength), -Math.expm1(-strength)];
+  const observed = new Float64Array(size).fill(-q / gap);
+  observed[symbol] = (1 + (size - 2) * q) / gap;
+  return observed;
 }

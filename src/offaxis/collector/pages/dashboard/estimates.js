@@ -85,13 +85,15 @@ export function estimates() {
     name: "symbol", format: percent, bars: true,
     description: "The share of people with each symbol. Estimates from noisy reports are unbiased, "
       + "so a small share can come out negative. Error bars are 95 % intervals: all of them "
-      + "together contain the true shares in at least 95 of 100 rounds, for any population.",
+      + "together contain the true shares in at least 95 of 100 rounds, for any population whose "
+      + "devices report honestly, one report per person.",
   });
   const means = new Section({
     title: "Means", values: "mean", errors: "standard_error",
     name: "coordinate", format: number, bars: false,
     description: "The mean of people's vectors, each clipped to the release's radius. Error bars "
-      + "are ± 2 standard errors: about 95 of 100 such intervals contain it, for any population. "
+      + "are ± 2 standard errors: about 95 of 100 such intervals contain it, for any population "
+      + "whose devices report honestly. "
       + "If longer vectors were clipped, the mean of the vectors themselves is further out.",
   });
   const select = element("select", { id: "group", onchange: () => showSelected() });

@@ -3,7 +3,7 @@
 import { curve, resizingChart } from "../shared/charts.js";
 import { element, facts, table } from "../shared/dom.js";
 import { getJson, getOfRelease } from "./api.js";
-import { badge, count, number, percent, short, time } from "./words.js";
+import { badge, count, number, percent, promised, short, time } from "./words.js";
 
 const list = (lines) => element("ul", {}, lines.map((line) => element("li", {}, line)));
 const paragraphs = (lines) => lines.map((line) => element("p", {}, line));
@@ -42,13 +42,10 @@ function releaseCard({ hash, published_at: publishedAt }, card) {
   const size = `per ${card.guarantee.unit}; ${count(card.report.bytes)} bytes per report`;
   return element("div", { class: "card" },
     element("div", { class: "title" }, link, strength(card)),
-    element("p", { class: "count" }, promised(card)),
+    element("p", { class: "count" }, promised(card.guarantee)),
     element("p", { class: "small" }, size),
     element("p", { class: "small" }, "published ", time(publishedAt)));
 }
-
-const promised = ({ guarantee }) =>
-  guarantee.pure ? `ε = ${guarantee.epsilon}` : `ε = ${guarantee.epsilon}, δ = ${guarantee.delta}`;
 
 const strength = (card) => badge(
   { strong: "good", moderate: "waiting" }[card.strength] ?? "bad", `${card.strength} protection`);
@@ -75,7 +72,7 @@ export async function releaseParts(card) {
   const parts = [
     cardPart(card),
     attached.curve ? curvePart(attached.curve, card) : missing("Utility at each ε", "curve"),
-    attached.audit ? auditPart(attached.audit) : missing("Audit", "audit"),
+    attached.audit ? auditPart(attached.audit, card) : missing("Audit", "audit"),
   ];
   return parts.map((part) => element("div", { class: "grid" }, part));
 }
@@ -99,24 +96,46 @@ function cardPart(card) {
       report.symbols === null ? "a noisy vector" : `${named} of ${count(report.symbols)} symbols`],
     ["averages over people", report.averages],
     ["really spent", `ε = ${card.spent.epsilon}${delta}`],
+    ...(card.loss_above_epsilon ? [["loss above ε", card.loss_above_epsilon]] : []),
     ["fitted to", `${count(origin.public_vectors)} public vectors${model}`],
     ["release", element("code", { class: "hash" }, card.release)],
   ];
   return section("Privacy card",
-    element("p", { class: "big" }, `${promised(card)}, per ${guarantee.unit} `, strength(card)),
+    element("p", { class: "big" },
+      `${promised(guarantee)}, per ${guarantee.unit} `, strength(card)),
     element("div", { class: "columns" },
       element("div", {}, paragraphs(card.promise),
         element("p", {}, element("strong", {}, `In plain words: ${card.strength}. `), card.meaning),
+        sequence(card),
         element("h3", {}, "To whom"), paragraphs(card.protected),
         details("What is not promised", list(card.not_promised)),
         details("Under which assumptions", list(guarantee.assumptions))),
       element("div", {}, limits(card), element("h3", {}, "Reports"), facts(rows))));
 }
 
-/** Return the tables of a pure guarantee; there are none otherwise. */
+/** Return the promises of a release of sequences, each for two histories of one person. */
+function sequence(card) {
+  if (!card.sequence.length) return [];
+  const title = "What a sequence of reports promises";
+  return [
+    element("h3", {}, title),
+    table(title, ["compared", "promise"], card.sequence.map((row) => [row.compared, row.promise])),
+  ];
+}
+
+/** Return the tables of a pure guarantee; otherwise the reason why there are none. */
 function limits(card) {
-  if (!card.guarantee.pure) return null;
-  const belief = "Confidence in a guess before and after one report";
+  if (!card.guarantee.pure) {
+    return [
+      element("h3", {}, "Why there is no table of beliefs"),
+      element("p", {}, `With δ = ${card.guarantee.delta} some reports may move a belief further `
+        + "than e^ε allows, and the promise by itself does not rule out that such a report tells "
+        + "everything. So no belief after a report has a limit that holds for every report."),
+    ];
+  }
+  const seen = card.sequence.length && card.guarantee.unit === "user"
+    ? "all reports of a person" : "one report";
+  const belief = `Confidence in a guess before and after ${seen}`;
   const guess = "Chance of guessing one of several equally likely answers";
   return [
     element("h3", {}, belief),
@@ -128,7 +147,7 @@ function limits(card) {
   ];
 }
 
-const CEILING = "upper bound for every ε-LDP report";
+const CEILING = "upper bound for every report of pure ε";
 const GOALS = {
   answers: { title: "agreement with the model", format: percent, limit: CEILING },
   vectors: { title: "fidelity of the vector", format: number, limit: CEILING },
@@ -144,11 +163,11 @@ function curvePart({ budgets }, card) {
     x: epsilon, y: sign(expected.score), limit: sign(ceiling),
     low: sign(expected.low), high: sign(expected.high),
   }));
-  const { epsilon } = card.guarantee;
+  const { guarantee } = card;
   const chart = resizingChart();
   chart.show(curve({
     points, names: ["ε", title], format,
-    mark: { x: fraction(epsilon), text: `this release, ε = ${epsilon}` },
+    mark: { x: fraction(guarantee.epsilon), text: `this release, ${promised(guarantee)}` },
     label: `${title} against ε with its ceiling; the table below has the numbers`,
   }));
   const legend = [
@@ -161,6 +180,9 @@ function curvePart({ budgets }, card) {
     points[i].limit === null ? "" : format(points[i].limit)]);
   return section("Utility at each ε",
     element("p", {}, `Expected ${title} on public vectors with the release recommended at each ε.`),
+    guarantee.pure ? null : element("p", {},
+      "The curve and its bound are for pure reports, with δ = 0. This release promises less, "
+      + `δ = ${guarantee.delta}, and the bound does not apply to it.`),
     element("ul", { class: "legend" }, legend.map(([key, text]) =>
       element("li", {}, element("span", { class: key }), text))),
     chart.node,
@@ -174,7 +196,8 @@ function fraction(text) {
   return Number(numerator) / Number(denominator);
 }
 
-function auditPart(audit) {
+function auditPart(audit, { guarantee }) {
+  const least = guarantee.pure ? "ε ≥" : `ε ≥, at δ = ${guarantee.delta}`;
   const rows = audit.findings.map(({ test, tried, verdict, result, epsilon_at_least, reports }) => [
     test, tried, verdict === "nothing found" ? result || verdict : `${verdict}: ${result}`,
     epsilon_at_least === null ? "" : number(epsilon_at_least), reports ? count(reports) : ""]);
@@ -184,5 +207,5 @@ function auditPart(audit) {
     element("p", { class: "big" }, outcome),
     paragraphs([audit.summary, audit.caveat]),
     details(`All ${audit.findings.length} tests`, table(
-      "Tests of the audit", ["test", "attack", "result", "ε ≥", "reports"], rows, [1, 2])));
+      "Tests of the audit", ["test", "attack", "result", least, "reports"], rows, [1, 2])));
 }

@@ -49,7 +49,8 @@ export function roundPage({ role, announce }, name) {
     retention.textContent = hidden
       ? "Counts require the role analyst or admin."
       : `stored${state === "open" ? " so far" : ""}, one per device. Reports are deleted `
-        + `${counted(document.keep_days, "day")} after the round ends; means are kept.`;
+        + `${counted(document.keep_days, "day")} after the round ends; means are kept, also those of `
+        + "groups with few reports.";
     const ends = closedAt ?? document.closes;
     const early = closedAt ? " (closed early)" : "";
     period.replaceChildren("Opens ", time(document.opens), ", closes ", time(ends), early, ".");

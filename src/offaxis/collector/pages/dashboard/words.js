@@ -15,6 +15,10 @@ export const number = (value) => {
   return size >= 1e5 || size < 1e-4 ? value.toExponential(2) : `${+value.toPrecision(4)}`;
 };
 
+/** Return ε, and δ if the guarantee is not pure. */
+export const promised = ({ epsilon, delta, pure }) =>
+  pure ? `ε = ${epsilon}` : `ε = ${epsilon}, δ = ${delta}`;
+
 export const percent = (value) => `${+(100 * value).toFixed(1)} %`;
 
 /** Return a time in the reader's time zone. */

@@ -2,8 +2,8 @@
 
 import { InvalidInput } from "../errors.js";
 
-const VERSION = 1;
-const STORES = ["answers", "payments", "releases", "keys"];
+const VERSION = 2;
+const STORES = ["answers", "payments", "releases", "keys", "studies"];
 
 /** Return a request as a promise; unlike any other, awaiting it keeps the transaction open. */
 function promised(request) {
@@ -16,12 +16,16 @@ function promised(request) {
 const failed = (error) =>
   new InvalidInput(`the browser cannot store the device's state: ${error?.message ?? error}`);
 
-/** Create the object stores of a new database. */
-function createStores(database) {
-  database.createObjectStore("answers", { keyPath: "round" });
-  database.createObjectStore("payments", { autoIncrement: true });
-  database.createObjectStore("releases");
-  database.createObjectStore("keys");
+/** Create the object stores of a new database, or those that an older version lacks. */
+function createStores(database, version) {
+  if (version < 1) {
+    database.createObjectStore("answers", { keyPath: "round" });
+    database.createObjectStore("payments", { autoIncrement: true });
+    database.createObjectStore("releases");
+    database.createObjectStore("keys");
+  }
+  // Names of studies to {release, state, payment}: what a person reports in them under one promise.
+  database.createObjectStore("studies");
 }
 
 /** Return the stores of a transaction by name, with every request as a promise. */
@@ -29,6 +33,7 @@ function stores(transaction) {
   const bound = (store) => ({
     get: (key) => promised(store.get(key)),
     all: () => promised(store.getAll()),
+    keys: () => promised(store.getAllKeys()),
     put: (value, ...key) => promised(store.put(value, ...key)),
   });
   return Object.fromEntries(STORES.map((name) => [name, bound(transaction.objectStore(name))]));
@@ -37,10 +42,21 @@ function stores(transaction) {
 export class Database {
   #database;
 
-  static async open(name) {
+  /**
+   * Open a database, or create it.
+   *
+   * `upgrade(stores)` fills the stores that an older version lacked, in the transaction that
+   * creates them: if it fails, the database stays as it was.
+   */
+  static async open(name, upgrade) {
     if (!globalThis.indexedDB) throw failed("it has no IndexedDB");
     const opening = indexedDB.open(name, VERSION);
-    opening.onupgradeneeded = () => createStores(opening.result);
+    opening.onupgradeneeded = ({ oldVersion }) => {
+      createStores(opening.result, oldVersion);
+      if (!oldVersion) return;
+      const { transaction } = opening;
+      upgrade(stores(transaction)).catch(() => transaction.abort());
+    };
     const database = new Database();
     try {
       database.#database = await promised(opening);

@@ -16,6 +16,7 @@ import { toHex } from "../webcrypto.js";
 import { Budget } from "./ledger.js";
 import { Outbox } from "./outbox.js";
 import { deliver, uniform } from "./sending.js";
+import { nextReport } from "./sequences.js";
 import { Terms } from "./terms.js";
 import { SMALL, Transport } from "./transport.js";
 
@@ -92,7 +93,8 @@ export class Device {
    *
    * A round is answered only once. A second call returns the kept report, pays nothing and does not
    * evaluate the vector. `vector` is a vector or a function that returns one; an unusable one
-   * becomes a report of the public mean, so that nobody learns of it.
+   * becomes a report of the public mean, so that nobody learns of it. A round of a sequence that
+   * draws no permanent answer does not evaluate it either.
    */
   async report(name, vector, { group = null } = {}) {
     if (typeof name !== "string" || !NAME.test(name)) {
@@ -118,16 +120,23 @@ export class Device {
   }
 
   async #answer(round, release, vector, group) {
-    const { guarantee } = release;
     const entry = await this.#outbox.begin(round, group);
     if (entry.report) return entry;
+    const source = entry.begun <= MAX_ATTEMPTS ? vector : null;
     try {
-      await this.#outbox.check(round, guarantee, this.#budget);
-      const usable = await usableVector(release, entry.begun <= MAX_ATTEMPTS ? vector : null);
-      // Made before the transaction, which cannot await it; only a kept report is ever sent.
-      const report = await release.privatize(usable);
       const wait = this.#firstWait(round);
-      return await this.#outbox.answer(round, guarantee, this.#budget, report, { group, wait });
+      for (let usable = null; ; ) {
+        const { kept, state, draws } = await this.#outbox.check(round, release, this.#budget);
+        if (kept) return kept;
+        // A vector that no report uses is not evaluated, and one that is, only once.
+        if (draws) usable ??= await usableVector(release, source);
+        // Made before the transaction, which cannot await it; only a kept report is ever sent.
+        const made = await makeReport(release, state, round.number, draws ? usable : null);
+        const sending = { group, wait };
+        const answer = await this.#outbox.answer(round, release, this.#budget, made, sending);
+        if (answer) return answer;
+        // Another tab has continued the sequence: what was made here is discarded.
+      }
     } catch (error) {
       await this.#outbox.abandon(round);
       throw error;
@@ -201,7 +210,7 @@ export class Device {
     return (await this.#outbox.entries()).map(publicEntry);
   }
 
-  /** Return Σε of all reports, exactly, and their number. */
+  /** Return Σε of all payments, exactly, and their number: one per report or permanent answer. */
   spent() {
     return this.#outbox.spent();
   }
@@ -215,6 +224,15 @@ async function usableVector(release, source) {
   } catch {
     return release.publicMean;
   }
+}
+
+/** Make the report of a round, with the states of the sequence before and after it, if any. */
+async function makeReport(release, before, number, vector) {
+  if (!release.sequence) {
+    return { report: await release.privatize(vector), before: null, after: null, drew: true };
+  }
+  const { report, state } = await nextReport(release, before, number, vector);
+  return { report, before, after: state, drew: vector !== null };
 }
 
 /** Return the part of an entry that pages may see. */

@@ -5,6 +5,9 @@ import { Fraction, exact, exactEpsilon } from "../fraction.js";
 
 const ZERO = new Fraction(0n);
 
+/** The time of payments for reports that are made later: before every period. */
+export const RESERVED = -1;
+
 /** Return Σε of payments, exactly. */
 export const total = (payments) =>
   payments.reduce((sum, { epsilon }) => sum.plus(exact(epsilon, "epsilon")), ZERO);
@@ -28,18 +31,50 @@ export class Budget {
     return this.limits.map((limit) => limit.epsilon).reduce((a, b) => (a.compare(b) <= 0 ? a : b));
   }
 
-  /** Throw BudgetExceeded if one more report at time `now` (ms) would exceed a limit. */
-  check(payments, epsilon, now) {
-    for (const limit of this.limits) {
-      const since = limit.seconds === null ? -Infinity : now - 1000 * limit.seconds;
-      const paid = total(payments.filter(({ paidAt }) => paidAt > since));
-      if (paid.plus(exact(epsilon, "epsilon")).compare(limit.epsilon) > 0) {
-        const period = limit.seconds === null ? "in all" : `in any ${limit.seconds} seconds`;
-        throw new BudgetExceeded(
-          `one more report of ε = ${epsilon} would exceed the limit of ε = ${limit.epsilon} ` +
-            `${period}; nothing was paid and nothing may be reported`,
-        );
-      }
-    }
+  /**
+   * Throw BudgetExceeded if one more payment at time `now` (ms) would exceed a limit; `reserved` are
+   * payments for later reports.
+   */
+  check(payments, epsilon, now, reserved = []) {
+    const limit = exceeded(this.limits, [...payments, ...reserved], epsilon, now);
+    refuse(limit, epsilon, limit?.seconds === null ? 1 + reserved.length : 1);
   }
+
+  /** The same for limits per period only: for what was paid for before and is reported now. */
+  checkNow(payments, epsilon, now) {
+    refuse(exceeded(this.#periods, payments, epsilon, now), epsilon);
+  }
+
+  /** Whether one more payment stays within all limits. */
+  admits(payments, epsilon, now) {
+    return !exceeded(this.limits, payments, epsilon, now);
+  }
+
+  /** Whether a payment stays within the limits per period. */
+  admitsNow(payments, epsilon, now) {
+    return !exceeded(this.#periods, payments, epsilon, now);
+  }
+
+  get #periods() {
+    return this.limits.filter((limit) => limit.seconds !== null);
+  }
+}
+
+/** Return the first limit that one more payment would exceed, if there is one. */
+function exceeded(limits, payments, epsilon, now) {
+  return limits.find((limit) => {
+    const since = limit.seconds === null ? -Infinity : now - 1000 * limit.seconds;
+    const paid = total(payments.filter(({ paidAt }) => paidAt > since));
+    return paid.plus(exact(epsilon, "epsilon")).compare(limit.epsilon) > 0;
+  });
+}
+
+function refuse(limit, epsilon, count = 1) {
+  if (!limit) return;
+  const reports = count === 1 ? "one more report" : `${count} more reports`;
+  const period = limit.seconds === null ? "in all" : `in any ${limit.seconds} seconds`;
+  throw new BudgetExceeded(
+    `${reports} of ε = ${epsilon} would exceed the limit of ε = ${limit.epsilon} ` +
+      `${period}; nothing was paid and nothing may be reported`,
+  );
 }

@@ -11,9 +11,11 @@
  */
 
 import { InvalidInput, RoundRefused } from "../errors.js";
+import { claimedUnit } from "../release.js";
 import { hmac, hmacKey } from "../webcrypto.js";
 import { Database } from "./database.js";
 import { total } from "./ledger.js";
+import { place, sameState } from "./sequences.js";
 
 /** Longest time between two attempts, in ms. A later `nextTry` came from a wrong clock. */
 export const LONGEST_WAIT = 6 * 3_600_000;
@@ -44,14 +46,13 @@ function checkRound(answers, round) {
   }
 }
 
-/** Throw RoundRefused for a second report of a release that allows one per person. */
-function checkFirstOfRelease(answers, round) {
-  const other = answers.find((answer) => answer.release === round.release && answer.report);
-  if (other) {
-    throw new RoundRefused(
-      `the release of round ${round.name} allows one report per person, and round ${other.round} ` +
-        `was answered with it`,
-    );
+/** Record the studies that an older version answered with a release per person. */
+async function keepStudies({ answers, releases, studies }) {
+  const answered = (await answers.all()).filter((answer) => answer.report);
+  for (const { study, release } of answered.sort((a, b) => a.place - b.place)) {
+    const file = await releases.get(release);
+    if (claimedUnit(file) === "item" || (await studies.get(study))) continue;
+    await studies.put({ release, state: null, payment: null }, study);
   }
 }
 
@@ -62,7 +63,7 @@ export class Outbox {
 
   static async open(name) {
     const outbox = new Outbox();
-    outbox.#database = await Database.open(name);
+    outbox.#database = await Database.open(name, keepStudies);
     const fresh = await hmacKey();
     outbox.#key = await outbox.#database.alone(async ({ keys }) => {
       const kept = await keys.get("device");
@@ -87,7 +88,7 @@ export class Outbox {
     return entries.sort((a, b) => a.place - b.place);
   }
 
-  /** Return Σε of all payments as an exact fraction, and the number of reports. */
+  /** Return Σε of all payments as an exact fraction, and their number. */
   async spent() {
     const payments = await this.#database.alone((stores) => stores.payments.all());
     return { epsilon: total(payments).toString(), reports: payments.length };
@@ -116,30 +117,49 @@ export class Outbox {
     return this.#change(round.name, (entry) => ({ ...entry, begun: 0 }));
   }
 
-  /** Pay for a round's report and keep it, or return the kept one; then `report` is discarded. */
-  answer(round, guarantee, budget, report, { group, wait }) {
-    return this.#database.alone(async ({ answers, payments }) => {
+  /**
+   * Pay for a round's report and keep it, or return the kept one; then `made` is discarded.
+   *
+   * `made` is {report, before, after, drew}: the report, the states of the person's sequence that it
+   * was made from and leads to, and whether it drew a permanent answer. Returns null if that has
+   * changed meanwhile: then nothing is written, and the report must be made again.
+   */
+  answer(round, release, budget, { report, before, after, drew }, { group, wait }) {
+    return this.#database.alone(async (stores) => {
+      const { answers, payments, studies } = stores;
       const all = await answers.all();
       checkRound(all, round);
       const begun = all.find((answer) => answer.round === round.name);
       if (!begun) throw new InvalidInput(`round ${round.name} was not begun`);
       if (begun.report) return begun;
-      if (guarantee.unit === "user") checkFirstOfRelease(all, round);
-      const { epsilon } = guarantee;
+      const placed = await place(round, release, budget, stores);
+      // What was made may rest on another state, or on a draw that is not admitted any more.
+      if (!sameState(placed.state, before) || placed.draws !== drew) return null;
+      const { key, ...paid } = placed.payment;
+      const payment = await payments.put(paid, ...(key === undefined ? [] : [key]));
+      for (const reserved of placed.reserved) await payments.put(reserved);
+      if (release.sequence || release.guarantee.unit === "user") {
+        await studies.put({ release: release.hash, state: after, payment }, round.study);
+      }
       const now = Date.now();
-      budget.check(await payments.all(), epsilon, now);
-      await payments.put({ paidAt: now, release: round.release, epsilon });
       const entry = { ...begun, report, group, state: "queued", nextTry: now + wait };
       await answers.put(entry);
       return entry;
     });
   }
 
-  /** Throw what answer() would throw, before a report is made. */
-  check(round, guarantee, budget) {
-    return this.#database.alone(async ({ answers, payments }) => {
-      if (guarantee.unit === "user") checkFirstOfRelease(await answers.all(), round);
-      budget.check(await payments.all(), guarantee.epsilon, Date.now());
+  /**
+   * Throw what answer() would throw, before a report is made.
+   *
+   * Returns {kept}, the entry of a round that was answered meanwhile, or what place() returns.
+   */
+  check(round, release, budget) {
+    return this.#database.alone(async (stores) => {
+      const all = await stores.answers.all();
+      checkRound(all, round);
+      const kept = all.find((answer) => answer.round === round.name && answer.report);
+      if (kept) return { kept };
+      return place(round, release, budget, stores);
     });
   }
 
