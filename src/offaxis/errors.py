@@ -81,9 +81,9 @@ class BiasedDecoder(OffaxisError, RuntimeError):
     Examples
     --------
     >>> import offaxis
-    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> public, private = np.random.default_rng(0).standard_normal((2, 500, 3))
     >>> release = offaxis.fit(np.ones((1, 3)), public, epsilon=2, mechanism="privunit2")
-    >>> release.decode_mean(release.privatize(public))
+    >>> release.decode_mean(release.privatize(private))
     Traceback (most recent call last):
         ...
     offaxis.errors.BiasedDecoder: reports of this release (privunit2) do not average ...

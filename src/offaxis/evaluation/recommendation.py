@@ -60,7 +60,7 @@ class Recommendation:
     >>> rng = np.random.default_rng(0)
     >>> task, public = rng.standard_normal((2, 2)), rng.standard_normal((60, 2))
     >>> recommendation = offaxis.recommend(task, public, epsilon=2, effort="full")
-    >>> report = recommendation.release.privatize(public[0])
+    >>> report = recommendation.release.privatize(rng.standard_normal(2))
     >>> recommendation.best_vector in recommendation.candidates  # if the vector itself is needed
     True
     """

@@ -164,11 +164,11 @@ class LocalClient:
     Examples
     --------
     >>> from offaxis.federated import DirectGradient, LocalClient
-    >>> public = np.random.default_rng(0).normal(0.3, 1, (400, 5))
+    >>> public, private = np.random.default_rng(0).normal(0.3, 1, (2, 400, 5))
     >>> client = LocalClient(DirectGradient.fit(public, samples=20, epsilon=2), rounds=3)
     >>> print(client.guarantee)  # of all rounds together
     ε = 6, pure
-    >>> bundle = client.report(public[:20])
+    >>> bundle = client.report(private[:20])
     >>> client.sent
     1
     """
@@ -213,9 +213,9 @@ class LocalServer:
     Examples
     --------
     >>> from offaxis.federated import DirectGradient, LocalServer
-    >>> public = np.random.default_rng(0).normal(0.3, 1, (400, 5))
+    >>> public, private = np.random.default_rng(0).normal(0.3, 1, (2, 400, 5))
     >>> mechanism = DirectGradient.fit(public, samples=20, epsilon=8)
-    >>> bundles = [mechanism.report(public[:20]) for _ in range(30)]  # from 30 clients
+    >>> bundles = [mechanism.report(private[:20]) for _ in range(30)]  # from 30 clients
     >>> LocalServer(mechanism).average(bundles).estimate.shape
     (5,)
     """

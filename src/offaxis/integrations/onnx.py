@@ -111,8 +111,9 @@ def to_onnx(
     >>> release = fit(np.eye(3)[:1], public, epsilon=4, mechanism="laplace")
     >>> model = to_onnx(release)
     >>> session = onnxruntime.InferenceSession(model.SerializeToString())
-    >>> (encoded,) = session.run(None, {"vectors": public[:2].astype(np.float32)})
-    >>> bool(np.allclose(encoded, release.encoder.encode(public[:2]), atol=1e-5))
+    >>> mine = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]])
+    >>> (encoded,) = session.run(None, {"vectors": mine.astype(np.float32)})
+    >>> bool(np.allclose(encoded, release.encoder.encode(mine), atol=1e-5))
     True
     >>> reports = privatize_encoded(release, encoded)          # on the device: exact noise
     >>> release.decode(reports).shape

@@ -77,11 +77,12 @@ def free_settings(step: str = "", /, **choices: Iterable[Any]) -> list[dict[str,
     >>> from sklearn.linear_model import RidgeClassifier
     >>> from sklearn.model_selection import GridSearchCV
     >>> from sklearn.pipeline import Pipeline
-    >>> from offaxis.integrations.sklearn import PrivateVectors, free_settings
+    >>> from offaxis.integrations.sklearn import PrivateVectors, SimulatedVectors, free_settings
     >>> X, y = load_iris(return_X_y=True)                                # public
-    >>> steps = [("private", PrivateVectors(epsilon=4)), ("head", RidgeClassifier())]
-    >>> grid = free_settings("private", mechanism=["laplace", "privunit2", None])
-    >>> search = GridSearchCV(Pipeline(steps), grid, cv=2).fit(X, y)
+    >>> simulated = SimulatedVectors(PrivateVectors(epsilon=4))          # a search makes no report
+    >>> pipe = Pipeline([("private", simulated), ("head", RidgeClassifier())])
+    >>> grid = free_settings("private__vectors", mechanism=["laplace", "privunit2", None])
+    >>> search = GridSearchCV(pipe, grid, cv=2).fit(X, y)
     >>> print(search.best_estimator_["private"].release_.guarantee)
     ε = 4, pure
     >>> free_settings("private", epsilon=[1, 8])
@@ -165,13 +166,13 @@ class SimulatedVectors(NoisyTransformer):
     >>> from sklearn.pipeline import make_pipeline
     >>> from offaxis.integrations.sklearn import PrivateVectors, SimulatedVectors
     >>> from offaxis.integrations.sklearn import free_settings, released
-    >>> X, y = load_iris(return_X_y=True)                                # public
+    >>> X, y = load_iris(return_X_y=True)
     >>> vectors = PrivateVectors(epsilon=8, mechanism="privunit2")
     >>> pipe = make_pipeline(SimulatedVectors(vectors), RidgeClassifier())
     >>> grid = free_settings("simulatedvectors__vectors", percentile=[50, 90])
-    >>> search = GridSearchCV(pipe, grid, cv=2).fit(X, y)
+    >>> search = GridSearchCV(pipe, grid, cv=2).fit(X[::3], y[::3])      # public vectors
     >>> private = released(search.best_estimator_)                       # draws real reports
-    >>> private.predict(X[:3]).shape
+    >>> private.predict(X[1:10:3]).shape                                 # of private ones
     (3,)
     >>> print(private[0].release_.guarantee)
     ε = 8, pure
@@ -327,9 +328,10 @@ def released(fitted: Any) -> Any:
     >>> from sklearn.linear_model import RidgeClassifier
     >>> from sklearn.pipeline import make_pipeline
     >>> from offaxis.integrations.sklearn import PrivateVectors, SimulatedVectors, released
-    >>> X, y = load_iris(return_X_y=True)                                # public
+    >>> X, y = load_iris(return_X_y=True)
     >>> pipe = make_pipeline(SimulatedVectors(PrivateVectors(epsilon=8)), RidgeClassifier())
-    >>> released(pipe.fit(X, y)).predict(X[:2]).shape                    # two private reports
+    >>> real = released(pipe.fit(X[::3], y[::3]))                        # fitted to public vectors
+    >>> real.predict(X[1:6:3]).shape                                     # two private reports
     (2,)
     """
     real = _replaced(fitted, is_fitted=True)

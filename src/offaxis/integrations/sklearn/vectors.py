@@ -103,9 +103,9 @@ class PrivateVectors(NoisyTransformer):
     >>> from sklearn.datasets import load_iris
     >>> from offaxis.integrations.sklearn import PrivateVectors
     >>> X, y = load_iris(return_X_y=True)
-    >>> private = PrivateVectors(epsilon=4).fit(X[::2], y[::2])      # public vectors and targets
-    >>> private.transform(X[1::2]).shape                             # private ones, released once
-    (75, 4)
+    >>> private = PrivateVectors(epsilon=4).fit(X[::3], y[::3])      # public vectors and targets
+    >>> private.transform(X[1::3]).shape                             # private ones, released once
+    (50, 4)
     >>> print(private.release_.guarantee)
     ε = 4, pure
     >>> private.set_params(percentile=75).percentile                 # costs no privacy
