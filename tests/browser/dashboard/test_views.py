@@ -10,7 +10,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+import offaxis
 from tests.browser.dashboard.conftest import send
+from tests.collector.running import running
 
 ROUND = "#/rounds/answers-1"
 PHONE, DESKTOP = {"width": 360, "height": 780}, {"width": 1280, "height": 900}
@@ -202,6 +204,25 @@ def test_a_release_with_delta_says_what_delta_means(open_page, collector, book, 
     expect(page.get_by_role("heading", name="Privacy card")).to_be_visible()
     expect(page.locator("text.marked")).to_have_text("this release, ε = 3")
     expect(page.get_by_text("δ")).to_have_count(0)
+
+
+def test_a_release_of_sequences_shows_what_a_year_promises(context_of, book, tmp_path):
+    year = offaxis.memoise(book, renewals=4, period=91)
+    with running(f"sqlite:///{tmp_path}/collector.db", reader_rate=1e6) as server:
+        server.open(year, "meters-1", study="meters")
+        page = context_of().new_page()
+        token = json.dumps(server.tokens["analyst"])
+        page.add_init_script(f"sessionStorage.setItem('offaxis.token', {token})")
+        page.goto(f"http://127.0.0.1:{server.port}/dashboard#/releases/{year.hash}")
+        heading = page.get_by_role("heading", name="What a sequence of reports promises")
+        expect(heading).to_be_visible()
+        expect(page.get_by_text("any two histories, all reports")).to_be_visible()
+        expect(page.get_by_text("4 permanent answers of ε = 3 at most")).to_be_visible()
+        expect(page.get_by_text("A person reports again and again")).to_be_visible()
+        seen = "Confidence in a guess before and after all reports of a person"
+        expect(page.get_by_role("heading", name=seen)).to_be_visible()
+        page.set_viewport_size({"width": 390, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_a_round_updates_while_it_is_shown(open_page, collector, book, public):

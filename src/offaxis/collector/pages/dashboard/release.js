@@ -116,10 +116,9 @@ function cardPart(card) {
 /** Return the promises of a release of sequences, each for two histories of one person. */
 function sequence(card) {
   if (!card.sequence.length) return [];
-  const title = "What a sequence of reports promises";
   return [
-    element("h3", {}, title),
-    table(title, ["compared", "promise"], card.sequence.map((row) => [row.compared, row.promise])),
+    element("h3", {}, "What a sequence of reports promises"),
+    facts(card.sequence.map((row) => [row.compared, row.promise])),
   ];
 }
 
@@ -142,7 +141,7 @@ function limits(card) {
     table(belief, ["before", "after, at least", "after, at most"],
       card.beliefs.map((row) => [row.before, row.at_least, row.at_most])),
     element("h3", {}, guess),
-    table(guess, ["answers", "without a report", "from one report, at most"],
+    table(guess, ["answers", "without a report", `from ${seen}, at most`],
       card.allowed.map((row) => [row.answers, row.guessing, row.at_most])),
   ];
 }
