@@ -14,12 +14,12 @@ from offaxis.privacy.composition import (
     MOST_COMPOSED,
     Cost,
     Limit,
-    _above,
-    _below,
     basic,
     by_loss_distribution,
     composed_epsilon,
     filtered_epsilon,
+    float_above,
+    float_below,
 )
 
 PER_MILLION = Fraction(1, 10**6)
@@ -192,6 +192,6 @@ def test_a_negative_number_of_reports_is_an_error():
 
 @given(st.fractions(min_value=Fraction(1, 10**12), max_value=100))
 def test_fractions_become_floats_rounded_against_the_guarantee(value):
-    assert Fraction(_below(value)) <= value <= Fraction(_above(value))
-    assert _above(value) <= float(value) * (1 + 2**-51)
-    assert _below(value) >= float(value) * (1 - 2**-51)
+    assert Fraction(float_below(value)) <= value <= Fraction(float_above(value))
+    assert float_above(value) <= float(value) * (1 + 2**-51)
+    assert float_below(value) >= float(value) * (1 - 2**-51)

@@ -188,10 +188,10 @@ def filtered_epsilon(costs: Iterable[Cost], slack: Fraction) -> Fraction | None:
     costs = list(costs)
     if not slack:
         return None
-    rho = _above(sum((c.reports * c.epsilon**2 for c in costs), Fraction(0)) / 2)
+    rho = float_above(sum((c.reports * c.epsilon**2 for c in costs), Fraction(0)) / 2)
     if not rho:
         return Fraction(0)
-    log_slack = math.log(_below(slack))
+    log_slack = math.log(float_below(slack))
 
     def epsilon(log_order: float) -> float:
         order = math.exp(log_order)  # α − 1
@@ -232,14 +232,16 @@ def by_loss_distribution(costs: Iterable[Cost], delta: Any) -> float:
         raise MissingExtra(
             f"totals by privacy loss distributions need dp-accounting: {installing('accounting')}"
         ) from None
-    target = _below(exact_delta(delta))
+    target = float_below(exact_delta(delta))
     total = privacy_loss_distribution.identity(value_discretization_interval=GRID)
     for cost in costs:
         if not cost.reports:
             continue
         # The dominating pair of every (ε, δ) mechanism: randomized response that reveals its
         # input with probability δ.
-        guarantee = common.DifferentialPrivacyParameters(_above(cost.epsilon), _above(cost.delta))
+        guarantee = common.DifferentialPrivacyParameters(
+            float_above(cost.epsilon), float_above(cost.delta)
+        )
         per_report = privacy_loss_distribution.from_privacy_parameters(
             guarantee, value_discretization_interval=GRID
         )
@@ -265,13 +267,13 @@ def composed_epsilon(costs: Iterable[Cost], delta: Fraction) -> Fraction | None:
     return Fraction(max(epsilon, 0.0)) if math.isfinite(epsilon) else None
 
 
-def _above(value: Fraction) -> float:
+def float_above(value: Fraction) -> float:
     """Return a float that is not below the fraction."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
-def _below(value: Fraction) -> float:
+def float_below(value: Fraction) -> float:
     """Return a float that is not above the positive fraction."""
     nearest = float(value)
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offaxis.errors import InvalidInput
+from offaxis.privacy.composition import float_above, float_below
 from offaxis.privacy.guarantee import Guarantee, exact_delta, exact_epsilon
 from offaxis.vectors import as_integer
 
@@ -173,7 +174,7 @@ def shuffled_epsilon(source: Any, reports: int, delta: Any) -> Shuffled:
     if hasattr(randomizer, "hold"):  # permanent answers: people differ in what they send, and when
         return Shuffled(None, "local", "memoised reports carry their age, which shuffling keeps")
     blanket = getattr(randomizer, "blanket", None)
-    local, target = _above(guarantee.epsilon), _below(allowed)
+    local, target = float_above(guarantee.epsilon), float_below(allowed)
     found = Shuffled(local, "local")
     if guarantee.epsilon > MOST_EPSILON:
         return found
@@ -458,15 +459,3 @@ def _count_laws(factor: float, people: int, tail: float) -> Iterator[tuple[Float
         tails = first.below + first.above + second.below + second.above
         error = 2 * (first.error + second.error + terms)
         yield chances * (1 + terms), error, tails
-
-
-def _above(value: Fraction) -> float:
-    """Return a float that is not below the fraction."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
-def _below(value: Fraction) -> float:
-    """Return a float that is not above the positive fraction."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)
