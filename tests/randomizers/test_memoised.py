@@ -207,6 +207,11 @@ def test_ages_are_public_and_saturate():
     assert {len(payload) for payload in payloads} == {randomizer.payload_size}
 
 
+def test_an_instantaneous_layer_without_noise_is_named():
+    with pytest.raises(InvalidInput, match="instant must be positive, got instant=0"):
+        response(3, instant=0)
+
+
 def test_the_guarantee_is_that_of_all_draws():
     assert response(4).guarantee.epsilon == 4
     assert response(4, renewals=0).guarantee.epsilon == 2

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from offaxis.errors import InvalidReport
-from offaxis.privacy.guarantee import Guarantee, exact_epsilon
+from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.privacy.guarantee import Guarantee, exact, exact_epsilon
 from offaxis.privacy.shuffling import Blanket
 from offaxis.randomizers.base import (
     CHOOSE,
@@ -82,6 +82,8 @@ class Memoised(ABC):
     period: int
 
     def _check_schedule(self) -> None:
+        if exact(self.instant, "instant") <= 0:
+            raise InvalidInput(f"instant must be positive, got instant={self.instant!r}")
         object.__setattr__(self, "instant", exact_epsilon(self.instant))
         check_budget(self.instant, LARGEST_EPSILON, "the instantaneous layer")
         renewals = as_integer(self.renewals, "renewals", 0, MOST_RENEWALS)
