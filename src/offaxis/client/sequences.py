@@ -164,7 +164,7 @@ def pay_and_report(
     number : int or None
         The number of the round; None for the next one of a sequence.
     vector : array (m,), or None
-        None only if :func:`vector_needed` is false.
+        Not None if :func:`vector_needed`; without it, a draw that is due is put off.
 
     Raises
     ------
