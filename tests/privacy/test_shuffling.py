@@ -274,9 +274,9 @@ def test_knots_only_raise_the_mean_of_a_falling_convex_function(tail):
     assert len(knots) < 40
 
 
-def exact_pair(people: int, central: float) -> float:
-    """Return the clones' δ at ε = 2 by summing over both counts."""
-    factor, allowed = exp(Fraction(2)), exp(central)
+def exact_pair(people: int, central: float, epsilon: int = 2) -> Fraction:
+    """Return the clones' δ by summing over both counts."""
+    factor, allowed = exp(epsilon), exp(central)
     apart, total = 1 / (factor + 1), Fraction(0)
     for a in range(people + 1):
         for b in range(people + 1 - a):
@@ -284,14 +284,46 @@ def exact_pair(people: int, central: float) -> float:
             if value > 0:
                 ways = math.comb(people, a) * math.comb(people - a, b)
                 total += value * ways * apart ** (a + b) * (1 - 2 * apart) ** (people - a - b)
-    return float(total / people)
+    return total / people
 
 
 @pytest.mark.parametrize("central", [0.0, 0.3, 1.0, 1.9])
 def test_the_clones_are_the_exact_sum_over_both_counts(central):
     exact = exact_pair(60, central)
     profile = shuffling._hidden(Blanket(Fraction(2), Fraction(1, 2)), 60, DELTA)
-    assert exact <= profile(central) <= exact * (1 + 1e-7) + 1e-9
+    assert exact <= profile(central) <= float(exact) * (1 + 1e-7) + 1e-9
+
+
+@pytest.mark.parametrize("people", [1, 2, 3, 8])
+@pytest.mark.parametrize("epsilon", [10, 20, 25])
+def test_large_budgets_do_not_cancel(epsilon, people):
+    """Where c is close to ε, e^ε − e^c is a small part of terms up to e^{2ε}."""
+    hidden = shuffling._hidden(Blanket(Fraction(epsilon), Fraction(1, 2)), people, DELTA)
+    counted = shuffling._counted(Fraction(epsilon), 1, DELTA)
+    for below in (epsilon, epsilon / 2, 1.0, 1e-3, 1e-6, 1e-9, 1e-12):
+        central = epsilon - below
+        assert exact_pair(people, central, epsilon) <= hidden(central)
+        assert exact_pair(1, central, epsilon) <= counted(central)
+
+
+@pytest.mark.parametrize("epsilon", [5, 20, 25, 30, 40])
+@pytest.mark.parametrize("people", [1, 3, 30])
+def test_what_is_certified_for_large_budgets_holds(epsilon, people):
+    """Against the exact count of one-bit reports, the others' all 0."""
+    factor = exp(epsilon)
+    one = 1 / (factor + 1)
+    chances = [
+        math.comb(people - 1, h) * one**h * (1 - one) ** (people - 1 - h) for h in range(people)
+    ]
+    before, now = [Fraction(0), *chances], [*chances, Fraction(0)]
+    for delta in (1e-90, DELTA, 1e-2, 0.5, 0.9):
+        for source in (epsilon, KaryResponse(2, epsilon)):
+            allowed = exp(central_epsilon(shuffled_epsilon(source, people, delta)))
+            gaps = (
+                (factor - allowed) * x - (factor * allowed - 1) * y
+                for x, y in zip(before, now, strict=True)
+            )
+            assert sum(gap for gap in gaps if gap > 0) / (factor + 1) <= delta
 
 
 def test_merged_cells_only_raise_the_bound(monkeypatch):

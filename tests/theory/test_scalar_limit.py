@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -184,7 +185,30 @@ def test_units_and_offsets_do_not_matter():
         assert moved == pytest.approx(100 * least_scalar_error(answers, epsilon), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("start", "step", "count"), [(1e15, 0.25, 7), (1e6, 1e-9, 5), (1e9, 1e-3, 3)]
+)
+def test_a_mean_far_above_the_deviation_loses_nothing(start, step, count):
+    """Floats are fractions: their deviation is exact here, and no report is worse than none."""
+    answers = [start + step * i for i in range(count)]
+    exact = [Fraction(x) for x in answers]
+    mean = sum(exact) / count
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in exact) / count)
+    assert deviation * 0.999 < least_scalar_error(answers, 1e-6) <= deviation
+
+
+def test_answers_of_any_size():
+    for size in (1e-200, 1e200, 1e307):
+        assert least_scalar_error([-size, size], 2) / size == pytest.approx(1 / math.cosh(1))
+    with pytest.raises(InvalidInput, match="range of the answers is too large"):
+        least_scalar_error([-1e308, 1e308], 2)
+
+
 def test_edges():
+    for equal in ([0.1] * 3, np.full(1000, 0.1)):  # their mean in floating point is not 0.1
+        assert least_scalar_error(equal, 1) == 0
+        with pytest.raises(InvalidInput, match="all be equal"):
+            scalar_ceiling(equal, 1)
     assert least_scalar_error([3.0, 3.0], 1) == 0
     assert least_scalar_error([0.0, 2.0], 500) == pytest.approx(1 / math.cosh(250))
     assert 0.999999 < scalar_ceiling(PRIORS["normal"], 30) < fidelity_ceiling([1], 30)

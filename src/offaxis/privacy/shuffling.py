@@ -37,8 +37,8 @@ from offaxis.vectors import as_integer
 Floats = NDArray[np.float64]
 Bound = Literal["blanket", "clones", "count", "local"]
 
-MOST_EPSILON: Final = 40
-"""Above it e^{−ε} is so small that no number of people on earth hides a report."""
+MOST_EPSILON: Final = 25
+"""Above it 2e^{−ε} is so small that not even all people on earth would hide a report."""
 
 MOST_REPORTS: Final = 10**8
 """More reports count as this many, which overstates ε_c: a revealed report hides nobody."""
@@ -48,7 +48,7 @@ MOST_COUNTED: Final = 4 * 10**6
 
 _UNIT: Final = 2.0**-53
 _ROUNDED: Final = 128 * _UNIT
-"""More than the relative error of a short formula in e^ε, ε <= 40, and e^c."""
+"""More than the relative error of a short formula in e^ε, ε <= 25, and e^c."""
 
 _UNDERFLOW: Final = 1e-120
 """More than all that is too small for a float; far below every δ, which is at least 1e-90."""
@@ -304,14 +304,17 @@ def _hidden(blanket: Blanket, people: int, delta: float) -> Profile:
     for row, (values, share) in enumerate(cells):
         sums[row, : len(values)], shares[row, : len(share)] = values, share
     outside = (law.below + law.above) * (1 + gain)
-    ratio = fewest / most
+    ratio, local = fewest / most, float_above(blanket.epsilon)
 
     def profile(central: float) -> float:
-        excess = math.expm1(central) * (1 - _ROUNDED)
-        step = gain * (2 + excess)  # how much one more A in place of a B adds
-        least = math.expm1(float(blanket.epsilon) + central) * fewest[:, None]
-        threshold = (least + excess * sums * ratio[:, None]) / step * (1 - _ROUNDED)
-        positive = (tables.excess(threshold) * shares).sum(axis=1) * step
+        # With B of the D coins near x', the sum is step (κ − B), where step is what one more A in
+        # place of a B adds. E − e^c is written as a product, which does not cancel.
+        excess = math.expm1(central)
+        step = gain * (2 + excess)
+        gap = math.exp(central) * math.expm1(local - central) * (1 + _ROUNDED)
+        hidden = excess * sums * ratio[:, None] * (1 - _ROUNDED)
+        most_b = (gap * fewest[:, None] - hidden) / step * (1 + _ROUNDED)
+        positive = (tables.missing(most_b) * shares).sum(axis=1) * step * (1 + _ROUNDED)
         total = float((positive / ratio * weights).sum())
         return (total / people + outside) * (1 + _SLACK) + _UNDERFLOW
 
@@ -325,47 +328,41 @@ def _variance(law: _Binomial) -> float:
 
 
 class _Tails:
-    """E(A − θ)₊ of fair coins for θ at least half their number, one row per number of coins."""
+    """E(κ − B)₊ of fair coins for κ of at most half their number, one row per number of coins."""
 
     def __init__(self, counts: list[int], tail: float) -> None:
         rows = [self._row(count, tail) for count in counts]
-        length = max(len(beyond) for beyond, _ in rows)
-        self._first = np.array([(count + 1) // 2 for count in counts])[:, None]
-        # Rows end with zero: past the window, or past all coins.
-        self._beyond, self._summed = np.zeros((2, len(counts), length + 1))
-        self._last = np.array([len(beyond) for beyond, _ in rows])[:, None]
-        for row, (beyond, summed) in enumerate(rows):
-            self._beyond[row, : len(beyond)], self._summed[row, : len(summed)] = beyond, summed
-        self._rests = np.array([summed[-1] for _, summed in rows])[:, None]
-        self._counts = np.array(counts)[:, None]
+        length = max(len(below) for below, _, _ in rows)
+        self._first = np.array([first for _, _, first in rows])[:, None]
+        self._below, self._summed = np.zeros((2, len(counts), length))
+        for row, (below, summed, _) in enumerate(rows):
+            self._below[row, : len(below)], self._summed[row, : len(summed)] = below, summed
 
     @staticmethod
-    def _row(count: int, tail: float) -> tuple[Floats, Floats]:
-        """Return Pr[A >= t] and E(A − t)₊ for t from ⌈count/2⌉ on, rounded up."""
-        start = (count + 1) // 2
-        depth = -math.log(tail)
-        last = min(count, start + int(math.sqrt(depth * count / 2)) + 2)
-        steps = np.arange(start, last, dtype=np.float64)
-        weights = np.concatenate([[1.0], np.cumprod((count - steps) / (steps + 1))])
-        half = weights.sum()
-        chances = weights / (2 * half - (weights[0] if count % 2 == 0 else 0.0))
-        ratio = (count - last) / (last + 1) * (1 + _SLACK)  # below 1: at least half of the coins
+    def _row(count: int, tail: float) -> tuple[Floats, Floats, int]:
+        """Return Pr[B <= b] and E(b − B)₊, rounded up, for b from the third result to half."""
+        half = count // 2
+        first = max(0, half - int(math.sqrt(-math.log(tail) * count / 2)) - 2)
+        # Outwards from the mode: Pr[B = b − 1] / Pr[B = b] = b / (count − b + 1).
+        steps = np.arange(half, first, -1, dtype=np.float64)
+        weights = np.concatenate([[1.0], np.cumprod(steps / (count - steps + 1))])
+        chances = weights / (2 * weights.sum() - (weights[0] if count % 2 == 0 else 0.0))
+        ratio = first / (count - first + 1) * (1 + _SLACK)  # below 1: at most half of the coins
         rest = chances[-1] * ratio / (1 - ratio)
-        beyond = np.cumsum(np.append(rest, chances[::-1]))[:0:-1]
-        summed = np.cumsum(np.append(rest / (1 - ratio), beyond[:0:-1]))[::-1]
+        below = np.cumsum(np.append(rest, chances[::-1]))[1:]
+        summed = np.cumsum(np.append(rest / (1 - ratio), below[:-1]))
         slack = 1 + 64 * _UNIT * (len(chances) + 32) + 2 * rest
-        return beyond * slack, summed * slack
+        return below * slack, summed * slack, first
 
-    def excess(self, threshold: Floats) -> Floats:
-        """Return E(A − θ)₊, rounded up, for one row of thresholds per number of coins."""
-        above = np.ceil(threshold)
-        index = np.clip(above - self._first, 0, self._last).astype(np.int64)
-        beyond = np.take_along_axis(self._beyond, index, axis=1)
+    def missing(self, most: Floats) -> Floats:
+        """Return E(κ − B)₊, rounded up, for one row of κ per number of coins."""
+        whole = np.floor(most)
+        # Below the window it is no more than at the start of the window.
+        index = np.clip(whole - self._first, 0, self._below.shape[1] - 1).astype(np.int64)
+        below = np.take_along_axis(self._below, index, axis=1)
         summed = np.take_along_axis(self._summed, index, axis=1)
-        inside = summed + (above - threshold) * beyond
-        # Past the window but not past all coins: no more than at its end.
-        past = np.where(above <= self._counts, self._rests, 0.0)
-        result: Floats = np.where(index < self._last, inside, past)
+        inside = summed + np.maximum(most - whole, 0.0) * below
+        result: Floats = np.where(most > 0, inside, 0.0)
         return result
 
 
@@ -429,7 +426,7 @@ def _counted(epsilon: Fraction, people: int, delta: float) -> Profile:
     of V: j coins of odds E and n − 1 − j of odds 1/E. Fewer coins of either kind only raise δ, so
     one law with the fewest bounds a whole range of j.
     """
-    local = float(epsilon)
+    local = float_above(epsilon)
     factor = math.exp(local)
     laws = list(_count_laws(factor, people, max(1e-200, delta * 1e-6)))
 

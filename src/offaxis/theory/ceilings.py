@@ -40,7 +40,7 @@ from offaxis.geometry import PublicVectors, as_task_model
 from offaxis.geometry import spectrum as diagonalise
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.randomizers.caps import sphere_cap
-from offaxis.theory.scalar_limit import least_scalar_error
+from offaxis.theory.scalar_limit import least_scalar_error, to_unit_interval
 from offaxis.vectors import Vectors, as_array, as_integer, as_number, check_finite
 
 _ROWS: Final = 8192
@@ -340,12 +340,10 @@ def scalar_ceiling(answers: Any, epsilon: Any) -> float:
     >>> round(scalar_ceiling(answers, 2), 2), round(fidelity_ceiling([1.0], 2), 2)
     (0.37, 0.58)
     """
-    values = as_array(answers, "answers")
-    check_finite(values, "answers")
-    variance = float(values.var()) if values.size else 0.0
-    if not variance:
+    values, span = to_unit_interval(answers)
+    if not span:
         raise InvalidInput("answers must not all be equal: there is no variance to explain")
-    return max(1 - least_scalar_error(values, epsilon) ** 2 / variance, 0.0)
+    return max(1 - least_scalar_error(values, epsilon) ** 2 / float(values.var()), 0.0)
 
 
 def _limits(epsilon: Any) -> tuple[float, float]:

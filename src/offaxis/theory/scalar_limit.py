@@ -92,17 +92,13 @@ def least_scalar_error(answers: Any, epsilon: Any) -> float:
     >>> [round(least_scalar_error([-1.0, 1.0], epsilon), 3) for epsilon in (1, 2)]  # 1/cosh(ε/2)
     [0.887, 0.648]
     """
-    values = as_array(answers, "answers").ravel()
-    check_finite(values, "answers")
-    if not values.size:
-        raise InvalidInput("answers must not be empty")
     budget = float(exact_epsilon(epsilon))
-    deviation = float(values.std())
-    if not deviation:
+    values, span = to_unit_interval(answers)
+    if not span:
         return 0.0
-    closed = deviation / math.cosh(min(budget, 600.0) / 2)
+    closed = float(values.std()) / math.cosh(min(budget, 600.0) / 2)
     if budget >= _ENOUGH:
-        return closed
+        return (1 - _SLACK) * closed * span
     law, growth = Law.of_answers(values), math.expm1(budget)
     # The best channels have about e^{ε/3} intervals.
     small = law.thinned(int(np.clip(128 * math.exp(budget / 3), _FEWEST_ATOMS, _MOST_ATOMS)))
@@ -111,7 +107,28 @@ def least_scalar_error(answers: Any, epsilon: Any) -> float:
         spread = np.interp(law.positions, small.positions, function)
         function = _largest_multiple(law, spread, growth)
     mean = verified_mean(law, function, growth)
-    return (1 - _SLACK) * max(closed, law.unit * math.sqrt(mean) - law.rounding)
+    return (1 - _SLACK) * max(closed, law.unit * math.sqrt(mean) - law.rounding) * span
+
+
+def to_unit_interval(answers: Any) -> tuple[Vectors, float]:
+    """Return answers moved and scaled to [0, 1], and their range; all 0 if the range is 0.
+
+    Sums of squares then neither overflow nor lose a small deviation beside a large mean.
+
+    Raises
+    ------
+    InvalidInput
+        If there are no answers, they are not finite, or their range is too large for a float.
+    """
+    values = as_array(answers, "answers").ravel()
+    check_finite(values, "answers")
+    if not values.size:
+        raise InvalidInput("answers must not be empty")
+    with np.errstate(over="ignore"):
+        span = float(np.ptp(values))
+    if not math.isfinite(span):
+        raise InvalidInput("the range of the answers is too large for a float: scale them")
+    return (values - values.min()) / (span or 1.0), span
 
 
 def verified_mean(law: Law, function: Vectors, growth: float) -> float:
@@ -148,11 +165,12 @@ class Law:
     @classmethod
     def of_answers(cls, values: Vectors) -> Law:
         """Round answers that are not all equal to the lattice."""
-        low, span = values.min(), np.ptp(values)
+        low, span = values.min(), float(np.ptp(values))
         top = 1 << min((61 - math.ceil(math.log2(values.size))) // 2, 26)
-        unit = float(span) / top
+        unit = span / top
         steps = np.rint((values - low) / unit)
-        rounding = float(np.sqrt(np.mean((values - low - steps * unit) ** 2)))
+        # The second term covers the rounding of the answers themselves.
+        rounding = float(np.sqrt(np.mean((values - low - steps * unit) ** 2))) + 2.0**-50 * span
         positions, counts = np.unique(steps.astype(np.int64), return_counts=True)
         return cls(positions, counts.astype(np.int64), top, unit, rounding)
 
