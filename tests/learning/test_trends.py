@@ -82,6 +82,84 @@ def test_intervals_cover_what_they_are_about(classes, keep):
     assert np.mean(naive) < 0.8
 
 
+def one_cohort(release, symbols, shown):
+    """Return the reports of people who draw in round 0; ``shown`` has who reports in each round."""
+    points = 5.0 * np.eye(release.input_dim)
+    first = {at: points[x] for at, x in enumerate(symbols)}
+    reports, people = next_reports(release, [None] * len(symbols), 0, first)
+    days = {0: [reports[at] for at in shown[0]]}
+    for number, who in enumerate(shown[1:], start=1):
+        more, states = next_reports(release, [people[at] for at in who], number, {})
+        for at, state in zip(who, states, strict=True):
+            people[at] = state
+        days[number] = more
+    return days
+
+
+def test_the_error_of_a_cohort_is_the_closed_form():
+    """Also where the part that is drawn anew is ten times the part that repeats."""
+    public = np.random.default_rng(0).standard_normal((300, 4))
+    single = offaxis.fit(np.eye(4), public, epsilon=1, mechanism="class-response")
+    release = offaxis.memoise(single, renewals=1, period=200)
+    people, rounds = 300, 30
+    symbols = np.repeat(np.arange(4), people // 4)
+    days = one_cohort(release, symbols, [range(people)] * rounds)
+    values = np.array([0.0, 1.0, 5.0, -2.0])
+    layer = (np.ones((4, 4)) + (np.e - 1) * np.eye(4)) / (np.e + 3)
+    numbers = np.column_stack([np.eye(4), values])
+    unbiased = np.linalg.inv(layer @ layer) @ numbers  # of each reported symbol
+    held = layer.mean(axis=0) @ (layer @ unbiased) ** 2 - numbers.mean(axis=0) ** 2
+    whole = layer.mean(axis=0) @ unbiased**2 - numbers.mean(axis=0) ** 2
+    expected = np.sqrt((held + (whole - held) / rounds) / people)
+    shares, means = trend(release, days), trend(release, days, values=values)
+    assert shares.standard_error[0] == pytest.approx(expected[:4], rel=0.15)
+    assert means.standard_error[0] == pytest.approx(expected[4:], rel=0.15)
+    assert (whole[0] - held[0]) / held[0] > 5
+
+
+def test_intervals_hold_whoever_reports_in_whichever_rounds():
+    """Two groups with different answers report in alternate rounds: 60 crowds.
+
+    Below 85 % less than once in 10^6 runs if the coverage is 95 %. Told from the differences
+    between rounds, as in earlier versions, the error was half as large, and 63 % were covered.
+    """
+    public = np.random.default_rng(0).standard_normal((300, 2))
+    single = offaxis.fit(np.eye(2), public, epsilon=2, mechanism="class-response")
+    release = offaxis.memoise(single, renewals=1, period=100)
+    rng, groups = np.random.default_rng(4), [range(0, 200, 2), range(1, 200, 2)]
+    covered = []
+    for _ in range(60):
+        symbols = (rng.random(200) < np.tile([0.1, 0.9], 100)).astype(int)
+        days = one_cohort(release, symbols, [range(200), *[groups[n % 2] for n in range(30)]])
+        low, high = trend(release, days, window=1).interval(0.95)
+        covered.append(low[0, 0] <= 1 - symbols.mean() <= high[0, 0])
+    assert np.mean(covered) > 0.85
+
+
+@pytest.mark.parametrize(("epsilon", "instant"), [(1, 1), (4, 2), (2, 6)])
+def test_the_error_of_a_mean_is_what_means_scatter_by(epsilon, instant):
+    """400 means of three coordinates: within 15 %, 7 standard deviations of the scatter."""
+    rng = np.random.default_rng(7)
+    public = rng.standard_normal((300, 3))
+    single = offaxis.fit(None, public, epsilon=epsilon, goal="means")
+    release = offaxis.memoise(single, renewals=1, period=60, instant=instant)
+    vectors, rounds, crowds, people = 0.5 * public[:50] + [0.5, 0.0, -0.5], 4, 400, 50
+    first = dict(enumerate(np.tile(vectors, (crowds, 1))))
+    reports, states = next_reports(release, [None] * (crowds * people), 0, first)
+    days = {0: reports}
+    for number in range(1, rounds):
+        days[number], states = next_reports(release, states, number, {})
+    estimates, errors = [], []
+    for start in range(0, crowds * people, people):
+        found = trend(release, {n: days[n][start : start + people] for n in days}, window=1)
+        estimates.append(found.estimate[0])
+        errors.append(found.standard_error[0])
+    # Vectors are fixed here: what they scatter by is not part of this scatter.
+    between = vectors.var(axis=0) / people
+    scatter = np.sqrt(np.var(estimates, axis=0) + between)
+    assert np.sqrt(np.mean(np.square(errors), axis=0)) == pytest.approx(scatter, rel=0.15)
+
+
 def test_intervals_cover_a_burst_that_few_rounds_have(classes):
     """The noise of a report depends on its symbol: each window has its own variance.
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -91,6 +92,23 @@ def test_the_stated_loss_grows_to_epsilon_and_never_beyond():
     assert losses == sorted(losses)
     assert losses[-1] == pytest.approx(float(EPSILON), abs=1e-9)
     assert losses[-1] <= EPSILON
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "instant", "reports"),
+    [("1e-6", "1e-6", 1), ("1e-9", 40, 1), ("1e-9", "1e-9", 30), (2, 2, 10**6), (40, 40, 365)],
+)
+def test_the_stated_loss_is_rounded_up_and_never_cancels(epsilon, instant, reports):
+    randomizer = response(2, epsilon=epsilon, instant=instant)
+    with mpmath.workdps(60):
+        a, b = (
+            mpmath.mpf(x.numerator) / x.denominator
+            for x in (randomizer.epsilon, reports * randomizer.instant)
+        )
+        exact = mpmath.log((1 + mpmath.exp(a + b)) / (mpmath.exp(a) + mpmath.exp(b)))
+        stated = randomizer.loss_after(reports)
+        assert exact <= stated or stated == float(a)
+        assert stated <= exact * (1 + mpmath.mpf("1e-13"))
 
 
 def test_any_two_histories_are_within_the_draws_times_epsilon():

@@ -6,10 +6,11 @@ round s, whenever they arrive, are one cohort. They estimate the shares or means
 round s, and repeat the noise of the permanent answers in every round, so a cohort is as good as its
 number of people, not of its reports.
 
-The variance of a report has a part that repeats, V_p, and one that is drawn anew, V_i. The sum is
-estimated from the reports of each window, the second from the differences between the rounds of
-each cohort. A cohort with n̄ reports in each of m rounds has the variance V_p/n̄ + V_i/(n̄m). This
-also holds if only a random part of the people reports in each round.
+The variance of a report has a part that repeats, V_p, and one that is drawn anew, V_i. Both follow
+from the randomizers of the release and from what is estimated (:class:`_Symbols`,
+:class:`_Directions`). If a person reports r_i times in a cohort that has R reports in m rounds, the
+variance of its mean is V_p Σ r_i²/R² + V_i/R. Since r_i <= m, this is at most V_p/n̄ + V_i/R with
+n̄ = R/m: whoever reports in whichever rounds, as long as noise does not decide it.
 """
 
 from __future__ import annotations
@@ -23,16 +24,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from offaxis.decoding.decoders import LinearDecoder, ShiftDecoder
 from offaxis.errors import InvalidInput
 from offaxis.formats.reports import HEADER_SIZE
-from offaxis.randomizers.memoised import OLDEST, Memoised, MemoisedResponse
+from offaxis.randomizers.memoised import (
+    OLDEST,
+    Memoised,
+    MemoisedPrivUnit2,
+    MemoisedResponse,
+    mean_squares,
+)
+from offaxis.randomizers.symbols import KaryResponse
 from offaxis.release import Release
-from offaxis.vectors import Vectors, as_array, as_integer, as_number
+from offaxis.vectors import Vectors, as_array, as_integer, as_number, check_finite
 
 _ROWS: Final = 4096
-_FEWEST_ROUNDS: Final = 5
-"""Fewest rounds of a cohort that tell how much of a report's noise is drawn anew."""
-
 Rounds = Mapping[int, Iterable[bytes]] | Iterable[tuple[int, Iterable[bytes]]]
 """Reports by the number of their round."""
 
@@ -101,7 +107,8 @@ class Trend:
     def interval(self, level: float = 0.95) -> tuple[Vectors, Vectors]:
         """Return the ends of confidence intervals of every single number, (t, q) each.
 
-        They cover the average over the window, not its difference from the round itself.
+        They cover the average over the window, not its difference from the round itself. Where
+        people report in a part of the rounds only, they are wider than necessary: by up to 1/√part.
         """
         return _interval(self.estimate, self.standard_error, level)
 
@@ -184,19 +191,25 @@ def trend(
     if not isinstance(randomizer, Memoised):
         raise InvalidInput("trends need a release of sequences: make one with offaxis.memoise")
     width = _window(window, randomizer.first_wait)
-    reader = _Reader(release, values)
-    cohorts = _Cohorts(len(reader.names))
+    form: _Symbols | _Directions
+    if isinstance(randomizer, MemoisedResponse):
+        form = _Symbols(release, randomizer, values)
+    else:
+        assert isinstance(randomizer, MemoisedPrivUnit2), "the only other form of a sequence"
+        form = _Directions(release, randomizer, values)
+    cohorts = _Cohorts(form.width)
     for number, reports in rounds.items() if isinstance(rounds, Mapping) else rounds:
-        cohorts.add_round(as_integer(number, "number", 0))
+        number = as_integer(number, "number", 0)
+        cohorts.add_round(number)
         source = iter(reports)
         while batch := list(islice(source, _ROWS)):
-            numbers = reader.read(batch)
+            numbers = form.read(batch)
             ages = randomizer.ages([report[HEADER_SIZE:] for report in batch])
             known = ages < OLDEST  # the largest age stands for older answers, too
             cohorts.add(number, ages[known], numbers[known])
     if not cohorts.reports:
         raise InvalidInput("there are no reports to estimate a trend from")
-    return cohorts.estimate(width, reader, reference)
+    return cohorts.estimate(width, form, reference)
 
 
 def _interval(estimate: Vectors, error: Vectors, level: float) -> tuple[Vectors, Vectors]:
@@ -217,56 +230,109 @@ def _window(window: int | None, longest: int) -> int:
     return width
 
 
-class _Reader:
-    """Turns reports into the numbers that are averaged."""
+class _Symbols:
+    """Shares of symbols, or means of numbers that belong to them."""
 
-    def __init__(self, release: Release, values: Any) -> None:
-        self._release = release
-        randomizer = release.randomizer
-        self._table: Vectors | None = None
-        self.least_variance: Vectors | float = 0.0
-        if isinstance(randomizer, MemoisedResponse):
-            size = release.encoder.output_dim
-            self.names = release.symbol_names or tuple(map(str, range(size)))
-            self.least_variance = _least_variance(randomizer)
-            if values is not None:
-                table = as_array(values, "values")
-                table = table[:, None] if table.ndim == 1 else table
-                if table.shape[0] != size or table.ndim != 2:
-                    raise InvalidInput(
-                        f"values must have one row for each of {size} symbols, got shape "
-                        f"{table.shape}"
-                    )
-                self._table, self.least_variance = table, 0.0
-                self.names = tuple(map(str, range(table.shape[1])))
-        else:
-            if values is not None:
-                raise InvalidInput("values are for releases of symbols; this one reports vectors")
-            self._decoder = release.unbiased_decoder  # raises for a biased mechanism
-            self.names = tuple(map(str, range(release.input_dim)))
+    def __init__(self, release: Release, randomizer: MemoisedResponse, values: Any) -> None:
+        size = randomizer.size
+        self._release, self._randomizer = release, randomizer
+        self.width, self.names = size, release.symbol_names or tuple(map(str, range(size)))
+        self._table: Vectors | None = None  # the identity
+        if values is not None:
+            table = as_array(values, "values")
+            table = table[:, None] if table.ndim == 1 else table
+            if table.shape[0] != size or table.ndim != 2:
+                raise InvalidInput(
+                    f"values must have one row for each of {size} symbols, got shape {table.shape}"
+                )
+            check_finite(table, "values")
+            self._table, self.names = table, tuple(map(str, range(table.shape[1])))
 
     def read(self, reports: list[bytes]) -> Vectors:
-        observed = self._release.observe(reports)
-        if isinstance(self._release.randomizer, MemoisedResponse):
-            return observed if self._table is None else observed @ self._table
-        return self._decoder.decode(observed)
+        return self._release.observe(reports)
+
+    def estimate(self, means: Vectors) -> Vectors:
+        return means if self._table is None else means @ self._table
+
+    def variances(self, means: Vectors, _: Vectors) -> tuple[Vectors, Vectors]:
+        """Return V_p and V_i of one report, given estimated shares of symbols.
+
+        An observation is linear in the symbol that is reported, and given the permanent answer its
+        mean is linear in that: both have the variance of what response names.
+        """
+        shares = np.clip(means, 0.0, 1.0)
+        shares /= shares.sum(axis=1, keepdims=True)
+        permanent = self._randomizer.layers[0]
+        repeated = self._variance(permanent, shares)
+        return repeated, np.maximum(self._variance(self._randomizer, shares) - repeated, 0.0)
+
+    def _variance(self, randomizer: KaryResponse, shares: Vectors) -> Vectors:
+        """Return the variance of an unbiased estimate from what a randomizer names."""
+        own = randomizer.own_chance
+        other = (1 - own) / (randomizer.size - 1)
+        chances = other + (own - other) * shares
+        if self._table is None:
+            variance = chances * (1 - chances)
+        else:
+            variance = chances @ self._table**2 - (chances @ self._table) ** 2
+        scaled: Vectors = np.maximum(variance, 0.0) / (own - other) ** 2
+        return scaled
 
 
-def _least_variance(randomizer: MemoisedResponse) -> float:
-    """Return the least variance of an entry of one report: that of a share of 0 or of 1."""
-    own = randomizer.own_chance
-    other = (1 - own) / (randomizer.size - 1)
-    return min(own * (1 - own), other * (1 - other)) / (own - other) ** 2
+class _Directions:
+    """Means of vectors."""
+
+    def __init__(self, release: Release, randomizer: MemoisedPrivUnit2, values: Any) -> None:
+        if values is not None:
+            raise InvalidInput("values are for releases of symbols; this one reports vectors")
+        self._release, self._randomizer = release, randomizer
+        self._decoder = release.unbiased_decoder  # raises for a biased mechanism
+        self.width = self._decoder.output_dim
+        self.names = tuple(map(str, range(self.width)))
+        if isinstance(self._decoder, ShiftDecoder):
+            self._squares = np.ones(self.width)
+        else:
+            assert isinstance(self._decoder, LinearDecoder), "unbiased decoders are affine"
+            self._squares = np.square(self._decoder.matrix).sum(axis=1)
+        self._offset = self._decoder.offset
+
+    def read(self, reports: list[bytes]) -> Vectors:
+        # Without the offset, so that squares are those of directions.
+        return self._decoder.decode(self._release.observe(reports)) - self._offset
+
+    def estimate(self, means: Vectors) -> Vectors:
+        return means + self._offset
+
+    def variances(self, means: Vectors, seconds: Vectors) -> tuple[Vectors, Vectors]:
+        """Return V_p and V_i of one report, given means and mean squares.
+
+        With D the decoder, v the permanent direction and g the reported one, E[(Dg)² | v] =
+        a₁|D|² + (b₁ − a₁)(Dv)², where b₁ is the mean square of g along v, and a₁ across it. That
+        gives E[(Dv)²] from the mean square of reports. By the same law of v given the input it is
+        between a|D|² and b|D|².
+        """
+        (a, b), (a1, b1) = map(mean_squares, self._randomizer.layers)
+        first, second = (layer.mean for layer in self._randomizer.layers)
+        length = self._randomizer.radius / first
+        reported = seconds * (second / length) ** 2
+        if b1 - a1 > 0:
+            held = (reported - a1 * self._squares) / (b1 - a1)
+        else:
+            held = np.full_like(reported, np.inf)
+        held = np.clip(held, a * self._squares, b * self._squares)
+        repeated = np.maximum(length**2 * held - means**2, 0.0)
+        anew = (length / second) ** 2 * (a1 * self._squares + (b1 - a1) * held) - length**2 * held
+        return repeated, np.maximum(anew, 0.0)
 
 
 class _Cohorts:
-    """Sums over the reports of each round and each round of drawing."""
+    """Sums over the reports of each round of drawing, and the rounds in which they arrived."""
 
     def __init__(self, width: int) -> None:
         self.reports = 0
         self._width = width
         self._rounds: set[int] = set()
-        self._cells: dict[tuple[int, int], list[Any]] = {}
+        self._cohorts: dict[int, _Cohort] = {}
 
     def add_round(self, number: int) -> None:
         self._rounds.add(number)
@@ -279,50 +345,46 @@ class _Cohorts:
         np.add.at(sums, place, numbers)
         np.add.at(squares, place, numbers * numbers)
         for at, s in enumerate(drawn.tolist()):
-            zeros = np.zeros(self._width)
-            cell = self._cells.setdefault((s, number), [0, zeros, zeros])
-            self._cells[s, number] = [
-                cell[0] + int(counts[at]),
-                cell[1] + sums[at],
-                cell[2] + squares[at],
-            ]
+            cohort = self._cohorts.setdefault(s, _Cohort(self._width))
+            cohort.rounds.add(number)
+            cohort.count += int(counts[at])
+            cohort.sums += sums[at]
+            cohort.squares += squares[at]
 
-    def estimate(self, window: int, reader: _Reader, reference: Mapping[int, Any] | None) -> Trend:
-        drawn = np.array(sorted({s for s, _ in self._cells}))
-        place = {int(s): i for i, s in enumerate(drawn)}
-        total, times = np.zeros((2, drawn.size))
-        sums, squares, between = np.zeros((3, drawn.size, self._width))
-        for (s, _), (count, cell, square) in self._cells.items():
-            total[place[s]] += count
-            times[place[s]] += 1
-            sums[place[s]] += cell
-            squares[place[s]] += square
-        means, seconds = sums / total[:, None], squares / total[:, None]
-        for (s, _), (count, cell, _) in self._cells.items():
-            between[place[s]] += count * (cell / count - means[place[s]]) ** 2
+    def estimate(
+        self, window: int, form: _Symbols | _Directions, reference: Mapping[int, Any] | None
+    ) -> Trend:
+        drawn = np.array(sorted(self._cohorts))
+        cohorts = [self._cohorts[int(s)] for s in drawn]
+        means = np.array([cohort.sums / cohort.count for cohort in cohorts])
+        seconds = np.array([cohort.squares / cohort.count for cohort in cohorts])
+        times = np.array([len(cohort.rounds) for cohort in cohorts], dtype=np.float64)
+        people = np.array([cohort.count for cohort in cohorts]) / times
         rounds = np.array(sorted(self._rounds))
         # A round without a draw in its window gets the window of the nearest draw.
         distance = np.abs(rounds[:, None] - drawn)
         nearest = drawn[distance.argmin(axis=1)]
         centre = np.where(distance.min(axis=1) <= window // 2, rounds, nearest)
         near = np.abs(centre[:, None] - drawn) <= window // 2
-        people = total / times
         draws = near @ people
         weight = near * people / draws[:, None]
-        variance = np.maximum(weight @ seconds - (weight @ means) ** 2, reader.least_variance)
-        # What is drawn anew is told from few rounds too poorly to count on it.
-        known = (times >= _FEWEST_ROUNDS)[:, None]
-        fresh = np.where(known, between / np.maximum(times - 1, 1)[:, None], 0.0)
-        averaged = weight @ (fresh * (1 - 1 / times)[:, None])
-        # At best, all of a window's reports are independent.
-        least = variance / (weight @ times)[:, None]
-        error = np.sqrt(np.maximum(variance - averaged, least) / draws[:, None])
+        repeated, anew = form.variances(weight @ means, weight @ seconds)
+        error = np.sqrt((repeated + anew * (weight @ (1 / times))[:, None]) / draws[:, None])
+        cohort_estimates = form.estimate(means)
         if reference is None:
-            estimate = weight @ means
+            estimate = weight @ cohort_estimates
         else:
-            public = _Reference(reference, drawn, rounds, self._width)
-            estimate = weight @ (means - public.drawn) + public.rounds
-        return Trend(rounds, estimate, error, draws, tuple(reader.names), window)
+            public = _Reference(reference, drawn, rounds, len(form.names))
+            estimate = weight @ (cohort_estimates - public.drawn) + public.rounds
+        return Trend(rounds, estimate, error, draws, tuple(form.names), window)
+
+
+class _Cohort:
+    """All reports of the answers that were drawn in one round."""
+
+    def __init__(self, width: int) -> None:
+        self.count, self.rounds = 0, set[int]()
+        self.sums, self.squares = np.zeros((2, width))
 
 
 class _Reference:

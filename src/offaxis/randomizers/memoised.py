@@ -115,9 +115,11 @@ class Memoised(ABC):
         return min(self.renewals, most) if self.renewals else most
 
     def loss_after(self, reports: int) -> float:
-        """Return the largest loss of so many reports of one permanent answer; below ε."""
+        """Return the largest loss of so many reports of one permanent answer, rounded up."""
         epsilon, repeated = float(self.epsilon), reports * float(self.instant)
-        return float(np.logaddexp(0.0, epsilon + repeated) - np.logaddexp(epsilon, repeated))
+        # (e^ε − 1)(e^{sε₁} − 1)/(e^ε + e^{sε₁}), which neither cancels nor overflows.
+        odds = math.expm1(epsilon) * -math.expm1(-repeated) / (1 + math.exp(epsilon - repeated))
+        return min(math.log1p(odds) * (1 + 1e-14), epsilon)
 
     @abstractmethod
     def hold(self, W: NDArray[Any], entropy: RealEntropy) -> Held:
@@ -399,6 +401,20 @@ def _composed(randomizer: MemoisedPrivUnit2) -> tuple[Vectors, Vectors]:
         cosine = np.clip(grid[:, None] * along + sines * c, -1.0, 1.0)
         mean += _density(instant, cosine.ravel()).reshape(cosine.shape) / around.size
     return grid, instant.ranks.background * (mean @ first) / first.sum()
+
+
+def mean_squares(layer: PrivUnit2) -> tuple[float, float]:
+    """Return the mean square of a component of the direction: across its input, and along it.
+
+    By averages over quantiles. E[gg^T | u] is the first times the identity, plus their difference
+    times uu^T.
+    """
+    if layer.dim == 1:
+        return 1.0, 1.0
+    along = _coordinates(layer.dim, _ALONG)
+    density = _density(layer, along)
+    square = float(density @ (along * along) / density.sum())
+    return (1 - square) / (layer.dim - 1), square
 
 
 def _density(layer: PrivUnit2, cosine: Vectors) -> Vectors:
