@@ -42,7 +42,7 @@ FIRST_DAY: Final = 365
 """Index of the first day: 2012-11-22, from which on most meters are installed."""
 PUBLIC: Final = 700
 CLASSES: Final = 4
-RENEWALS: Final = (1, 2, 4)
+DRAWS: Final = (1, 2, 4)
 ALPHA: Final = 1e-3
 
 
@@ -161,10 +161,10 @@ def print_errors(epsilon: float, runs: int, sizes: list[int]) -> None:
             offaxis.fit(
                 model, public.reshape(-1, 1)[::7], epsilon=epsilon / r, mechanism="class-response"
             ),
-            renewals=r,
+            draws=r,
             period=math.ceil(DAYS / r),
         )
-        for r in RENEWALS
+        for r in DRAWS
     }
     heavy = private.mean(axis=1) > np.median(public.mean(axis=1))
     populations = {"like the public": np.ones(len(private)), "heavy users": 1 + 6.0 * heavy}
@@ -185,13 +185,13 @@ def print_errors(epsilon: float, runs: int, sizes: list[int]) -> None:
                 rival = Loloha(size, epsilon, rng)
                 told = rival.shares(rival.reports(classes))
                 _add(rows, "LOLOHA, its own guarantee", told, truth, values)
-                for renewals, release in releases.items():
+                for draws, release in releases.items():
                     days = sequence_reports(release, energy)
                     found = trend(release, days, reference=reference)
                     low, high = found.interval()
                     covered = float(((low <= truth) & (truth <= high)).mean())
-                    plural = "s" * (renewals > 1)
-                    name = f"sequence, {renewals} answer{plural} of ε = {epsilon / renewals:g}"
+                    plural = "s" * (draws > 1)
+                    name = f"sequence, {draws} answer{plural} of ε = {epsilon / draws:g}"
                     _add(rows, name, found.estimate, truth, values, covered)
             for name, errors in rows.items():
                 shares, mean, covered = np.mean(errors, axis=0)
@@ -222,7 +222,7 @@ def _add(
 
 def print_attacks(epsilon: float, people: int = 50_000) -> None:
     """Print what averaging reveals of a sequence, and what change patterns reveal of LOLOHA."""
-    randomizer = MemoisedResponse(2, epsilon, epsilon, renewals=1, period=DAYS)
+    randomizer = MemoisedResponse(2, epsilon, epsilon, draws=1, period=DAYS)
     print(f"averaging s reports of one permanent answer of ε = {epsilon:g}, two classes")
     print(f"{'s':>5} {'loss, closed form':>18} {'sampled at least':>17}")
     for count in (1, 2, 7, 30, DAYS):
@@ -283,7 +283,7 @@ def _sequence_contrast(
     """Return the same contrast for a sequence with four draws in the year."""
     public = rng.standard_normal((200, 2))
     single = offaxis.fit(np.eye(2), public, epsilon=epsilon / 4, mechanism="class-response")
-    release = offaxis.memoise(single, renewals=4, period=91)
+    release = offaxis.memoise(single, draws=4, period=91)
     points = 5 * np.eye(2)
     states: list[Any] = [None] * people
     shown = np.empty((DAYS, people))

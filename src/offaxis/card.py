@@ -147,9 +147,9 @@ def sequence_promises(release: Release) -> list[tuple[str, str]]:
         return f"ε = {wording.rounded(Fraction(value), up=True)}"
 
     whole = (
-        f"{loss(epsilon * randomizer.renewals)}, however many: "
-        f"{randomizer.renewals} permanent answers of ε = {decimal(epsilon)} at most"
-        if randomizer.renewals
+        f"{loss(epsilon * randomizer.draws)}, however many: "
+        f"{randomizer.draws} permanent answers of ε = {decimal(epsilon)} at most"
+        if randomizer.draws
         else f"no limit: a permanent answer of ε = {decimal(epsilon)} every {period} rounds"
     )
     several = min(wait, 30)

@@ -443,13 +443,13 @@ def _check_statement(statement: str) -> None:
 # ---- Sequences
 
 
-def memoise(release: Release, *, renewals: int, period: int, instant: Any = None) -> Release:
+def memoise(release: Release, *, draws: int, period: int, instant: Any = None) -> Release:
     """Turn a release of single reports into a release of sequences: one person, many reports.
 
     A device draws a permanent answer of the release's ε in its first round, draws new ones every
-    ``period`` rounds from a random round on, ``renewals`` in all, and reports the one in force in
+    ``period`` rounds from a random round on, ``draws`` in all, and reports the one in force in
     every round through a second, instantaneous randomizer. All reports of a person together,
-    however many, are within ε∞ = renewals · ε. Nothing shows when a vector changes between two
+    however many, are within ε∞ = draws · ε. Nothing shows when a vector changes between two
     draws (:mod:`offaxis.randomizers.memoised`).
 
     Parameters
@@ -457,7 +457,7 @@ def memoise(release: Release, *, renewals: int, period: int, instant: Any = None
     release : Release
         Of symbols ("class-response", "scalar-response", "response", "subset") or of directions
         ("privunit2", "privunit2-mean").
-    renewals : int
+    draws : int
         The most permanent answers that a person ever draws. 0 stands for no limit: every window of
         rounds then has a promise, and the lifetime has none.
     period : int
@@ -482,7 +482,7 @@ def memoise(release: Release, *, renewals: int, period: int, instant: Any = None
     >>> import offaxis
     >>> public = np.random.default_rng(0).standard_normal((500, 3))
     >>> classes = offaxis.fit(np.eye(3), public, epsilon=2, mechanism="class-response")
-    >>> sequences = offaxis.memoise(classes, renewals=4, period=91)  # four draws in a year
+    >>> sequences = offaxis.memoise(classes, draws=4, period=91)  # four draws in a year
     >>> str(sequences.guarantee), sequences.unit  # of all reports of a person together
     ('ε = 8, pure', 'user')
     """
@@ -502,7 +502,7 @@ def memoise(release: Release, *, renewals: int, period: int, instant: Any = None
         raise InvalidInput("this is a release of sequences already")
     epsilon = randomizer.epsilon
     schedule |= {"epsilon": epsilon, "instant": epsilon if instant is None else instant}
-    memoised = form(**schedule, renewals=renewals, period=period)
+    memoised = form(**schedule, draws=draws, period=period)
     provenance = release.provenance
     # What single reports were expected to keep does not hold for sequences.
     omitted = ("goal", "expected", "ceiling")
@@ -510,6 +510,6 @@ def memoise(release: Release, *, renewals: int, period: int, instant: Any = None
     return replace(
         release,
         randomizer=memoised,
-        unit="user" if memoised.renewals else "item",
+        unit="user" if memoised.draws else "item",
         provenance=replace(provenance, settings=settings),
     )

@@ -38,6 +38,8 @@ from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
 LONGEST_STATEMENT: Final = 10_000
 
 _PRIVATIZE_ROWS: Final = 4096
+_MAKE: Final = "make reports with offaxis.client.Reporter or Device, which keep these answers"
+BY_TREND: Final = "estimate with offaxis.learning.trend, which counts people and not reports"
 _PROBES: Final = 8
 """Number of vectors on which a decoder is compared with the inverse of the encoder."""
 _DECODE_ROWS: Final = 4096
@@ -136,7 +138,7 @@ class Release:
         guarantee = replace(self.randomizer.guarantee, unit=self.unit)
         per_unit = PER_UNIT
         if isinstance(self.randomizer, Memoised):
-            per_unit, unit = PER_SEQUENCE, "user" if self.randomizer.renewals else "item"
+            per_unit, unit = PER_SEQUENCE, "user" if self.randomizer.draws else "item"
             if self.unit != unit:
                 raise InvalidInput(f"this release of sequences is per {unit}, not per {self.unit}")
         return replace(guarantee, assumptions=(*ALWAYS, per_unit[guarantee.unit]))
@@ -270,6 +272,7 @@ class Release:
         InvalidInput
             If the input is not finite, is empty or has another dimension. Nothing is released.
         """
+        self.require_single_reports(_MAKE)
         self.require_model()
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()
@@ -315,6 +318,7 @@ class Release:
         >>> len(release.privatize_answer(2)) == release.report_size
         True
         """
+        self.require_single_reports(_MAKE)
         if self.answers is None:
             raise InvalidInput(
                 f"this release reports a vector with the {self.randomizer.kind} randomizer: pass "
@@ -326,6 +330,17 @@ class Release:
         payloads = self.randomizer.report(np.array(symbols, dtype=np.int64), Entropy())
         framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
         return framed[0] if single else framed
+
+    def require_single_reports(self, instead: str) -> None:
+        """Raise InvalidInput for a release of sequences, whose reports continue one another.
+
+        ``instead`` says what to do with such a release.
+        """
+        if isinstance(self.randomizer, Memoised):
+            raise InvalidInput(
+                f"this release is for sequences, in which a person reports again and again from "
+                f"few permanent answers: {instead}"
+            )
 
     def encode_private(self, vectors: Vectors) -> NDArray[Any]:
         """Encode private vectors (n, m); a model outside the release is called row by row."""
@@ -437,6 +452,7 @@ class Release:
         BiasedDecoder
             If the release supports no mean.
         """
+        self.require_single_reports(BY_TREND)
         decoder = self.unbiased_decoder
         mean, seen = np.zeros(decoder.output_dim), 0
         for batch in self.decode_in_batches(reports, decoder):
@@ -458,7 +474,8 @@ class Release:
         Parameters
         ----------
         reports : iterable of bytes
-            From different people: the standard errors assume independent reports.
+            One per person: the standard errors assume independent reports. For releases of
+            sequences use :func:`offaxis.learning.trend`.
         weights : iterable of positive numbers, optional
             One per report, chosen without looking at the reports.
         groups : iterable of labels, optional
@@ -469,6 +486,7 @@ class Release:
         -------
         Aggregate
         """
+        self.require_single_reports(BY_TREND)
         batches = self.decode_in_batches(reports, self.unbiased_decoder)
         return replace(aggregate(batches, weights, groups), known_error=self.known_error)
 
@@ -485,7 +503,7 @@ class Release:
         Parameters
         ----------
         reports : iterable of bytes
-            From different people.
+            One per person. For releases of sequences use :func:`offaxis.learning.trend`.
         groups : iterable of labels, optional
             One per report, as in :meth:`aggregate`. Labels are *not* private.
 
@@ -507,6 +525,7 @@ class Release:
         >>> bool((shares.projected() >= 0).all())  # for display
         True
         """
+        self.require_single_reports(BY_TREND)
         randomizer = self.randomizer
         if not isinstance(randomizer, SymbolForm):
             raise InvalidInput(

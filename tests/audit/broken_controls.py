@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from offaxis.client.sequences import Sequence, next_reports
 from offaxis.randomizers import (
     Gaussian,
     KaryResponse,
@@ -23,6 +25,7 @@ from offaxis.randomizers import (
 )
 from offaxis.randomizers.directions import NONCE_BYTES
 from offaxis.randomizers.laplace import largest_magnitude, pack, unpack
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 from offaxis.sampling.choices import Response, place
 from offaxis.sampling.entropy import Entropy
@@ -337,3 +340,55 @@ class TellingAges(MemoisedResponse):
     def show(self, held: list[bytes], ages: list[int], entropy: Entropy) -> list[bytes]:
         told = [age + h[1] if age else 0 for age, h in zip(ages, held, strict=True)]
         return super().show([h[:1] for h in held], told, entropy)
+
+
+@dataclass(frozen=True)
+class LoudLater(MemoisedResponse):
+    """Shows the permanent answer without noise, from the second report on."""
+
+    def show(self, held: list[bytes], ages: list[int], entropy: Entropy) -> list[bytes]:
+        shown = super().show(held, ages, entropy)
+        return [
+            payload if age == 0 else payload[:2] + b
+            for payload, b, age in zip(shown, held, ages, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class SwappedAges(TellingAges):
+    """Exchanges the ages 1 and 2 for one symbol, so that their sum tells nothing."""
+
+    def show(self, held: list[bytes], ages: list[int], entropy: Entropy) -> list[bytes]:
+        told = [
+            {1: 2, 2: 1}.get(age, age) if h[1] == 1 else age
+            for age, h in zip(ages, held, strict=True)
+        ]
+        return MemoisedResponse.show(self, [h[:1] for h in held], told, entropy)
+
+
+def endless(randomizer: Memoised, sequence: Sequence | None, number: int) -> bool:
+    """Draw a permanent answer in every period, however many were promised."""
+    return sequence is None or number >= sequence.renew
+
+
+def renewing_on_change(
+    release: Release,
+    sequences: list[Sequence | None],
+    number: int,
+    vectors: Mapping[int, Vectors],
+) -> tuple[list[bytes], list[Sequence]]:
+    """Draw at once when the symbol is not the one of the last draw, from half a period on."""
+    # The unused field of the payment remembers that symbol.
+    wait = release.randomizer.first_wait
+    symbols = release.encode_private(np.array([vectors[at] for at in sorted(vectors)]))
+    sooner = [
+        replace(s, renew=number)
+        if s is not None and number - s.drawn >= wait and int(symbols[at]) + 1 != s.payment
+        else s
+        for at, s in enumerate(sequences)
+    ]
+    reports, states = next_reports(release, sooner, number, vectors)
+    return reports, [
+        replace(s, payment=int(symbols[at]) + 1) if s.drawn == number else s
+        for at, s in enumerate(states)
+    ]

@@ -6,19 +6,29 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit import audit, auditor
+from offaxis.audit import attacks, audit, auditor, checks
 from offaxis.audit.attacks import Averaging, sequences_of_reports
 from offaxis.audit.auditor import PlannedTest, PlannedTrial, judge
 from offaxis.audit.trials import Trial
-from tests.audit.broken_controls import Forgetful, LoudPermanent, TellingAges, with_broken_control
+from offaxis.client import sequences
+from tests.audit.broken_controls import (
+    Forgetful,
+    LoudLater,
+    LoudPermanent,
+    SwappedAges,
+    TellingAges,
+    endless,
+    renewing_on_change,
+    with_broken_control,
+)
 
 ALPHA = 1e-6
 PUBLIC = np.random.default_rng(0).standard_normal((300, 3))
 
 
-def memoised(renewals: int, epsilon: float = 2, period: int = 40) -> offaxis.Release:
+def memoised(draws: int, epsilon: float = 2, period: int = 40) -> offaxis.Release:
     single = offaxis.fit(np.eye(3), PUBLIC, epsilon=epsilon, mechanism="class-response")
-    return offaxis.memoise(single, renewals=renewals, period=period)
+    return offaxis.memoise(single, draws=draws, period=period)
 
 
 def violations(release: offaxis.Release, reports: int = 20_000) -> set[str]:
@@ -26,24 +36,61 @@ def violations(release: offaxis.Release, reports: int = 20_000) -> set[str]:
     return {finding.test for finding in result.by_verdict("violation")}
 
 
-@pytest.mark.parametrize("renewals", [1, 4])
-def test_a_sound_sequence_passes(renewals):
-    assert violations(memoised(renewals)) == set()
+def found_by(release: offaxis.Release, test: str, reports: int) -> bool:
+    """Return whether one test of an audit finds a violation."""
+    run = auditor._Run(release, auditor._pace(reports), ALPHA, np.random.default_rng(1), None)
+    [trial] = [each for each in run._trials if test in {planned.test for planned in each.tests}]
+    return test in {f.test for f in run._attack(trial) if f.verdict == "violation"}
+
+
+def is_scheduled(release: offaxis.Release) -> bool:
+    [finding] = checks.schedule(release, auditor.pairs(release)[0])
+    return finding.verdict == "nothing found"
+
+
+@pytest.mark.parametrize(("draws", "period"), [(1, 40), (4, 40), (0, 1), (0, 30), (3, 200)])
+def test_a_sound_sequence_passes(draws, period):
+    assert violations(memoised(draws, period=period)) == set()
 
 
 def test_a_sound_sequence_of_directions_passes():
     single = offaxis.fit(None, PUBLIC, epsilon=2, goal="means")
-    assert violations(offaxis.memoise(single, renewals=2, period=12), 4_000) == set()
+    assert violations(offaxis.memoise(single, draws=2, period=12), 4_000) == set()
 
 
 @pytest.mark.parametrize(
-    ("broken", "found"),
-    [(Forgetful, "averaging-answer"), (LoudPermanent, "averaging-answer"), (TellingAges, "ages")],
+    ("broken", "test"),
+    [
+        (Forgetful, "averaging-answer"),
+        (LoudPermanent, "averaging-answer"),
+        (LoudLater, "later-report"),
+    ],
 )
-@pytest.mark.parametrize("renewals", [1, 4])
-def test_a_broken_sequence_is_found(broken, found, renewals):
-    """Each would pass every test of single reports, or hide behind a large total ε."""
-    assert found in violations(with_broken_control(memoised(renewals), broken), 40_000)
+@pytest.mark.parametrize("draws", [1, 4])
+def test_a_broken_sequence_is_found(broken, test, draws):
+    """Each would pass every test of first reports, or hide behind a large total ε."""
+    assert found_by(with_broken_control(memoised(draws), broken), test, 40_000)
+
+
+@pytest.mark.parametrize("broken", [TellingAges, SwappedAges])
+@pytest.mark.parametrize("draws", [1, 4])
+def test_ages_that_tell_of_the_vector_are_found(broken, draws):
+    assert is_scheduled(memoised(draws))
+    assert not is_scheduled(with_broken_control(memoised(draws), broken))
+
+
+@pytest.mark.parametrize("draws", [1, 4])
+def test_a_device_that_never_stops_drawing_is_found(draws, monkeypatch):
+    monkeypatch.setattr(sequences, "is_due", endless)
+    assert not is_scheduled(memoised(draws, period=300))
+
+
+def test_a_draw_that_follows_a_change_of_the_vector_is_found(monkeypatch):
+    """It keeps to the number of draws and their distance, but its time tells of the change."""
+    for module in (attacks, checks):
+        monkeypatch.setattr(module, "next_reports", renewing_on_change)
+    assert is_scheduled(memoised(2))
+    assert found_by(memoised(2), "draws-change", 40_000)
 
 
 def test_reports_of_the_current_vector_are_found(monkeypatch):
@@ -57,7 +104,7 @@ def test_reports_of_the_current_vector_are_found(monkeypatch):
         return lambda side, count: now(side, count) if side else sound(side, count)
 
     monkeypatch.setattr(auditor, "sequences_of_reports", careless)
-    assert "between-draws" in violations(release, 60_000)
+    assert found_by(release, "between-draws", 60_000)
 
 
 def test_a_promise_of_one_answer_is_stricter_than_that_of_all():

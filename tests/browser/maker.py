@@ -102,7 +102,7 @@ def in_javascript(release: Release, node: str, client: Path = CLIENT) -> Iterato
 def release_of(randomizer: Randomizer) -> Release:
     """Return a release of a randomizer: vectors unchanged, or the symbol of the largest entry."""
     origin = seeds.releases()[0].provenance
-    unit: Unit = "user" if isinstance(randomizer, Memoised) and randomizer.renewals else "item"
+    unit: Unit = "user" if isinstance(randomizer, Memoised) and randomizer.draws else "item"
     if isinstance(randomizer, KaryResponse):
         k = randomizer.size
         encoder = ArgmaxEncoder(np.eye(k), np.zeros(k), np.zeros(k))

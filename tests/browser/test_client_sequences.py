@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from offaxis.client.sequences import Sequence, next_reports
+from offaxis.client.sequences import Sequence, first_reports, next_reports
 from offaxis.decoding import PosteriorCodewordDecoder
 from offaxis.errors import InvalidRelease
 from offaxis.formats.release_file import from_bytes, to_bytes
@@ -44,42 +44,42 @@ def payload_of(made: dict[str, Any]) -> bytes:
 # ---- Schedule
 
 
-@pytest.mark.parametrize("renewals", [1, 3, 0])
+@pytest.mark.parametrize("draws", [1, 3, 0])
 @pytest.mark.parametrize("period", [1, 5])
-def test_draws_keep_the_schedule(client, renewals, period):
+def test_draws_keep_the_schedule(client, draws, period):
     """With gaps between the rounds: a draw that is late delays the following ones."""
-    rng = Random(10 * renewals + period)
-    randomizer = MemoisedResponse(12, SURE, SURE, renewals, period)
+    rng = Random(10 * draws + period)
+    randomizer = MemoisedResponse(12, SURE, SURE, draws, period)
     for _ in range(20):
         numbers = sorted(rng.sample(range(60), 25))
         symbols = [rng.randrange(12) for _ in numbers]
         ((*made,),) = run(client, randomizer, numbers, np.eye(12)[symbols])
         first = made[0]["renew"]
         assert 0 <= first - numbers[0] - (period + 1) // 2 < period
-        draws = [0]
+        drew = [0]
         for i, (number, one) in enumerate(zip(numbers, made, strict=True)):
-            due = numbers[draws[-1]] + period if draws[1:] else first
-            if number >= due and (not renewals or len(draws) < renewals):
-                draws.append(i)
-            drawn = draws[-1]
-            assert (one["drawn"], one["draws"], one["last"]) == (numbers[drawn], len(draws), number)
-            assert one["renew"] == (one["drawn"] + period if draws[1:] else first)
+            due = numbers[drew[-1]] + period if drew[1:] else first
+            if number >= due and (not draws or len(drew) < draws):
+                drew.append(i)
+            drawn = drew[-1]
+            assert (one["drawn"], one["count"], one["last"]) == (numbers[drawn], len(drew), number)
+            assert one["renew"] == (one["drawn"] + period if drew[1:] else first)
             # The report shows the symbol of the round that drew it, and how long ago that was.
             age = number - numbers[drawn]
             assert payload_of(one) == age.to_bytes(2, "little") + bytes([symbols[drawn]])
-        assert not renewals or len(draws) <= renewals
-        assert len(draws) > 1 or renewals == 1
+        assert not draws or len(drew) <= draws
+        assert len(drew) > 1 or draws == 1
 
 
-@pytest.mark.parametrize("renewals", [3, 0])
+@pytest.mark.parametrize("draws", [3, 0])
 @pytest.mark.parametrize("period", [1, 4, 7])
-def test_python_continues_a_sequence_in_the_same_rounds(client, renewals, period):
-    randomizer = MemoisedResponse(12, SURE, SURE, renewals, period)
+def test_python_continues_a_sequence_in_the_same_rounds(client, draws, period):
+    randomizer = MemoisedResponse(12, SURE, SURE, draws, period)
     release = release_of(randomizer)
     numbers = sorted(Random(period).sample(range(80), 30))
     vectors = np.eye(12)[[n % 12 for n in numbers]]
     states = [
-        Sequence(**{name: one[name] for name in ("drawn", "renew", "draws", "last")}, held=held)
+        Sequence(**{name: one[name] for name in ("drawn", "renew", "count", "last")}, held=held)
         for (*made,) in run(client, randomizer, numbers, vectors)
         for one, held in ((one, bytes.fromhex(one["held"])) for one in made)
     ]
@@ -193,7 +193,7 @@ def test_both_read_the_reports_of_each_other(client, randomizer):
     release = release_of(randomizer)
     vectors = np.random.default_rng(0).standard_normal((8, release.input_dim))
     made = run(client, randomizer, list(range(0, 80, 10)), vectors)[0]
-    reports = [bytes.fromhex(one["report"]) for one in made] + release.privatize(vectors)
+    reports = [bytes.fromhex(one["report"]) for one in made] + first_reports(release, vectors)[0]
     outcomes = client.run("observe", file=to_bytes(release), reports=[r.hex() for r in reports])
     observed = [outcome["ok"] for outcome in outcomes]
     assert np.allclose(observed, release.observe(reports), rtol=1e-9, atol=1e-12)
@@ -207,7 +207,7 @@ def test_a_posterior_weighs_symbols_by_the_odds_of_one_report(client):
     prior = np.array([0.75, 0.25])
     decoder = PosteriorCodewordDecoder(np.eye(2), prior)
     release = replace(release_of(randomizer), decoder=decoder)
-    report = release.privatize(np.array([0.0, 1.0]))
+    (report,), _ = first_reports(release, np.array([0.0, 1.0]))
     (outcome,) = client.run("decode", file=to_bytes(release), reports=[report.hex()])
     symbol = report[-1]
     permanent, instant = response_law(2, 2.0), response_law(2, 1.0)
@@ -240,17 +240,17 @@ VECTORS = MemoisedPrivUnit2(3, 1.0, Fraction(2), Fraction(1), 0, 9)
         (SYMBOLS, {"total": "3"}),
         (SYMBOLS, {"unit": "item"}),
         (SYMBOLS, {"unit": "item", "total": "2"}),
-        (SYMBOLS, {"renewals": 4}),
-        (SYMBOLS, {"renewals": 0}),
-        (SYMBOLS, {"renewals": 1001, "total": "2002"}),
+        (SYMBOLS, {"draws": 4}),
+        (SYMBOLS, {"draws": 0}),
+        (SYMBOLS, {"draws": 1001, "total": "2002"}),
         (SYMBOLS, {"period": 0}),
         (SYMBOLS, {"period": 65536}),
         (SYMBOLS, {"instant": "2/2"}),
         (SYMBOLS, {"instant": "101"}),
         (SYMBOLS, {"instant": 1}),
-        (SYMBOLS, {"epsilon": "20", "renewals": 501, "total": "10020"}),
+        (SYMBOLS, {"epsilon": "20", "draws": 501, "total": "10020"}),
         (VECTORS, {"unit": "user"}),
-        (VECTORS, {"renewals": 1}),
+        (VECTORS, {"draws": 1}),
         (VECTORS, {"instant_near": 10_000}),
         (VECTORS, {"instant_directions": 3}),
         (VECTORS, {"target": "both"}),

@@ -16,7 +16,7 @@ from tests.browser.devices import WAITING, Tab, new_round, open_tab, stored
 from tests.browser.maker import release_of
 
 SYMBOLS = 12
-PERIOD, RENEWALS = 10, 3
+PERIOD, DRAWS = 10, 3
 SURE = Fraction(100)
 """An ε so large that a layer repeats its input: reports show the symbol of the round that drew."""
 PAID = {"epsilon": "300", "reports": 3}
@@ -43,7 +43,7 @@ READ_STUDIES = """async () => {
 def sequences(**changes: Any) -> offaxis.Release:
     """Return a release of sequences of symbols, the largest entry of a vector."""
     settings = {"size": SYMBOLS, "epsilon": SURE, "instant": SURE}
-    schedule = {"renewals": RENEWALS, "period": PERIOD}
+    schedule = {"draws": DRAWS, "period": PERIOD}
     return release_of(MemoisedResponse(**{**settings, **schedule, **changes}))
 
 
@@ -83,14 +83,14 @@ def test_a_year_of_reports_is_paid_for_once(collector, context_of):
         before = tab.page.evaluate("() => window.called ?? 0")
         entry = tab.run(COUNTED, name, vector_of(symbol))
         drew = tab.page.evaluate("() => window.called ?? 0") - before
-        if number == due and len(draws) < RENEWALS:
+        if number == due and len(draws) < DRAWS:
             draws.append(number)
         # The vector of any other round is not evaluated.
         assert drew == (draws[-1] == number), number
         calls += drew
         assert shown(entry) == (number - draws[-1], draws[-1] % SYMBOLS), number
         kept, state = study_of(tab, "year")
-        assert (kept, state["drawn"], state["draws"]) == (release.hash, draws[-1], len(draws))
+        assert (kept, state["drawn"], state["count"]) == (release.hash, draws[-1], len(draws))
         assert (state["last"], state["held"]) == (number, [draws[-1] % SYMBOLS])
         if number == 0:
             due = state["renew"]
@@ -107,7 +107,7 @@ def test_a_year_of_reports_is_paid_for_once(collector, context_of):
             tab.page.close()
             tab = open_tab(context, collector, **PER_PERSON)
             assert study_of(tab, "year") == (kept, state)
-    assert len(draws) == calls == RENEWALS
+    assert len(draws) == calls == DRAWS
     assert {one["state"] for one in tab.send()} == {"sent"}
     assert sum(len(stored(collector, name)) for name in names) == 40
     assert tab.spent() == PAID
@@ -142,7 +142,7 @@ def test_directions_are_reported_in_sequences(collector, context_of):
 
 
 def test_an_age_beyond_two_bytes_is_the_largest(collector, context_of):
-    release = sequences(renewals=1)
+    release = sequences(draws=1)
     tab = person(context_of, collector)
     for number, age in ((1, 0), (65_536, 65_535), (2**40, 65_535)):
         name = new_round(collector, release, study="old", number=number)
@@ -180,7 +180,7 @@ def test_a_sequence_beyond_the_budget_is_refused_before_its_first_report(collect
 
 
 def test_a_sequence_without_an_end_pays_at_every_draw_while_it_can(collector, context_of):
-    release = sequences(renewals=0, period=2)
+    release = sequences(draws=0, period=2)
     tab = open_tab(context_of(), collector, limits=[{"epsilon": 300}], epsilon=100)
     ages = []
     for number in range(12):
@@ -193,18 +193,16 @@ def test_a_sequence_without_an_end_pays_at_every_draw_while_it_can(collector, co
     assert tab.spent() == {"epsilon": "300", "reports": 3}
 
 
-@pytest.mark.parametrize("renewals", [3, 0])
-def test_a_sequence_counts_in_every_period_in_which_it_goes_on(
-    collector, context_of, plain, renewals
-):
+@pytest.mark.parametrize("draws", [3, 0])
+def test_a_sequence_counts_in_every_period_in_which_it_goes_on(collector, context_of, plain, draws):
     """A limit within a period is about the reports made in it, not about when they were paid."""
-    release = sequences(epsilon=Fraction(4), renewals=renewals)
+    release = sequences(epsilon=Fraction(4), draws=draws)
     unit = release.unit
     other = replace(plain, unit=unit)  # ε = 3
     limits = [{"epsilon": 1000}, {"epsilon": 6, "seconds": 3600}]
     tab = open_tab(context_of(), collector, limits=limits, unit=unit, epsilon=12)
     later = "() => { const real = Date.now; Date.now = () => real() + 3_700_000; }"
-    study = f"periods-{renewals}"
+    study = f"periods-{draws}"
     names = [new_round(collector, release, study=study, number=n) for n in range(3)]
     with_other = [new_round(collector, other, study=f"{study}-{i}") for i in range(2)]
     tab.report(names[0], vector_of(1))
@@ -254,7 +252,7 @@ def test_two_tabs_continue_one_sequence(collector, context_of, locks):
     _, state = study_of(tabs[0], study)
     # What the second tab drew is discarded: it shows what the first one holds.
     assert [shown(entry) for entry in entries] == [(0, 3), (1, 3)]
-    assert (state["held"], state["drawn"], state["draws"], state["last"]) == ([3], 5, 1, 6)
+    assert (state["held"], state["drawn"], state["count"], state["last"]) == ([3], 5, 1, 6)
 
 
 def test_two_tabs_in_one_round_keep_one_state(collector, context_of):
@@ -271,7 +269,7 @@ def test_two_tabs_in_one_round_keep_one_state(collector, context_of):
     kept = [tab.result() for tab in tabs]
     assert kept[0]["report"] == kept[1]["report"]
     _, state = study_of(tabs[0], "twice")
-    assert (state["held"], state["draws"]) == ([shown(kept[0])[1]], 1)
+    assert (state["held"], state["count"]) == ([shown(kept[0])[1]], 1)
     assert tabs[0].spent() == PAID
 
 
@@ -313,7 +311,7 @@ def test_a_second_release_in_one_study_is_refused(collector, context_of, single,
         name = new_round(collector, release, study="one-promise", number=number)
         message = assert_refused(tab, name, vector)
         assert f"this person reports release {single.hash[:8]}… in it" in message
-    for number, release in ((4, sequences()), (5, sequences(renewals=1))):
+    for number, release in ((4, sequences()), (5, sequences(draws=1))):
         name = new_round(collector, release, study="one-promise", number=number)
         assert_refused(tab, name, vector_of(1))
     # Another study asks for another promise.

@@ -111,7 +111,7 @@ def test_a_mistyped_command_reports_nothing(initialized: Collector, run: Run) ->
 def test_limits_apply_to_one_report_and_to_a_period(collector: Collector, run: Run) -> None:
     result = init(run, collector, "--limit", "20", "--limit", "6 per 30d", "--epsilon", "9/2")
     assert "limit: ε = 20 in all\nlimit: ε = 6 in any 30 days\n" in result.stdout
-    assert "one report: up to ε = 4.5, pure, per item" in result.stdout
+    assert "one report or sequence: up to ε = 4.5, pure, at least per item" in result.stdout
     assert_fails(run(*REPORT, "--public-mean"), 3, "would have ε = 5", "up to ε = 4.5")
     assert_fails(init(run, collector, "--limit", "100"), 3, "already")
 

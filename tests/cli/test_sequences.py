@@ -14,7 +14,7 @@ from offaxis.formats.reports import write_reports
 from offaxis.privacy.ledger import Ledger, Limit
 from tests.cli.conftest import Run, assert_fails, assert_usage_error
 
-MEMOISE = ("memoise", "classes.release", "--renewals", "2", "--period", "6", "--out")
+MEMOISE = ("memoise", "classes.release", "--draws", "2", "--period", "6", "--out")
 
 
 def fit_classes() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import offaxis
 from offaxis.client.outbox import report_id
 from offaxis.errors import BudgetExceeded, InvalidInput, RoundRefused
+from offaxis.privacy import Limit
 from tests.client.collectors import PUBLISHER, make_round
 
 
@@ -84,13 +85,34 @@ def test_a_release_for_users_is_answered_once(collector, device_of, head, public
     once = offaxis.fit(head, public, epsilon=2, unit="user", mechanism="laplace")
     for number in (1, 2):
         collector.offer(once, name=f"energy-{number}", number=number)
-    with pytest.raises(RoundRefused, match="per user"):
-        device_of("items").report("energy-1", public[0])
+    # A device that asks for less, one promise per item, keeps the stronger one.
+    device_of("items").report("energy-1", public[0])
+    with pytest.raises(RoundRefused, match="one report or one sequence per person"):
+        device_of("items").report("energy-2", public[0])
     device = device_of(unit="user")
     device.report("energy-1", public[0])
     with pytest.raises(RoundRefused, match="one report or one sequence per person"):
         device.report("energy-2", public[0])
     assert device.ledger.spent() == (2, 0)
+
+
+def test_a_device_for_users_needs_a_release_for_users(collector, device_of, release, public):
+    collector.offer(release)
+    with pytest.raises(RoundRefused, match="per item; this device requires one per user"):
+        device_of(unit="user").report("energy-1", public[0])
+
+
+def test_by_default_one_report_may_have_the_least_limit_in_all(collector, device_of, head, public):
+    """A sequence has its cost in all; in each period only what is drawn and reported counts."""
+    classes = offaxis.fit(head, public, epsilon=2, mechanism="class-response")
+    collector.offer(offaxis.memoise(classes, draws=4, period=10))
+    limits = (Limit(8), Limit(5, seconds=86_400))
+    assert device_of("both", limits=limits).terms.most.epsilon == 8
+    device_of("both", limits=limits).report("energy-1", public[0])
+    small = device_of("small", limits=(Limit(7),))
+    with pytest.raises(RoundRefused, match="a sequence would have ε = 8"):
+        small.report("energy-1", public[0])
+    assert device_of("period", limits=(limits[1],)).terms.most.epsilon == 5
 
 
 def test_a_study_has_one_report_per_person_whatever_its_releases(

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 import offaxis
 from offaxis.client import Reporter
-from offaxis.client.sequences import Sequence, is_due, next_reports
+from offaxis.client.sequences import Sequence, first_reports, is_due, next_reports
 from offaxis.errors import BudgetExceeded, InvalidInput, RoundRefused
 from offaxis.formats.reports import HEADER_SIZE
 from offaxis.privacy.guarantee import Guarantee
@@ -33,7 +33,7 @@ def classes():
 
 @pytest.fixture(scope="module")
 def sequences(classes):
-    return offaxis.memoise(classes, renewals=3, period=10)
+    return offaxis.memoise(classes, draws=3, period=10)
 
 
 def ages(release, reports):
@@ -79,7 +79,7 @@ def test_a_sequence_that_cannot_be_paid_for_as_a_whole_does_not_start(sequences,
 
 
 def test_a_sequence_without_an_end_pays_at_every_draw_while_it_can(classes, tmp_path):
-    endless = offaxis.memoise(classes, renewals=0, period=4)
+    endless = offaxis.memoise(classes, draws=0, period=4)
     assert (endless.unit, endless.guarantee.epsilon) == ("item", 2)
     with Ledger(tmp_path / "x.ledger", Limit(8)) as ledger:
         meter = Reporter(endless, ledger)
@@ -94,7 +94,7 @@ def test_an_answer_counts_in_every_period_in_which_it_is_drawn_or_reported(
     classes, tmp_path, monkeypatch
 ):
     """All draws are paid for at the start; limits per period must still see each of them."""
-    two = offaxis.memoise(classes, renewals=2, period=8)
+    two = offaxis.memoise(classes, draws=2, period=8)
     now = 1e9
     monkeypatch.setattr(time, "time", lambda: now)
     with Ledger(tmp_path / "x.ledger", Limit(100), Limit(3, seconds=3600)) as ledger:
@@ -136,14 +136,109 @@ def test_an_unusable_vector_neither_stops_a_sequence_nor_moves_a_draw(sequences,
     """Silence, or a draw that comes later, would tell of it."""
     with Ledger(tmp_path / "x.ledger", Limit(6)) as ledger:
         meter = Reporter(sequences, ledger)
-        bad = [np.full(6, np.nan), None, "text", lambda: 1 / 0]
+        bad = [np.full(6, np.nan), None, lambda: "text", lambda: 1 / 0]
         reports = [meter.report(bad[day % 4], number=day) for day in range(40)]
         assert ledger.spent() == (6, 0)
     assert len(draws(ages(sequences, reports))) == 3
 
 
+@pytest.mark.parametrize("bad", [np.zeros(5), np.zeros((2, 6)), np.zeros((0, 6)), "text", [1, "a"]])
+def test_a_vector_of_another_size_is_an_error_and_costs_nothing(sequences, tmp_path, bad):
+    """Its size is a mistake in the program, which a whole study would otherwise repeat."""
+    with Ledger(tmp_path / "x.ledger", Limit(6)) as ledger:
+        meter = Reporter(sequences, ledger)
+        for call in (meter.report, meter.reports):
+            with pytest.raises(InvalidInput):
+                call(bad)
+        assert ledger.spent() == (0, 0)
+        meter.report(np.zeros(6), number=0)
+        with pytest.raises(InvalidInput):
+            meter.report(bad, number=1)
+
+
+def test_releases_of_sequences_are_used_by_clients_and_trends_alone(sequences):
+    """Each call of privatize would start a sequence, and pooled reports count people twice."""
+    reports, _ = first_reports(sequences, np.zeros((3, 6)))
+    for call in (sequences.privatize, sequences.privatize_answer):
+        with pytest.raises(InvalidInput, match=r"offaxis\.client\.Reporter"):
+            call(0)
+    for estimate in (sequences.shares, sequences.aggregate, sequences.decode_mean):
+        with pytest.raises(InvalidInput, match=r"offaxis\.learning\.trend"):
+            estimate(reports)
+    with pytest.raises(InvalidInput, match="vectors"):
+        first_reports(sequences, np.full((2, 6), np.nan))
+
+
+def test_a_draw_that_is_put_off_is_logged(classes, tmp_path, caplog):
+    """A limit per period below 2ε admits no second answer while the first one is reported."""
+    two = offaxis.memoise(classes, draws=2, period=2)
+    with (
+        Ledger(tmp_path / "x.ledger", Limit(4), Limit(3, seconds=3600)) as ledger,
+        caplog.at_level("INFO", "offaxis"),
+    ):
+        meter = Reporter(two, ledger)
+        found = ages(two, [meter.report(np.zeros(6)) for _ in range(6)])
+    assert found == list(range(6))
+    assert "put off: 1 more of ε = 2, pure would exceed the limit of ε = 3" in caplog.text
+
+
+def test_a_stricter_limit_that_is_set_later_holds_for_draws_that_are_paid_for(sequences, tmp_path):
+    with Ledger(tmp_path / "x.ledger", Limit(8)) as ledger:
+        Reporter(sequences, ledger).report(np.zeros(6))
+    with Ledger(tmp_path / "x.ledger", Limit(3)) as ledger:
+        meter = Reporter(sequences, ledger)
+        assert 0 not in ages(sequences, [meter.report(np.zeros(6)) for _ in range(40)])
+    with Ledger(tmp_path / "x.ledger", Limit(8)) as ledger:
+        meter = Reporter(sequences, ledger)
+        assert ages(sequences, [meter.report(np.zeros(6)) for _ in range(40)]).count(0) == 2
+        assert ledger.spent() == (6, 0)
+
+
+def test_an_answer_that_is_no_longer_in_force_leaves_the_disk(tmp_path):
+    """Also while the ledger stays open: its write-ahead log would keep every state."""
+    public = np.random.default_rng(0).standard_normal((300, 6))
+    single = offaxis.fit(None, public, epsilon=2, goal="means")
+    means = offaxis.memoise(single, draws=3, period=4)
+    path = tmp_path / "x.ledger"
+    with Ledger(path, Limit(6)) as ledger:
+        meter, held = Reporter(means, ledger), []
+        for _ in range(14):
+            meter.report(public[0])
+            state = Sequence.from_bytes(ledger.study("")[1])
+            held += [state.held] if state.held not in held else []
+        stored = b"".join(part.read_bytes() for part in tmp_path.iterdir())
+    assert len(held) == 3
+    assert [answer.hex().encode() in stored for answer in held] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "state", [b"", b"[]", b"1", b'{"held": 1}', b'{"held": "zz"}', b'{"held": "00", "drawn": -1}']
+)
+def test_a_damaged_state_is_named(state):
+    with pytest.raises(InvalidInput, match="damaged"):
+        Sequence.from_bytes(state)
+
+
+def test_the_largest_number_of_a_round(sequences, tmp_path):
+    with Ledger(tmp_path / "x.ledger", Limit(6)) as ledger:
+        meter = Reporter(sequences, ledger)
+        for number in (-1, 2**53 + 1, 1.0, True, "3"):
+            with pytest.raises(InvalidInput, match="number must be an integer"):
+                meter.report(np.zeros(6), number=number)
+        meter.report(np.zeros(6), number=np.int64(2**53))
+        with pytest.raises(InvalidInput, match=f"the last report was for round {2**53}, got"):
+            meter.report(np.zeros(6), number=9)
+
+
+def test_only_releases_and_ledgers_make_a_reporter(sequences):
+    with pytest.raises(InvalidInput, match="ledger must be a Ledger, got str"):
+        Reporter(sequences, "my.ledger")
+    with pytest.raises(InvalidInput, match="release must be a Release, got NoneType"):
+        Reporter(None, None)
+
+
 def test_a_second_sequence_in_a_study_is_refused(classes, sequences, tmp_path):
-    other = offaxis.memoise(classes, renewals=2, period=10)
+    other = offaxis.memoise(classes, draws=2, period=10)
     with Ledger(tmp_path / "x.ledger", Limit(100)) as ledger:
         Reporter(sequences, ledger, "energy").report(np.zeros(6))
         with pytest.raises(RoundRefused, match="study energy allows"):
@@ -178,21 +273,21 @@ def test_a_late_draw_does_not_bring_the_next_one_closer(sequences):
     state = None
     for number in (0, 40, 41, 49, 50):
         _, [state] = next_reports(sequences, [state], number, {0: np.zeros(6)})
-        assert (state.draws, state.drawn) == {0: (1, 0), 50: (3, 50)}.get(number, (2, 40))
+        assert (state.count, state.drawn) == {0: (1, 0), 50: (3, 50)}.get(number, (2, 40))
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    renewals=st.integers(0, 4),
+    draws=st.integers(0, 4),
     period=st.integers(1, 9),
     steps=st.lists(st.integers(1, 30), min_size=1, max_size=40),
     window=st.integers(1, 60),
 )
-def test_the_schedule_draws_no_more_than_it_promises(renewals, period, steps, window):
+def test_the_schedule_draws_no_more_than_it_promises(draws, period, steps, window):
     """Whatever rounds a publisher numbers: at most R draws, and few in any window."""
     public = np.random.default_rng(0).standard_normal((50, 2))
     single = offaxis.fit(np.eye(2), public, epsilon=2, mechanism="class-response")
-    release = offaxis.memoise(single, renewals=renewals, period=period)
+    release = offaxis.memoise(single, draws=draws, period=period)
     numbers, state, drawn = np.cumsum(steps).tolist(), None, []
     for number in numbers:
         due = is_due(release.randomizer, state, number)
@@ -200,9 +295,9 @@ def test_the_schedule_draws_no_more_than_it_promises(renewals, period, steps, wi
         [report], [state] = next_reports(release, [state], number, vectors)
         assert ages(release, [report]) == [number - state.drawn]
         drawn += [number] if state.drawn == number else []
-    assert len(drawn) == state.draws
-    if renewals:
-        assert len(drawn) <= renewals
+    assert len(drawn) == state.count
+    if draws:
+        assert len(drawn) <= draws
     most = max(sum(d <= e < d + window for e in drawn) for d in drawn)
     assert most <= release.randomizer.draws_within(window)
 
@@ -244,10 +339,21 @@ def test_a_device_answers_a_whole_study_within_one_payment(collector, device_of,
     assert again == entries[-1]
 
 
-def test_a_sequence_needs_its_unit(collector, device, sequences):
+def test_a_device_for_items_keeps_the_stronger_promise_of_a_sequence(
+    collector, device_of, sequences
+):
     collector.offer(sequences)
-    with pytest.raises(RoundRefused, match="per user"):
-        device.report("energy-1", np.zeros(6))
+    device = device_of(unit="item")
+    device.report("energy-1", np.zeros(6))
+    assert device.ledger.spent() == (6, 0)
+
+
+def as_version_2(path):
+    """Make a file what version 2 left."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE study")
+        database.execute("ALTER TABLE stored_limit DROP COLUMN slack")
+        database.execute("PRAGMA user_version = 2")
 
 
 def test_studies_that_an_older_version_answered_still_count(collector, device_of, head, public):
@@ -258,14 +364,35 @@ def test_studies_that_an_older_version_answered_still_count(collector, device_of
     device.report("energy-1", public[0])
     path = device.ledger._path
     device.close()
-    with closing(sqlite3.connect(path)) as database, database:  # as version 2 left it
-        database.execute("DROP TABLE study")
-        database.execute("ALTER TABLE stored_limit DROP COLUMN slack")
-        database.execute("PRAGMA user_version = 2")
+    as_version_2(path)
     Ledger(path).close()  # another program may be the one that upgrades the file
     collector.offer(other, name="energy-2", number=2)
     with pytest.raises(RoundRefused, match="study energy allows one report"):
         device_of(unit="user").report("energy-2", public[0])
+
+
+def test_a_file_of_an_older_device_is_upgraded_by_a_device_first(
+    collector, device_of, head, public
+):
+    """A reporter cannot know which studies the device answered."""
+    once = offaxis.fit(head, public, epsilon=2, unit="user", mechanism="laplace")
+    other = offaxis.fit(head, public, epsilon=1, unit="user", mechanism="laplace")
+    collector.offer(once)
+    device = device_of()
+    device.report("energy-1", public[0])
+    path = device.ledger._path
+    device.close()
+    as_version_2(path)
+    with (
+        Ledger(path, Limit(100)) as ledger,
+        pytest.raises(RoundRefused, match="open it with offaxis"),
+    ):
+        Reporter(other, ledger, "energy").report(public[0])
+    device_of().close()
+    with Ledger(path, Limit(100)) as ledger:
+        with pytest.raises(RoundRefused, match="study energy allows one report"):
+            Reporter(other, ledger, "energy").report(public[0])
+        Reporter(other, ledger, "steps").report(public[0])
 
 
 def test_an_unreadable_release_of_an_older_version_counts_as_per_person(
@@ -287,8 +414,8 @@ def test_an_unreadable_release_of_an_older_version_counts_as_per_person(
 
 def test_a_lost_state_draws_again():
     """Named in the limitations: whoever restores an old copy of the file starts over."""
-    state = Sequence(b"\x01", drawn=3, renew=12, draws=3, last=9)
+    state = Sequence(b"\x01", drawn=3, renew=12, count=3, last=9)
     assert Sequence.from_bytes(state.to_bytes()) == state
-    randomizer = MemoisedResponse(3, 2, 2, renewals=3, period=10)
+    randomizer = MemoisedResponse(3, 2, 2, draws=3, period=10)
     assert not is_due(randomizer, state, 50)
-    assert is_due(randomizer, replace(state, draws=2), 50)
+    assert is_due(randomizer, replace(state, count=2), 50)

@@ -190,7 +190,7 @@ def test_a_job_starts_no_sequences(records, vectors, tmp_path):
     single = offaxis.fit(
         np.eye(3, vectors.shape[1]), vectors, epsilon=2, mechanism="class-response"
     )
-    release = offaxis.memoise(single, renewals=2, period=10)
-    with pytest.raises(InvalidInput, match="cannot continue the sequences of people"):
+    release = offaxis.memoise(single, draws=2, period=10)
+    with pytest.raises(InvalidInput, match="a bulk job would start new sequences"):
         local.privatize(records, release, tmp_path / "out")
     assert not (tmp_path / "out").exists()

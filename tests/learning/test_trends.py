@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.client.sequences import next_reports
+from offaxis.client.sequences import first_reports, next_reports
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
-from offaxis.learning import trend
+from offaxis.learning import expected_error, trend
 from offaxis.sampling.entropy import Entropy
 
 PERIOD, ROUNDS, CLASSES = 20, 50, 3
@@ -18,7 +18,7 @@ PERIOD, ROUNDS, CLASSES = 20, 50, 3
 def classes():
     public = np.random.default_rng(0).standard_normal((300, CLASSES))
     single = offaxis.fit(np.eye(CLASSES), public, epsilon=3, mechanism="class-response")
-    return offaxis.memoise(single, renewals=3, period=PERIOD)
+    return offaxis.memoise(single, draws=3, period=PERIOD)
 
 
 def crowd(rng, people: int, rounds: int = ROUNDS) -> np.ndarray:
@@ -100,7 +100,7 @@ def test_the_error_of_a_cohort_is_the_closed_form():
     """Also where the part that is drawn anew is ten times the part that repeats."""
     public = np.random.default_rng(0).standard_normal((300, 4))
     single = offaxis.fit(np.eye(4), public, epsilon=1, mechanism="class-response")
-    release = offaxis.memoise(single, renewals=1, period=200)
+    release = offaxis.memoise(single, draws=1, period=200)
     people, rounds = 300, 30
     symbols = np.repeat(np.arange(4), people // 4)
     days = one_cohort(release, symbols, [range(people)] * rounds)
@@ -125,7 +125,7 @@ def test_intervals_hold_whoever_reports_in_whichever_rounds():
     """
     public = np.random.default_rng(0).standard_normal((300, 2))
     single = offaxis.fit(np.eye(2), public, epsilon=2, mechanism="class-response")
-    release = offaxis.memoise(single, renewals=1, period=100)
+    release = offaxis.memoise(single, draws=1, period=100)
     rng, groups = np.random.default_rng(4), [range(0, 200, 2), range(1, 200, 2)]
     covered = []
     for _ in range(60):
@@ -142,7 +142,7 @@ def test_the_error_of_a_mean_is_what_means_scatter_by(epsilon, instant):
     rng = np.random.default_rng(7)
     public = rng.standard_normal((300, 3))
     single = offaxis.fit(None, public, epsilon=epsilon, goal="means")
-    release = offaxis.memoise(single, renewals=1, period=60, instant=instant)
+    release = offaxis.memoise(single, draws=1, period=60, instant=instant)
     vectors, rounds, crowds, people = 0.5 * public[:50] + [0.5, 0.0, -0.5], 4, 400, 50
     first = dict(enumerate(np.tile(vectors, (crowds, 1))))
     reports, states = next_reports(release, [None] * (crowds * people), 0, first)
@@ -168,7 +168,7 @@ def test_intervals_cover_a_burst_that_few_rounds_have(classes):
     rng = np.random.default_rng(11)
     public = rng.standard_normal((1000, 30))
     single = offaxis.fit(np.eye(30), public, epsilon=4, mechanism="class-response")
-    release = offaxis.memoise(single, renewals=0, period=20)
+    release = offaxis.memoise(single, draws=0, period=20)
     covered = []
     for _ in range(6):
         symbols = np.tile(rng.integers(1, 30, 300), (50, 1))
@@ -186,7 +186,7 @@ def test_intervals_cover_a_burst_that_few_rounds_have(classes):
 def test_answers_of_unknown_age_are_left_out(classes):
     randomizer = classes.randomizer
     held = randomizer.hold(np.zeros(50, dtype=int), Entropy())
-    head = classes.privatize(np.eye(CLASSES)[0])[:12]
+    head = first_reports(classes, np.eye(CLASSES))[0][0][:12]
     old, new = (
         [head + payload for payload in randomizer.show(held, [age] * 50, Entropy())]
         for age in (65_535, 3)
@@ -251,7 +251,7 @@ def test_means_of_vectors():
     rng = np.random.default_rng(2)
     public = rng.standard_normal((500, 3))
     single = offaxis.fit(None, public, epsilon=6, goal="means")
-    release = offaxis.memoise(single, renewals=2, period=10, instant=6)
+    release = offaxis.memoise(single, draws=2, period=10, instant=6)
     people: list = [None] * 3000
     vectors = 0.3 * rng.standard_normal((3000, 3)) + [0.5, 0.0, -0.5]
     days = {}
@@ -266,6 +266,68 @@ def test_means_of_vectors():
         trend(release, days, values=np.ones(3))
 
 
+def test_estimates_from_new_answers_do_not_depend_on_who_goes_on_reporting(classes):
+    """People of class 0 stop after their first report: 2,000 of them, six standard errors."""
+    symbols = np.repeat([0, 1, 2], 2000)
+    days = one_cohort(classes, symbols, [range(6000), *[range(2000, 6000)] * 5])
+    biased = trend(classes, days, window=1)
+    unbiased = trend(classes, days, window=1, new_only=True)
+    assert abs(unbiased.estimate[0, 0] - 1 / 3) < 6 * unbiased.standard_error[0, 0]
+    assert biased.estimate[0, 0] < 1 / 3 - 6 * biased.standard_error[0, 0]
+    assert unbiased.standard_error[0, 0] > biased.standard_error[0, 0]
+
+
+def test_a_report_of_an_impossible_age_stops_nothing(classes):
+    symbols = np.zeros(40, dtype=int)
+    days = one_cohort(classes, symbols, [range(40)] * 3)
+    held = classes.randomizer.hold(symbols[:1], Entropy())
+    head = days[0][0][:12]
+    forged = [head + payload for payload in classes.randomizer.show(held, [60_000], Entropy())]
+    reference = dict.fromkeys(range(3), np.ones(3) / 3)
+    for options in ({}, {"reference": reference}, {"new_only": True}):
+        expected = trend(classes, days, **options)
+        found = trend(classes, days | {1: days[1] + forged}, **options)
+        assert np.array_equal(found.estimate, expected.estimate)
+
+
+def test_answers_from_before_the_reference_are_left_out(classes):
+    days = one_cohort(classes, np.zeros(40, dtype=int), [range(40)] * 3)
+    with pytest.raises(InvalidInput, match="no reports"):
+        trend(classes, {1: days[1]}, reference={1: np.zeros(3)})
+    with pytest.raises(InvalidInput, match="reference"):
+        trend(classes, days, reference=dict.fromkeys(range(3), np.nan))
+
+
+def test_a_trend_shows_its_size(classes):
+    days = one_cohort(classes, np.zeros(40, dtype=int), [range(40)] * 3)
+    assert repr(trend(classes, days)) == (
+        "Trend(rounds 0 to 2, 3 estimates of each, window of 9, 40 to 40 draws)"
+    )
+
+
+@pytest.mark.parametrize("goal", ["answers", "means"])
+def test_the_error_that_is_expected_is_the_one_that_trends_state(goal):
+    """In the middle of a study of 600 people, 5 periods long."""
+    rng = np.random.default_rng(8)
+    public = rng.standard_normal((500, 3))
+    if goal == "answers":
+        single = offaxis.fit(np.eye(3), public, epsilon=2, mechanism="class-response")
+    else:
+        single = offaxis.fit(None, public, epsilon=2, goal="means")
+    release = offaxis.memoise(single, draws=0, period=12)
+    people: list = [None] * 600
+    vectors = dict(enumerate(rng.standard_normal((600, 3)) - public.mean(axis=0)))
+    days = {}
+    for number in range(60):
+        days[number], people = next_reports(release, people, number, vectors)
+    found = trend(release, days)
+    stated = np.sqrt(np.square(found.standard_error[20:40]).mean())
+    assert stated == pytest.approx(expected_error(release, 600), rel=0.15)
+    assert expected_error(release, 2400) == pytest.approx(expected_error(release, 600) / 2)
+    with pytest.raises(InvalidInput, match="people"):
+        expected_error(release, 0)
+
+
 def test_input_that_has_no_trend(classes):
     public = np.random.default_rng(0).standard_normal((100, CLASSES))
     single = offaxis.fit(np.eye(CLASSES), public, epsilon=1, mechanism="class-response")
@@ -276,6 +338,12 @@ def test_input_that_has_no_trend(classes):
     with pytest.raises(InvalidInput, match="no reports"):
         trend(classes, {0: []})
     days, _ = collect(classes, np.zeros((2, 30), dtype=int))
+    for rounds in (list(days.values()), [days[0]]):
+        with pytest.raises(InvalidInput, match="mapping from numbers to reports"):
+            trend(classes, rounds)
+    for number in (-1, 2**63, "3", True):
+        with pytest.raises(InvalidInput, match="number must be an integer"):
+            trend(classes, {number: days[0]})
     for window in (0, 2, 11, True):
         with pytest.raises(InvalidInput, match="window"):
             trend(classes, days, window=window)
@@ -283,4 +351,4 @@ def test_input_that_has_no_trend(classes):
         trend(classes, {0: single.privatize(public)})
     biased = offaxis.fit(None, public, epsilon=1, mechanism="privunit2", reshaping="centre")
     with pytest.raises(BiasedDecoder):
-        trend(offaxis.memoise(biased, renewals=1, period=9), {0: []})
+        trend(offaxis.memoise(biased, draws=1, period=9), {0: []})

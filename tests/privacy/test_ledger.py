@@ -117,12 +117,11 @@ def test_payments_are_summed_by_release_and_by_period(tmp_path, monkeypatch):
 def test_the_balance_under_a_pure_limit_is_the_exact_sum(tmp_path):
     limit = Limit("7/2")
     with Ledger(tmp_path / "x.ledger", limit) as ledger:
-        assert ledger.balances() == [Balance(limit, Fraction(0), Fraction(0), None)]
+        assert ledger.balances() == [Balance(limit, Fraction(0), Fraction(0), None, limit.epsilon)]
         ledger.spend(Guarantee(Fraction(1, 3)), "r", reports=3)
         ledger.spend(ONE, "other")
         [balance] = ledger.balances()
-        assert balance == Balance(limit, Fraction(2), Fraction(0), None)
-        assert balance.left == Fraction(3, 2)
+        assert balance == Balance(limit, Fraction(2), Fraction(0), None, Fraction(3, 2))
         ledger.spend(Guarantee(balance.left), "r")
         assert ledger.balances()[0].left == 0
 
@@ -137,15 +136,16 @@ def test_the_balance_under_a_limit_with_slack_uses_the_smaller_total(tmp_path):
     assert balance.filtered == filtered_epsilon(costs, PER_MILLION)
     assert balance.filtered is not None
     assert 8 < balance.filtered < 13
-    assert balance.left == 45 - balance.filtered
+    assert limit.admits([*costs, Cost(balance.left)])
+    assert not limit.admits([*costs, Cost(balance.left + Fraction(1, 10**6))])
+    assert balance.left < 45 - balance.filtered, "a report counts by its square, not in addition"
 
 
 def test_the_balance_without_slack_is_the_exact_sum(tmp_path):
     limit = Limit(45, PER_MILLION)
     with Ledger(tmp_path / "x.ledger", limit) as ledger:
         ledger.spend(Guarantee(Fraction(1, 10)), "r", reports=400)
-        assert ledger.balances() == [Balance(limit, Fraction(40), Fraction(0), None)]
-        assert ledger.balances()[0].left == 5
+        assert ledger.balances() == [Balance(limit, Fraction(40), Fraction(0), None, Fraction(5))]
 
 
 def test_each_limit_has_a_balance_over_its_period(tmp_path, monkeypatch):
@@ -174,18 +174,39 @@ def test_nothing_is_left_under_a_limit_that_is_already_exceeded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("delta", "filtered", "left"),
+    ("costs", "left"),
     [
-        (Fraction(0), None, 4),
-        (Fraction(0), Fraction(3), 5),
-        (PER_MILLION, Fraction(5), 4),
-        (2 * PER_MILLION, Fraction(3), 0),
-        (Fraction(0), Fraction(9), 4),
+        ([Cost(4)], 4),
+        ([Cost(9)], 0),
+        ([Cost(4, "2e-6")], 0),  # the slack is not for the δ of reports
+        ([Cost(4, "1e-6")], 4),
+        ([], 8),
     ],
 )
-def test_what_is_left_follows_the_smaller_total_if_the_delta_of_reports_fits(delta, filtered, left):
+def test_what_is_left_is_the_largest_report_that_is_admitted(costs, left):
     limit = Limit(8, 2 * PER_MILLION, slack=PER_MILLION)
-    assert Balance(limit, Fraction(4), delta, filtered).left == left
+    assert limit.left(costs) == pytest.approx(left, abs=1e-6)
+    assert limit.left(costs) == 0 or limit.admits([*costs, Cost(limit.left(costs))])
+
+
+def test_what_was_spent_elsewhere_is_recorded_within_the_limits_or_not(tmp_path):
+    with Ledger(tmp_path / "x.ledger", Limit(8)) as ledger:
+        ledger.spend(Guarantee(Fraction(7)), "r")
+        ledger.record(Guarantee(Fraction(3)), "r")
+        assert ledger.spent() == (Fraction(10), Fraction(0))
+        assert ledger.balances()[0].left == 0
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(Guarantee(Fraction(1, 10)), "r")
+        with pytest.raises(InvalidInput, match="reports must be an integer"):
+            ledger.record(ONE, "r", reports=0)
+
+
+def test_a_payment_outside_a_transaction_is_an_error(tmp_path):
+    with (
+        Ledger(tmp_path / "x.ledger", Limit(8)) as ledger,
+        pytest.raises(InvalidInput, match=r"inside alone\(\)"),
+    ):
+        ledger.charge(ONE, "r")
 
 
 def test_a_ledger_is_readable_by_its_owner_only(tmp_path):
@@ -198,6 +219,39 @@ def test_a_ledger_is_readable_by_its_owner_only(tmp_path):
         os.umask(before)
     assert len(modes) == 3, "the log and its index exist while the ledger is open"
     assert set(modes.values()) == {0o600}
+
+
+def test_a_file_that_others_could_read_is_made_private(tmp_path):
+    """Also behind a link, and what SQLite keeps beside the file."""
+    (tmp_path / "folder").mkdir()
+    path, link = tmp_path / "folder" / "x.ledger", tmp_path / "link.ledger"
+    path.touch(0o644)
+    link.symlink_to(path)
+    path.chmod(0o644)
+    with Ledger(link, Limit(3)) as ledger:
+        ledger.spend(ONE, "r")
+        assert {part.stat().st_mode & 0o777 for part in path.parent.iterdir()} == {0o600}
+        for part in path.parent.iterdir():
+            part.chmod(0o644)
+        Ledger(link).close()
+        assert {part.stat().st_mode & 0o777 for part in path.parent.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("path", ["", ":memory:"])
+def test_a_ledger_that_forgets_is_refused(path):
+    with pytest.raises(InvalidInput, match="needs a file"):
+        Ledger(path, Limit(3))
+
+
+def test_reserved_payments_are_in_no_period(tmp_path, monkeypatch):
+    """Their time is before every period, but a clock may be at 1970, and a period long."""
+    for now in (1.0, 1e9):
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        with Ledger(tmp_path / f"{now}", Limit(8), Limit(2, seconds=1e12)) as ledger:
+            with ledger.alone():
+                ledger.charge(ONE, "r", reserved=3)
+            assert [balance.epsilon for balance in ledger.balances()] == [4, 1]
+            ledger.spend(ONE, "other")
 
 
 def _older_ledger(path, secret: bytes, vector: bytes) -> bytes:

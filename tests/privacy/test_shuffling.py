@@ -449,7 +449,7 @@ def test_only_pure_randomizers_have_a_central_epsilon():
 def test_memoised_reports_have_no_central_epsilon():
     # They inherit the law of response, but carry an age and come several per person.
     two = Fraction(2)
-    randomizer = MemoisedResponse(size=4, epsilon=two, instant=two, renewals=1, period=90)
+    randomizer = MemoisedResponse(size=4, epsilon=two, instant=two, draws=1, period=90)
     found = shuffled_epsilon(randomizer, 10**4, DELTA)
     assert found.epsilon is None
     assert found.reason is not None

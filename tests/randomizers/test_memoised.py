@@ -26,12 +26,12 @@ def binomial_p_value(hits: int, count: int, chance: float) -> float:
 
 
 def response(k: int, **changes: object) -> MemoisedResponse:
-    settings = {"epsilon": EPSILON, "instant": INSTANT, "renewals": 2, "period": 4}
+    settings = {"epsilon": EPSILON, "instant": INSTANT, "draws": 2, "period": 4}
     return MemoisedResponse(size=k, **settings | changes)  # type: ignore[arg-type]
 
 
 def directions(dim: int, **changes: object) -> MemoisedPrivUnit2:
-    settings = {"epsilon": EPSILON, "instant": INSTANT, "renewals": 2, "period": 4}
+    settings = {"epsilon": EPSILON, "instant": INSTANT, "draws": 2, "period": 4}
     return MemoisedPrivUnit2(dim=dim, radius=2.0, **settings | changes)  # type: ignore[arg-type]
 
 
@@ -232,8 +232,8 @@ def test_an_instantaneous_layer_without_noise_is_named():
 
 def test_the_guarantee_is_that_of_all_draws():
     assert response(4).guarantee.epsilon == 4
-    assert response(4, renewals=0).guarantee.epsilon == 2
-    assert directions(3, epsilon="1/3", renewals=6).guarantee.epsilon == 2
+    assert response(4, draws=0).guarantee.epsilon == 2
+    assert directions(3, epsilon="1/3", draws=6).guarantee.epsilon == 2
     assert isinstance(directions(3, target="vector").domain, Ball)
 
 
@@ -241,7 +241,7 @@ def test_the_guarantee_is_that_of_all_draws():
 def test_parameters_are_read_back_strictly(randomizer):
     values = parameters(randomizer)
     assert rebuild(randomizer.kind, values) == randomizer
-    for name, value in (("renewals", 1001), ("renewals", -1), ("period", 0), ("instant", "101")):
+    for name, value in (("draws", 1001), ("draws", -1), ("period", 0), ("instant", "101")):
         with pytest.raises(InvalidInput):
             rebuild(randomizer.kind, values | {name: value})
 

@@ -33,7 +33,7 @@ SETTINGS = {
     "instant": 2,
     "instant_directions": 8,
     "instant_near": 2,
-    "renewals": 2,
+    "draws": 2,
     "period": 30,
 }
 

@@ -18,6 +18,7 @@ import numpy as np
 
 import offaxis
 from offaxis import mechanisms
+from offaxis.audit.inputs import make_reports
 from offaxis.geometry import Layers
 from offaxis.randomizers import (
     NAMES,
@@ -202,13 +203,13 @@ def sequence(name: str) -> dict:
 
 def sequence_release(name: str) -> offaxis.Release:
     """A release of sequences, made from a recorded one of single reports."""
-    single, renewals, period = {
+    single, draws, period = {
         "memoised-classes": ("class-response", 3, 10),
         "memoised-means": ("privunit2-mean", 3, 10),
         "memoised-directions": ("privunit2", 0, 30),
     }[name]
     recorded = offaxis.load(FOLDER / f"{single}.release")
-    return offaxis.memoise(recorded, renewals=renewals, period=period, instant=2)
+    return offaxis.memoise(recorded, draws=draws, period=period, instant=2)
 
 
 SEQUENCE_RELEASES = ("memoised-classes", "memoised-means", "memoised-directions")
@@ -261,8 +262,7 @@ def record_reports(file: str, names: Iterable[str], build: Callable[[str], Relea
             continue
         built = build(name)
         built.save(FOLDER / f"{name}.release")
-        made = built.privatize(np.array(INPUTS[:3]))
-        assert isinstance(made, list)
+        made = make_reports(built, np.array(INPUTS[:3]))
         decoded = built.decode(made).tolist()
         reports[name] = {
             "release": built.hash,

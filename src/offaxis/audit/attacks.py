@@ -8,6 +8,7 @@ follow :class:`offaxis.audit.trials.Attack`.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -447,23 +448,41 @@ def _chi2(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
 YEAR: Final = 365
 """Rounds of a sequence that an auditor watches."""
 
-
 History = tuple[Vectors, Vectors]
 """The vector of a person's first round, and that of all others."""
 
 
+def years(release: Release, history: History, count: int, rounds: int) -> list[list[bytes]]:
+    """Return whole sequences of payloads, one list per person, by the code of a device."""
+    people: list[Sequence | None] = [None] * count
+    days = []
+    for number in range(rounds):
+        vectors = dict.fromkeys(range(count), np.ravel(history[number > 0]))
+        reports, states = next_reports(release, people, number, vectors)
+        people = list(states)
+        days.append([report[HEADER_SIZE:] for report in reports])
+    return [list(year) for year in zip(*days, strict=True)]
+
+
 def sequences_of_reports(release: Release, histories: tuple[History, History], rounds: int) -> Draw:
-    """Return a source of whole sequences, by the code of a device: a person's reports per item."""
+    """Return a source of whole sequences: all payloads of a person, joined, per item."""
+    return lambda side, count: [
+        b"".join(year) for year in years(release, histories[side], count, rounds)
+    ]
+
+
+def later_reports(
+    release: Release,
+    histories: tuple[History, History],
+    rounds: int,
+    rng: np.random.Generator,
+) -> Draw:
+    """Return a source of single reports, each from a random round after the first."""
 
     def draw(side: int, count: int) -> list[bytes]:
-        people: list[Sequence | None] = [None] * count
-        days = []
-        for number in range(rounds):
-            vectors = dict.fromkeys(range(count), np.ravel(histories[side][number > 0]))
-            reports, states = next_reports(release, people, number, vectors)
-            people = list(states)
-            days.append([report[HEADER_SIZE:] for report in reports])
-        return [b"".join(year) for year in zip(*days, strict=True)]
+        chosen = rng.integers(1, rounds, count).tolist()
+        every = years(release, histories[side], count, rounds)
+        return [year[at] for year, at in zip(every, chosen, strict=True)]
 
     return draw
 
@@ -477,40 +496,50 @@ class Averaging(LikelihoodRatio):
 
     def scores(self, payloads: list[bytes]) -> Scores:
         """Return the sum over the reports of every sequence."""
-        days = _single_reports(self.randomizer, payloads)
+        days = single_reports(self.randomizer, payloads)
         summed: Scores = super().scores(days).reshape(len(payloads), -1).sum(axis=1)
         return summed
 
 
-class Ages:
-    """The sum of the ages of a sequence: when it draws must not depend on the vector at all."""
+class Wait:
+    """How long a person waits for the second draw: it must not depend on any vector.
+
+    All other ages follow from it (:func:`offaxis.audit.checks.schedule`). The score is the log of
+    how much more frequent a wait was for the first side, where this was learnt.
+    """
 
     learns = True
     aim: Aim = "difference"
 
     def __init__(self, randomizer: Any) -> None:
         self._randomizer = randomizer
-        self._sums: dict[int, list[float]] = {side: [] for side in SIDES}
-        self._sign = 1.0
+        self._waits: dict[int, list[int]] = {side: [] for side in SIDES}
+        self._ratio: dict[int, float] = {}
 
     def learn(self, side: int, payloads: list[bytes]) -> None:
-        """Learn for which side ages are larger."""
-        self._sums[side] += self.scores(payloads).tolist()
+        """Count the waits of a side."""
+        self._waits[side] += self._found(payloads)
 
     def settle(self) -> None:
-        """Let larger scores indicate the first side."""
-        first, second = (float(np.mean(self._sums[side])) for side in SIDES)
-        self._sign = 1.0 if first >= second else -1.0
+        """Compare the frequencies of each wait, one added to each count."""
+        first, second = (Counter(self._waits[side]) for side in SIDES)
+        self._ratio = {
+            wait: math.log((first[wait] + 1) / (second[wait] + 1)) for wait in first | second
+        }
 
     def scores(self, payloads: list[bytes]) -> Scores:
-        """Return the sum of the ages of every sequence, with the learnt sign."""
-        days = _single_reports(self._randomizer, payloads)
-        ages = self._randomizer.ages(days).reshape(len(payloads), -1)
-        summed: Scores = self._sign * ages.sum(axis=1).astype(np.float64)
-        return summed
+        """Return the learnt score of the wait of every sequence."""
+        return np.array([self._ratio.get(wait, 0.0) for wait in self._found(payloads)])
+
+    def _found(self, payloads: list[bytes]) -> list[int]:
+        ages = self._randomizer.ages(single_reports(self._randomizer, payloads))
+        new = ages.reshape(len(payloads), -1)[:, 1:] == 0
+        # A sequence without a second draw gets the number of its rounds.
+        waits: list[int] = np.where(new.any(axis=1), new.argmax(axis=1), new.shape[1]).tolist()
+        return waits
 
 
-def _single_reports(randomizer: Any, payloads: list[bytes]) -> list[bytes]:
+def single_reports(randomizer: Any, payloads: list[bytes]) -> list[bytes]:
     """Return the single reports of all sequences."""
     size = randomizer.payload_size
     return [whole[i : i + size] for whole in payloads for i in range(0, len(whole), size)]

@@ -19,18 +19,26 @@ import scipy
 from offaxis.audit import attacks
 from offaxis.audit.attacks import (
     YEAR,
-    Ages,
     Averaging,
     Classifier,
     LikelihoodRatio,
     Precision,
+    Wait,
     WireBits,
     from_randomizer,
+    later_reports,
     sequences_of_reports,
     widest_spread,
     wire_bits,
 )
-from offaxis.audit.checks import byte_checks, freshness, front_end, input_checks, timing
+from offaxis.audit.checks import (
+    byte_checks,
+    freshness,
+    front_end,
+    input_checks,
+    schedule,
+    timing,
+)
 from offaxis.audit.inputs import (
     Pair,
     claims_gaussian,
@@ -203,6 +211,7 @@ class _Run:
             *byte_checks(release, seconds, rng),
             input_checks(release),
             freshness(release, self.share, rng),
+            *schedule(release, self._timed[0]),
             *(
                 timing(release, pair, calls, seconds, alpha=self.share, rng=rng)
                 for pair in self._timed
@@ -250,6 +259,10 @@ class _Run:
 # ---- The plan: which statistics are tried on which pairs of vectors
 
 
+_SOON: Final = 8
+"""Rounds from which a later report of a sequence is taken."""
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedTest:
     """A statistic to try, with its name, its group and what it is tried on."""
@@ -259,7 +272,7 @@ class PlannedTest:
     tried: str
     attack: Attack
     promise: Guarantee | None = None
-    """What the test is judged against, if that is stricter than the guarantee of the release."""
+    """What the test is judged against, if not the guarantee of the release."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,12 +299,12 @@ def plan(
     ]
     if isinstance(release.randomizer, Memoised):
         # A single report of a sequence promises more than all of them together.
-        one = Guarantee(_rounded_up(release.randomizer.loss_after(1)))
+        one = _one(release.randomizer)
         single = [
             replace(trial, tests=tuple(replace(test, promise=one) for test in trial.tests))
             for trial in single
         ]
-    return [*single, *_sequences(release, audited[0])]
+    return [*single, *_sequences(release, audited[0], rng)]
 
 
 def _from_release(release: Release, pair: Pair) -> Draw:
@@ -341,11 +354,11 @@ def _coarse(randomizer: Randomizer, rng: np.random.Generator) -> Iterator[Planne
         yield PlannedTrial(from_randomizer(form, *vectors), tests, "coarse", 8.0)
 
 
-def _sequences(release: Release, worst: Pair) -> Iterator[PlannedTrial]:
-    """Yield whole sequences of people with different histories.
+def _sequences(release: Release, worst: Pair, rng: np.random.Generator) -> Iterator[PlannedTrial]:
+    """Yield later reports and whole sequences of people with different histories.
 
     All reports before a second draw are within ε of one answer. Histories that differ only in
-    rounds that cannot draw, and ages in general, must not be distinguishable at all.
+    rounds that cannot draw, and the times of draws in general, must not be distinguishable at all.
     """
     randomizer = release.randomizer
     if not isinstance(randomizer, Memoised):
@@ -355,25 +368,40 @@ def _sequences(release: Release, worst: Pair) -> Iterator[PlannedTrial]:
     between = ((first, first), (first, second))
     sides = worst.encoded(release)
     few = min(randomizer.first_wait, YEAR)
-    one_answer = Guarantee(randomizer.epsilon)
 
-    def planned(test: str, attack: Attack, rounds: int, **promise: Any) -> PlannedTest:
-        return PlannedTest(test, "white box", f"{rounds} reports of a person", attack, **promise)
+    def planned(test: str, tried: str, attack: Attack, **promise: Any) -> PlannedTest:
+        return PlannedTest(test, "white box", tried, attack, **promise)
 
+    rounds = min(_SOON, few)
+    if rounds > 1:
+        ratio = LikelihoodRatio(randomizer, *sides)
+        later = (
+            planned(
+                "later-report", "a report that is not the first", ratio, promise=_one(randomizer)
+            ),
+        )
+        yield PlannedTrial(later_reports(release, apart, rounds, rng), later, "main", 0.25)
     average, exact = Averaging(randomizer, *sides), Averaging(randomizer, *sides, aim="difference")
+    whole = Guarantee(randomizer.epsilon * randomizer.draws_within(YEAR))
+    every = f"{YEAR} reports of a person"
     year = (
-        planned("averaging-year", average, YEAR),
-        planned("ages-year", Ages(randomizer), YEAR),
+        planned("averaging-year", every, average, promise=whole),
+        planned("draws-year", every, Wait(randomizer)),
     )
     yield PlannedTrial(sequences_of_reports(release, apart, YEAR), year, "main", 0.05)
-    answer = (
-        planned("averaging-answer", average, few, promise=one_answer),
-        planned("ages", Ages(randomizer), few),
-    )
+    changed = (planned("draws-change", f"{every}, changing after the first", Wait(randomizer)),)
+    yield PlannedTrial(sequences_of_reports(release, between, YEAR), changed, "main", 0.05)
+    promise = Guarantee(randomizer.epsilon)
+    answer = (planned("averaging-answer", f"{few} reports of a person", average, promise=promise),)
     yield PlannedTrial(sequences_of_reports(release, apart, few), answer, "main", 0.05)
     if few > 1:
-        change = (planned("between-draws", exact, few),)
+        change = (planned("between-draws", f"{few} reports of a person", exact),)
         yield PlannedTrial(sequences_of_reports(release, between, few), change, "main", 0.05)
+
+
+def _one(randomizer: Memoised) -> Guarantee:
+    """Return the guarantee of a single report of a sequence."""
+    return Guarantee(_rounded_up(randomizer.loss_after(1)))
 
 
 def _on_pair(release: Release, pair: Pair, rng: np.random.Generator) -> PlannedTrial:

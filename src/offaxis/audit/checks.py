@@ -12,6 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -28,17 +29,20 @@ from offaxis.audit.inputs import (
     hostile,
     is_lattice,
     is_ranked,
+    make_reports,
     power_sum,
     preimages,
 )
 from offaxis.audit.result import Finding
+from offaxis.client.sequences import Sequence, next_reports
 from offaxis.encoding import AffineEncoder, ShiftEncoder
 from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.formats import reports as wire
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import BOX_BOUND, Ball, FiniteSet
 from offaxis.randomizers.box import BoxForm, Piecewise, SampledForm
 from offaxis.randomizers.directions import NONCE_BYTES
-from offaxis.randomizers.memoised import MemoisedPrivUnit2
+from offaxis.randomizers.memoised import OLDEST, Memoised, MemoisedPrivUnit2
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
@@ -164,7 +168,8 @@ def input_checks(release: Release) -> Finding:
         return release.randomizer.report(w[None], Entropy())
 
     tests: list[tuple[str, Callable[[Any], object], Any]] = [
-        (f"{name}, given to the release,", release.privatize, z) for name, z in invalid.items()
+        (f"{name}, given to the release,", partial(make_reports, release), z)
+        for name, z in invalid.items()
     ]
     tests += [(f"{name}, given to the randomizer,", randomize, w) for name, w in encoded.items()]
     faults = [f"{name} {fault}" for name, call, z in tests if (fault := _not_rejected(call, z))]
@@ -244,7 +249,7 @@ def _not_rejected(call: Callable[[Any], object], z: Any) -> str | None:
 def _not_accepted(release: Release, z: Any) -> str | None:
     """Return the fault if an unusual vector does not give a normal report."""
     try:
-        report = release.privatize(z)
+        (report,) = make_reports(release, z)
     except Exception as error:
         return f"raises {type(error).__name__} instead of giving a report"
     if not isinstance(report, bytes):
@@ -317,7 +322,7 @@ def _times(
         for call, side in enumerate(order):
             buffer[:] = vectors[side]
             started = time.perf_counter_ns()
-            release.privatize(buffer)
+            make_reports(release, buffer)
             taken[call] = time.perf_counter_ns() - started
     finally:
         if collecting:
@@ -399,6 +404,79 @@ def _support(release: Release, reports: list[bytes]) -> Finding:
         return Finding("support", "bytes", tried, "violation", fault)
     what = "all on the lattice" if is_lattice(randomizer) else "all readable"
     return Finding("support", "bytes", tried, "nothing found", what)
+
+
+# ---- Sequences: how often and when a device draws permanent answers
+
+_PEOPLE: Final = 32
+_CONSECUTIVE: Final = 400
+_PER_PERIOD: Final = 8
+_PERIODS: Final = 64
+
+
+def schedule(release: Release, pair: Pair) -> list[Finding]:
+    """Check from the ages of sequences that draws keep to their number and their distance.
+
+    Vectors change in every round. The ages must be those of some rounds of drawing, at most
+    ``draws`` of them, the second half a period after the first or later, and each other one a
+    period after the one before it. This has no false alarms. Both runs are of the same people:
+    consecutive rounds, and rounds with gaps over more periods than the release has draws.
+    """
+    randomizer = release.randomizer
+    if not isinstance(randomizer, Memoised):
+        return []
+    gap = max(1, randomizer.period // _PER_PERIOD)
+    periods = min(randomizer.draws + 3, _PERIODS)
+    with_gaps = range(0, gap * _PER_PERIOD * periods, gap)
+    faults, rounds = [], 0
+    for numbers in (range(_CONSECUTIVE), with_gaps):
+        ages = _ages(release, pair, numbers)
+        rounds += len(numbers)
+        faults += [fault for row in ages.T if (fault := _unscheduled(randomizer, numbers, row))]
+    tried = f"{_PEOPLE} people, {rounds:,} rounds"
+    return [
+        Finding(
+            "schedule",
+            "conduct",
+            tried,
+            "violation" if faults else "nothing found",
+            faults[0] if faults else "as declared",
+            reports=_PEOPLE * rounds,
+        )
+    ]
+
+
+def _ages(release: Release, pair: Pair, numbers: range) -> NDArray[np.int64]:
+    """Return the ages of people whose vector changes in every round, (rounds, people)."""
+    randomizer = release.randomizer
+    assert isinstance(randomizer, Memoised)
+    people: list[Sequence | None] = [None] * _PEOPLE
+    ages = []
+    for at, number in enumerate(numbers):
+        vectors = {i: (pair.first, pair.second)[(at + i) % 2].ravel() for i in range(_PEOPLE)}
+        reports, states = next_reports(release, people, number, vectors)
+        people = list(states)
+        ages.append(randomizer.ages([report[wire.HEADER_SIZE :] for report in reports]))
+    return np.array(ages)
+
+
+def _unscheduled(randomizer: Memoised, numbers: range, ages: NDArray[np.int64]) -> str | None:
+    """Return the fault if these are not the ages of a sequence with the declared schedule."""
+    rounds = np.array(numbers)
+    drawn = rounds[ages == 0]
+    if not drawn.size or drawn[0] != rounds[0]:
+        return "the first report does not have the age 0"
+    last = drawn[np.searchsorted(drawn, rounds, "right") - 1]
+    if (ages != np.minimum(rounds - last, OLDEST)).any():
+        return "an age is not the number of rounds since a draw"
+    if randomizer.draws and drawn.size > randomizer.draws:
+        return f"{drawn.size} draws of a person instead of at most {randomizer.draws}"
+    waits = np.diff(drawn)
+    if waits.size and waits[0] < randomizer.first_wait:
+        return f"a second draw after {waits[0]} rounds instead of {randomizer.first_wait}"
+    if waits[1:].size and waits[1:].min() < randomizer.period:
+        return f"a draw after {waits[1:].min()} rounds instead of {randomizer.period}"
+    return None
 
 
 # ---- Freshness: reports that share their noise reveal the difference of their vectors

@@ -21,6 +21,7 @@ from offaxis.cli.options import (
 )
 from offaxis.cli.terminal import buffered_console, one_line, plain_table, pluralize, print_json
 from offaxis.client import Device, Entry, Offer, Terms
+from offaxis.client.terms import largest_report
 from offaxis.errors import InvalidInput
 from offaxis.formats.documents import public_key
 from offaxis.privacy.guarantee import exact
@@ -63,13 +64,16 @@ def init(
     ] = None,
     epsilon: Annotated[
         str | None,
-        typer.Option(metavar="E", help="Limit on the ε of one report; by default the least limit."),
+        typer.Option(
+            metavar="E",
+            help="Limit on the ε of one report or sequence; by default the least limit in all.",
+        ),
     ] = None,
     delta: Annotated[
         str, typer.Option(metavar="D", help="Limit on the δ of one report, and of each limit.")
     ] = "0",
     unit: Annotated[
-        Literal["item", "user"], typer.Option(help="The unit that a release must protect.")
+        Literal["item", "user"], typer.Option(help="The least unit that a release must protect.")
     ] = "item",
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with the token for the collector.")
@@ -89,9 +93,7 @@ def init(
     with usage_errors():
         delta_limit = exact(delta, "delta")
         limits = [parse_limit(text, delta_limit) for text in limit]
-        epsilon_limit = (
-            min(one.epsilon for one in limits) if epsilon is None else exact(epsilon, "epsilon")
-        )
+        epsilon_limit = largest_report(limits) if epsilon is None else exact(epsilon, "epsilon")
         if publisher is not None:
             public_key(publisher)
     terms = Terms(
@@ -111,7 +113,7 @@ def init(
     typer.echo(f"created {state}, the device of one person, for {one_line(collector)}")
     for one in limits:
         typer.echo(f"limit: {one}")
-    typer.echo(f"one report: up to {terms.most}, per {terms.unit}")
+    typer.echo(f"one report or sequence: up to {terms.most}, at least per {terms.unit}")
 
 
 @example("offaxis device rounds my.device")

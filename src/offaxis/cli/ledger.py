@@ -335,7 +335,7 @@ def _payments(release: Release, reports: int) -> int:
     randomizer = release.randomizer
     if not isinstance(randomizer, Memoised):
         return reports
-    return 1 if randomizer.renewals else randomizer.draws_within(reports)
+    return 1 if randomizer.draws else randomizer.draws_within(reports)
 
 
 def _loss_epsilon(costs: Sequence[Cost], delta: Fraction) -> tuple[str | None, str | None]:

@@ -37,10 +37,10 @@ LEVEL: Final = 0.95
 _NUMBERED: Final = re.compile(r"(?:.*\D)?(\d+)\.reports")
 
 
-@example("offaxis memoise my.release --renewals 4 --period 91 --out year.release")
+@example("offaxis memoise my.release --draws 4 --period 91 --out year.release")
 def memoise(
     release: ReleaseFile,
-    renewals: Annotated[
+    draws: Annotated[
         int,
         typer.Option(
             min=0,
@@ -70,7 +70,7 @@ def memoise(
     check_output(out, release)
     check_new_release(out, force=force)
     single = Release.load(release, expect=expect)
-    memoised = memoise_release(single, renewals=renewals, period=period, instant=instant)
+    memoised = memoise_release(single, draws=draws, period=period, instant=instant)
     memoised.save(out)
     promises = sequence_promises(memoised)
     if as_json:

@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 from offaxis.client.outbox import LONGEST_WAIT, Entry, Outbox, State, is_due
 from offaxis.client.reporter import usable_vector
 from offaxis.client.sequences import pay_and_report, vector_needed
-from offaxis.client.terms import Offer, Terms
+from offaxis.client.terms import Offer, Terms, largest_report
 from offaxis.client.transport import PATIENCE, SMALL, Response, Transport
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused, Unreachable
 from offaxis.formats.documents import NAME, Round
@@ -59,10 +59,11 @@ class Device:
     limits : sequence of Limit
         Limits on all reports together. Each must hold, and so must each limit stored in the state.
     epsilon, delta : numbers, optional
-        The largest privacy cost of one report: by default the smallest limit, with δ = 0.
+        The largest privacy cost of one report or sequence: by default the smallest limit that is
+        not per period, if there is one, with δ = 0.
     unit : {"item", "user"}
-        The unit of privacy that a release must have. A release with unit "user" is answered once
-        per study, or as one sequence.
+        The least unit of privacy that a release must have. A release with unit "user" is answered
+        once per study, or as one sequence.
     token : str, optional
         Authenticates the device to the collector.
     ca_file : str or Path, optional
@@ -126,8 +127,7 @@ class Device:
         transport = terms.transport(patience)
         ledger = Ledger(state, *limits)
         if epsilon is None and ledger.limits:
-            smallest = min(limit.epsilon for limit in ledger.limits)
-            terms = replace(terms, epsilon=str(smallest))
+            terms = replace(terms, epsilon=str(largest_report(ledger.limits)))
         self._start(ledger, terms, transport, spread)
 
     @classmethod

@@ -120,7 +120,7 @@ class Outbox:
             "WHERE report IS NOT NULL ORDER BY answer.rowid"
         ).fetchall()
         for study, release_hash, content in answered:
-            if _unit(bytes(content)) == "user":
+            if _unit(bytes(content)) == "user" and self._ledger.study(study) is None:
                 self._ledger.keep_study(study, release_hash)
 
     def find(self, round_name: str) -> Entry | None:

@@ -19,9 +19,9 @@ import numpy as np
 from offaxis.client.sequences import pay_and_report, vector_needed
 from offaxis.errors import InvalidInput
 from offaxis.privacy.ledger import Ledger
-from offaxis.randomizers.memoised import Memoised
+from offaxis.randomizers.memoised import MOST_ROUNDS, Memoised
 from offaxis.release import Release
-from offaxis.vectors import Vectors, as_batch, as_integer, check_finite
+from offaxis.vectors import Vectors, as_array, as_batch, as_integer, as_rows, check_finite
 
 _BATCH_ROWS: Final = 4096
 
@@ -58,7 +58,7 @@ class Reporter:
     A year of daily reports, paid for once:
 
     >>> classes = offaxis.fit(np.eye(3), public, epsilon=2, mechanism="class-response")
-    >>> sequences = offaxis.memoise(classes, renewals=4, period=91)
+    >>> sequences = offaxis.memoise(classes, draws=4, period=91)
     >>> meter = Reporter(sequences, Ledger("meter.ledger", Limit(8)))
     >>> year = [meter.report(day) for day in np.random.default_rng(1).standard_normal((365, 3))]
     >>> meter.ledger.spent()[0]
@@ -68,6 +68,15 @@ class Reporter:
     release: Release
     ledger: Ledger
     study: str = ""
+
+    def __post_init__(self) -> None:
+        """Reject what is not a release and a ledger, before anything is reported."""
+        for name, expected in (("release", Release), ("ledger", Ledger)):
+            if not isinstance(getattr(self, name), expected):
+                raise InvalidInput(
+                    f"{name} must be a {expected.__name__}, got "
+                    f"{type(getattr(self, name)).__name__}"
+                )
 
     @property
     def _per_person(self) -> bool:
@@ -81,17 +90,19 @@ class Reporter:
         ----------
         vector : array (m,)
             For a release of sequences also None, or a callable: it is evaluated only if the round
-            draws a permanent answer, and an unusable vector then counts as the public mean, so that
-            nobody learns of it.
+            draws a permanent answer, and then None, NaN or a callable that raises count as the
+            public mean, so that nobody learns of it.
         number : int, optional
-            For a release of sequences: the number of the round, such as the day, larger than every
-            earlier one. By default rounds are numbered by the person's own reports, which
-            :func:`offaxis.learning.trend` cannot tell from missed rounds.
+            For a release of sequences: the number of the round, such as the day, the same for
+            everybody and larger than every earlier one. By default rounds are numbered by the
+            person's own reports, which :func:`offaxis.learning.trend` cannot tell from missed
+            rounds.
 
         Raises
         ------
         InvalidInput
-            If the vector cannot be reported. Nothing is paid.
+            If the vector cannot be reported, or a number is not larger than the last one. Nothing
+            is paid.
         BudgetExceeded
             If the report would exceed the budget. Nothing is paid and nothing is made.
         """
@@ -112,7 +123,10 @@ class Reporter:
         """Make the next report of the person's sequence."""
         self.release.require_model()
         if number is not None:
-            number = as_integer(number, "number", 0)
+            number = as_integer(number, "number", 0, MOST_ROUNDS)
+        if vector is not None and not callable(vector):
+            # Its size is no secret; whether its numbers are finite could be.
+            self._one_row(vector)
         with self.ledger.alone():
             needed = vector_needed(self.ledger, self.release, self.study, number)
         usable = usable_vector(self.release, vector) if needed else None
@@ -140,16 +154,17 @@ class Reporter:
             As :meth:`report`, for all rows together: nothing is paid and nothing is made.
         """
         self.release.require_model()
-        array = np.asanyarray(vectors)
-        batch = array[None] if array.ndim == 1 else array
-        count = len(batch) if batch.ndim else 0
         if self._per_person:
-            if count > 1:
+            batch, _ = as_batch(vectors, self.release.input_dim)
+            if len(batch) > 1:
                 raise InvalidInput(
-                    f"this release makes one promise for all reports of a person, got {count} "
+                    f"this release makes one promise for all reports of a person, got {len(batch)} "
                     f"vectors: make reports one at a time with report()"
                 )
             return iter([[self.report(batch)]])
+        array = np.asanyarray(vectors)
+        batch = array[None] if array.ndim == 1 else array
+        count = len(batch) if batch.ndim else 0
         # An array without rows is passed to as_batch once, which rejects it.
         starts = range(0, max(count, 1), part)
         for start in starts:
@@ -168,10 +183,15 @@ class Reporter:
     def _check(self, vector: Any) -> Vectors:
         self.release.require_model()
         # Copied, so that the vector that is checked is the vector that is reported.
-        batch = np.array(as_batch(vector, self.release.input_dim)[0])
+        batch = np.array(self._one_row(vector))
+        check_finite(batch)
+        return batch
+
+    def _one_row(self, vector: Any) -> Vectors:
+        """Return a batch of one vector; its numbers may be anything."""
+        batch = as_rows(as_array(vector), self.release.input_dim)
         if len(batch) != 1:
             raise InvalidInput(f"a device reports one vector at a time, got {len(batch)}")
-        check_finite(batch)
         return batch
 
 

@@ -10,9 +10,12 @@ round is not used at all. A draw that a limit per period does not admit is put o
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -25,7 +28,9 @@ from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 from offaxis.sampling.choices import below
 from offaxis.sampling.entropy import Entropy
-from offaxis.vectors import Vectors
+from offaxis.vectors import Vectors, as_batch, as_integer, check_finite
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Sequence:
         The round in which it was drawn.
     renew : int
         The round from which on the next one is drawn.
-    draws : int
+    count : int
         Permanent answers drawn so far.
     last : int
         The last round that was answered.
@@ -51,7 +56,7 @@ class Sequence:
     held: bytes
     drawn: int
     renew: int
-    draws: int
+    count: int
     last: int
     payment: int = 0
 
@@ -64,8 +69,13 @@ class Sequence:
         """Read what :meth:`to_bytes` wrote."""
         try:
             fields = json.loads(state)
-            return cls(**{**fields, "held": bytes.fromhex(fields["held"])})
-        except (ValueError, TypeError, KeyError) as error:
+            numbers = {
+                field.name: as_integer(fields[field.name], field.name, 0)
+                for field in dataclasses.fields(cls)
+                if field.name != "held"
+            }
+            return cls(bytes.fromhex(fields["held"]), **numbers)
+        except (ValueError, TypeError, KeyError, AttributeError, InvalidInput) as error:
             raise InvalidInput(f"the ledger's state of a sequence is damaged: {error}") from None
 
 
@@ -73,8 +83,23 @@ def is_due(randomizer: Memoised, sequence: Sequence | None, number: int) -> bool
     """Whether a round may draw a permanent answer, which needs its vector."""
     if sequence is None:
         return True
-    open_ended = not randomizer.renewals
-    return number >= sequence.renew and (open_ended or sequence.draws < randomizer.renewals)
+    open_ended = not randomizer.draws
+    return number >= sequence.renew and (open_ended or sequence.count < randomizer.draws)
+
+
+def first_reports(release: Release, vectors: Vectors) -> tuple[list[bytes], list[Sequence]]:
+    """Make the reports of round 0 of new sequences, one per row, and return the new states.
+
+    For simulations of many people (:func:`next_reports` continues them) and for audits. A device
+    uses :class:`Reporter` or :class:`Device`, which pay and keep the state.
+
+    Raises
+    ------
+    InvalidInput
+        As :meth:`offaxis.Release.privatize`.
+    """
+    batch, _ = as_batch(vectors, release.input_dim)
+    return next_reports(release, [None] * len(batch), 0, dict(enumerate(batch)))
 
 
 def next_reports(
@@ -101,13 +126,17 @@ def next_reports(
     Raises
     ------
     InvalidInput
-        If the number is not larger than the last one, or the first report of a person has no
-        vector.
+        If the number is not larger than the last one, the first report of a person has no vector,
+        or a vector that is used is not finite.
     """
     randomizer = release.randomizer
     assert isinstance(randomizer, Memoised), "only a memoised release has sequences"
-    if number < 0 or any(s is not None and number <= s.last for s in sequences):
-        raise InvalidInput(f"rounds of a sequence are numbered upwards, got number {number} again")
+    last = max((s.last for s in sequences if s is not None), default=-1)
+    if number <= last:
+        raise InvalidInput(
+            f"rounds of a sequence are numbered upwards: the last report was for round {last}, "
+            f"got number {number}"
+        )
     if any(s is None and at not in vectors for at, s in enumerate(sequences)):
         raise InvalidInput("the first report of a sequence needs a vector")
     due = [at for at in vectors if is_due(randomizer, sequences[at], number)]
@@ -115,6 +144,7 @@ def next_reports(
     current = {at: s for at, s in enumerate(sequences) if s is not None}
     if due:
         batch = np.array([vectors[at] for at in due], dtype=np.float64)
+        check_finite(batch)
         with np.errstate(all="ignore"):
             encoded = release.encode_private(batch)
         waits = below(randomizer.period, len(due), entropy)
@@ -138,14 +168,17 @@ def _drawn(
     """
     if before is None:
         return Sequence(held, number, number + randomizer.first_wait + wait, 1, number)
-    return Sequence(held, number, number + randomizer.period, before.draws + 1, number)
+    return Sequence(held, number, number + randomizer.period, before.count + 1, number)
 
 
 # ---- Payment
 
 
 def vector_needed(ledger: Ledger, release: Release, study: str, number: int | None) -> bool:
-    """Whether the report of a round may use its vector; never changes from False to True."""
+    """Whether the report of a round may use its vector.
+
+    If it is False, another process that reports in between can make a draw due, which is put off.
+    """
     if not isinstance(release.randomizer, Memoised):
         return True
     sequence = _sequence(ledger, release, study)
@@ -184,18 +217,19 @@ def pay_and_report(
         report = release.privatize(vector)
         assert isinstance(report, bytes), "one vector gives one report"
         return report
-    sequence = _sequence(ledger, release, study)
-    number = _number(sequence, number)
-    due = vector is not None and is_due(randomizer, sequence, number)
-    payment = _pay_for_draw(ledger, release, first=sequence is None) if due else None
-    if payment is None and sequence is not None:
-        payment = sequence.payment
+    before = _sequence(ledger, release, study)
+    number = _number(before, number)
+    due = vector is not None and is_due(randomizer, before, number)
+    payment = _pay_for_draw(ledger, release, first=before is None) if due else None
+    if payment is None and before is not None:
+        payment = before.payment
         ledger.use_again(Guarantee(randomizer.epsilon), payment)
         due = False
     vectors = {0: vector} if due and vector is not None else {}
-    (report,), (sequence,) = next_reports(release, [sequence], number, vectors)
+    (report,), (after,) = next_reports(release, [before], number, vectors)
     assert payment is not None, "the first report was paid for, or needs a vector"
-    ledger.keep_study(study, release.hash, replace(sequence, payment=payment).to_bytes())
+    state = replace(after, payment=payment).to_bytes()
+    ledger.keep_study(study, release.hash, state, wipe=due and before is not None)
     return report
 
 
@@ -205,12 +239,14 @@ def _pay_for_draw(ledger: Ledger, release: Release, *, first: bool) -> int | Non
     assert isinstance(randomizer, Memoised), "only a memoised release has sequences"
     cost = Guarantee(randomizer.epsilon)
     if first:
-        return ledger.charge(cost, release.hash, reserved=max(0, randomizer.renewals - 1))
+        return ledger.charge(cost, release.hash, reserved=max(0, randomizer.draws - 1))
     try:
-        if randomizer.renewals:
+        if randomizer.draws:
             return ledger.use_reserved(cost, release.hash)
         return ledger.charge(cost, release.hash)
-    except BudgetExceeded:
+    except BudgetExceeded as error:
+        # A limit per period counts the answer in force, too, as long as it is reported.
+        _LOG.info("a new permanent answer is put off: %s", error)
         return None
 
 
@@ -232,13 +268,19 @@ def _sequence(ledger: Ledger, release: Release, study: str) -> Sequence | None:
 
 def _check_first(ledger: Ledger, release: Release, study: str) -> None:
     """Raise RoundRefused if a report would be the person's second under one promise per person."""
+    if ledger.has_pending_studies:
+        raise RoundRefused(
+            "this file was last used by an older version of offaxis, and may belong to a device: "
+            "open it with offaxis.client.Device once, which records the studies that it answered"
+        )
     kept = ledger.study(study)
     if kept is not None:
         raise RoundRefused(
             f"{_named(study)} allows one report or one sequence per person, and this person "
-            f"reports release {kept[0][:8]}… in it"
+            f"reports release {kept[0][:8]}… in it; what is for another purpose needs a study of "
+            f"its own, and the costs of studies add up"
         )
-    # Whatever study it was for: what was paid for may have left.
+    # Whatever study it was for: what was paid for may have left the device.
     if ledger.has_paid_for(release.hash):
         raise RoundRefused(
             f"release {release.hash[:8]}… allows one report or one sequence per person, and this "

@@ -12,14 +12,18 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from typing import Any, Final, get_args
 
+from offaxis.card import is_sequence
 from offaxis.client.transport import Transport
 from offaxis.errors import InvalidDocument, InvalidInput, RoundRefused
 from offaxis.formats import release_file
 from offaxis.formats.documents import Round, public_key, verify_round
 from offaxis.formats.strict_json import canonical_json, shown
+from offaxis.privacy.composition import Limit
 from offaxis.privacy.guarantee import Guarantee, Unit, decimal, exact, exact_epsilon
 from offaxis.release import Release
 
@@ -60,8 +64,8 @@ class Terms:
     epsilon, delta : str
         The largest privacy cost of one report, read exactly.
     unit : {"item", "user"}
-        The unit of privacy that a release must have. A release with unit "user" is answered once
-        per study, or as one sequence.
+        The least unit of privacy that a release must have. A release with unit "user" is answered
+        once per study, or as one sequence.
     token : str or None
         Authenticates the device to the collector.
     ca_file : str or None
@@ -175,14 +179,14 @@ class Terms:
         release = release_file.from_bytes(content, expect=release_hash)
         guarantee, most = release.guarantee, self.most
         if guarantee.epsilon > most.epsilon or guarantee.delta > most.delta:
+            # The guarantee of a sequence is that of all its reports.
+            what = "sequence" if is_sequence(release) else "report"
             raise RoundRefused(
-                f"a report would have {guarantee}; this device allows up to ε = "
-                f"{decimal(most.epsilon)}, δ = {decimal(most.delta)} per report"
+                f"a {what} would have {guarantee}; this device allows up to ε = "
+                f"{decimal(most.epsilon)}, δ = {decimal(most.delta)} per report or sequence"
             )
-        if guarantee.unit != self.unit:
-            raise RoundRefused(
-                f"the guarantee is per {guarantee.unit}; this device requires one per {self.unit}"
-            )
+        if (guarantee.unit, self.unit) == ("item", "user"):
+            raise RoundRefused("the guarantee is per item; this device requires one per user")
         return release
 
     def to_json(self) -> str:
@@ -193,6 +197,16 @@ class Terms:
     def from_json(cls, text: str) -> Terms:
         """Read terms that :meth:`to_json` wrote."""
         return cls(**json.loads(text))
+
+
+def largest_report(limits: Sequence[Limit]) -> Fraction:
+    """Return the ε that a report or a sequence may have by default: the smallest limit in all.
+
+    Limits per period are left to the ledger, which counts a sequence by the answers drawn and
+    reported in each period. Without a limit in all, the smallest of them counts.
+    """
+    in_all = [limit.epsilon for limit in limits if limit.seconds is None]
+    return min(in_all or [limit.epsilon for limit in limits])
 
 
 def _signature(text: Any) -> bytes:

@@ -34,8 +34,7 @@ from offaxis.formats.reports import header
 from offaxis.geometry.public import A
 from offaxis.privacy.guarantee import ON_DEVICE
 from offaxis.randomizers.laplace import report_records
-from offaxis.randomizers.memoised import Memoised
-from offaxis.release import Release
+from offaxis.release import BY_TREND, Release
 from offaxis.sampling.entropy import JobKey
 from offaxis.vectors import Vectors
 
@@ -57,13 +56,10 @@ _BULK: Final = (
 )
 
 
-def require_single_reports(release: Release) -> None:
-    """Reject a release of sequences: every job would start new ones."""
-    if isinstance(release.randomizer, Memoised):
-        raise InvalidInput(
-            "a bulk job cannot continue the sequences of people, and would start new ones: report "
-            "with offaxis.client, or use the release that was memoised"
-        )
+NO_SEQUENCES: Final = (
+    "a bulk job would start new sequences; make reports with offaxis.client, or use the release "
+    "that was memoised"
+)
 
 
 def privatize_batches(
@@ -74,7 +70,7 @@ def privatize_batches(
     Ids must be unique within a job; the caller checks that. An error names the column of a rejected
     row, never its contents.
     """
-    require_single_reports(release)
+    release.require_single_reports(NO_SEQUENCES)
     pa = arrow()
     threads = ThreadpoolController()
     for batch in nonempty(batches):
@@ -158,6 +154,7 @@ def fold_means(
     weights: str | None = None,
 ) -> GroupMoments:
     """Return the moments of decoded reports, in total or per group; see Release.aggregate."""
+    release.require_single_reports(BY_TREND)
     moments = GroupMoments(grouped=groups is not None)
     decoder = release.unbiased_decoder
     for batch in nonempty(batches):

@@ -22,6 +22,7 @@ from offaxis.decoding import Aggregate
 from offaxis.engines.arrow import (
     FACTS,
     ID,
+    NO_SEQUENCES,
     REPORT,
     VECTOR,
     check_ids,
@@ -32,7 +33,6 @@ from offaxis.engines.arrow import (
     input_error,
     job_facts,
     privatize_batches,
-    require_single_reports,
 )
 from offaxis.engines.columns import arrow, ids_of, vectors_of
 from offaxis.engines.tallies import fold_tallies
@@ -147,7 +147,7 @@ def privatize(
         ...
     offaxis.errors.InvalidInput: reports already exists; drawing reports again would spend ...
     """
-    require_single_reports(release)
+    release.require_single_reports(NO_SEQUENCES)
     records = _records_of(source)
     counts = _count_ids(records, ids)
     check_ids(ids, *counts)

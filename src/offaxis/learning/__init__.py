@@ -1,5 +1,5 @@
 """What many reports teach together."""
 
-from offaxis.learning.trends import Change, Trend, trend
+from offaxis.learning.trends import Change, Trend, expected_error, trend
 
-__all__ = ["Change", "Trend", "trend"]
+__all__ = ["Change", "Trend", "expected_error", "trend"]

@@ -15,7 +15,7 @@ n̄ = R/m: whoever reports in whichever rounds, as long as noise does not decide
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -28,6 +28,7 @@ from offaxis.decoding.decoders import LinearDecoder, ShiftDecoder
 from offaxis.errors import InvalidInput
 from offaxis.formats.reports import HEADER_SIZE
 from offaxis.randomizers.memoised import (
+    MOST_ROUNDS,
     OLDEST,
     Memoised,
     MemoisedPrivUnit2,
@@ -79,10 +80,11 @@ class Trend:
     estimate : (t, q) array
         Shares of symbols, or means. The estimate of a round averages over the draws within its
         window: over people, each with the vector of the round in which the answer was drawn. A
-        round without any, at the start or after the last renewal, has the nearest ones.
+        round without any, at the start or after the last draw, has the nearest ones.
     standard_error : (t, q) array
     draws : (t,) array
-        Permanent answers behind each estimate.
+        Permanent answers behind each estimate: reports per round, so a fraction where some people
+        miss rounds. Intervals from fewer than about 30 are too short.
     names : tuple of str
         What the q columns are.
     window : int
@@ -103,6 +105,14 @@ class Trend:
     draws: Vectors
     names: tuple[str, ...]
     window: int
+
+    def __repr__(self) -> str:
+        """Show the size, not the arrays."""
+        return (
+            f"Trend(rounds {self.rounds[0]} to {self.rounds[-1]}, {len(self.names)} estimates of "
+            f"each, window of {self.window}, {self.draws.min():.3g} to {self.draws.max():.3g} "
+            f"draws)"
+        )
 
     def interval(self, level: float = 0.95) -> tuple[Vectors, Vectors]:
         """Return the ends of confidence intervals of every single number, (t, q) each.
@@ -142,8 +152,12 @@ def trend(
     window: int | None = None,
     values: Any = None,
     reference: Mapping[int, Any] | None = None,
+    new_only: bool = False,
 ) -> Trend:
     """Estimate shares or means over time from the reports of a release of sequences.
+
+    Whether a person goes on reporting must not depend on their answer: people who report more often
+    weigh more. If it may, take ``new_only``.
 
     Parameters
     ----------
@@ -152,7 +166,8 @@ def trend(
     rounds : mapping from a round's number to its reports, or iterable of such pairs
         Each person reports at most once per round, under the round's number
         (:meth:`offaxis.client.Reporter.report`; devices do). Reports are read once, in memory that
-        grows with rounds and ages only. Answers older than 65,534 rounds are left out.
+        grows with rounds and ages only. Answers older than 65,534 rounds are left out, and so are
+        reports of an impossible age.
     window : int, optional
         Rounds whose draws are averaged, around each round; odd, and at most half of the release's
         period, so that nobody draws twice in it. By default the largest one.
@@ -161,7 +176,11 @@ def trend(
         public mean of each class.
     reference : mapping from a round's number to (q,) numbers, optional
         Public numbers that move as the estimates are expected to, such as the daily means of public
-        households. Only the difference from it is averaged over a window.
+        households. Only the difference from it is averaged over a window. Answers drawn in a round
+        that it does not have are left out.
+    new_only : bool
+        Use only the reports of rounds in which the person drew. Everybody who draws reports, so
+        that the estimate does not depend on who goes on reporting. It is less precise.
 
     Raises
     ------
@@ -178,7 +197,7 @@ def trend(
     >>> rng = np.random.default_rng(0)
     >>> public = rng.standard_normal((500, 3))
     >>> classes = offaxis.fit(np.eye(3), public, epsilon=4, mechanism="class-response")
-    >>> sequences = offaxis.memoise(classes, renewals=2, period=14)
+    >>> sequences = offaxis.memoise(classes, draws=2, period=14)
     >>> people = [Reporter(sequences, Ledger(f"{i}.ledger", Limit(8))) for i in range(20)]
     >>> days = {
     ...     day: [p.report(rng.standard_normal(3), number=day) for p in people] for day in range(10)
@@ -187,29 +206,77 @@ def trend(
     >>> weeks.estimate.shape, weeks.names
     ((10, 3), ('0', '1', '2'))
     """
-    randomizer = release.randomizer
-    if not isinstance(randomizer, Memoised):
-        raise InvalidInput("trends need a release of sequences: make one with offaxis.memoise")
+    randomizer, form = _form(release, values)
     width = _window(window, randomizer.first_wait)
-    form: _Symbols | _Directions
-    if isinstance(randomizer, MemoisedResponse):
-        form = _Symbols(release, randomizer, values)
-    else:
-        assert isinstance(randomizer, MemoisedPrivUnit2), "the only other form of a sequence"
-        form = _Directions(release, randomizer, values)
     cohorts = _Cohorts(form.width)
-    for number, reports in rounds.items() if isinstance(rounds, Mapping) else rounds:
-        number = as_integer(number, "number", 0)
+    for number, reports in _numbered(rounds):
         cohorts.add_round(number)
         source = iter(reports)
         while batch := list(islice(source, _ROWS)):
             numbers = form.read(batch)
             ages = randomizer.ages([report[HEADER_SIZE:] for report in batch])
-            known = ages < OLDEST  # the largest age stands for older answers, too
+            # The largest age stands for older answers, too.
+            known = (ages == 0) if new_only else (ages < OLDEST) & (ages <= number)
+            if reference is not None:
+                known &= np.isin(number - ages, list(reference))
             cohorts.add(number, ages[known], numbers[known])
     if not cohorts.reports:
         raise InvalidInput("there are no reports to estimate a trend from")
     return cohorts.estimate(width, form, reference)
+
+
+def expected_error(release: Release, people: int, *, window: int | None = None) -> float:
+    """Return the standard error to expect of an estimate of :func:`trend`, before anybody is asked.
+
+    In the middle of a study in which ``people`` report in every round, and of which all reports are
+    used: that of a share of 1/k, k the number of symbols, or the root mean square over the
+    coordinates of a mean. It falls with 1/√people.
+
+    Parameters
+    ----------
+    release : Release
+        Made by :func:`offaxis.memoise`.
+    people : int
+    window : int, optional
+        As in :func:`trend`.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.learning import expected_error
+    >>> public = np.random.default_rng(0).standard_normal((500, 3))
+    >>> classes = offaxis.fit(np.eye(3), public, epsilon=2, mechanism="class-response")
+    >>> sequences = offaxis.memoise(classes, draws=4, period=91)
+    >>> round(expected_error(sequences, people=1000), 3)
+    0.031
+    """
+    as_integer(people, "people", 1)
+    randomizer, form = _form(release, None)
+    width = _window(window, randomizer.first_wait)
+    repeated, anew = form.variances(*form.even())
+    draws = people * width / randomizer.period
+    return float(np.sqrt((repeated + anew / randomizer.period).mean() / draws))
+
+
+def _form(release: Release, values: Any) -> tuple[Memoised, _Symbols | _Directions]:
+    """Return the randomizer of a release of sequences, and how to read its reports."""
+    randomizer = release.randomizer
+    if isinstance(randomizer, MemoisedResponse):
+        return randomizer, _Symbols(release, randomizer, values)
+    if isinstance(randomizer, MemoisedPrivUnit2):
+        return randomizer, _Directions(release, randomizer, values)
+    raise InvalidInput("trends need a release of sequences: make one with offaxis.memoise")
+
+
+def _numbered(rounds: Rounds) -> Iterator[tuple[int, Iterable[bytes]]]:
+    """Yield the rounds with their numbers, checked."""
+    for item in rounds.items() if isinstance(rounds, Mapping) else rounds:
+        if not (isinstance(item, tuple | list) and len(item) == 2):
+            raise InvalidInput(
+                "rounds must be a mapping from numbers to reports, or pairs of these: "
+                "{0: reports of round 0, 1: …}"
+            )
+        yield as_integer(item[0], "number", 0, MOST_ROUNDS), item[1]
 
 
 def _interval(estimate: Vectors, error: Vectors, level: float) -> tuple[Vectors, Vectors]:
@@ -253,6 +320,11 @@ class _Symbols:
 
     def estimate(self, means: Vectors) -> Vectors:
         return means if self._table is None else means @ self._table
+
+    def even(self) -> tuple[Vectors, Vectors]:
+        """Return means and mean squares of reports if all symbols have the same share."""
+        means = np.full((1, self.width), 1 / self.width)
+        return means, means
 
     def variances(self, means: Vectors, _: Vectors) -> tuple[Vectors, Vectors]:
         """Return V_p and V_i of one report, given estimated shares of symbols.
@@ -302,6 +374,11 @@ class _Directions:
 
     def estimate(self, means: Vectors) -> Vectors:
         return means + self._offset
+
+    def even(self) -> tuple[Vectors, Vectors]:
+        """Return means and mean squares of reports if all directions are equally frequent."""
+        length = self._randomizer.radius / self._randomizer.mean
+        return np.zeros((1, self.width)), length**2 * self._squares[None] / self._randomizer.dim
 
     def variances(self, means: Vectors, seconds: Vectors) -> tuple[Vectors, Vectors]:
         """Return V_p and V_i of one report, given means and mean squares.
@@ -397,7 +474,7 @@ class _Reference:
         rounds: NDArray[np.int64],
         width: int,
     ) -> None:
-        missing = [int(n) for n in np.union1d(drawn, rounds) if int(n) not in reference]
+        missing = [int(n) for n in rounds if int(n) not in reference]
         if missing:
             raise InvalidInput(f"the reference has no numbers for round {missing[0]}")
         self.drawn, self.rounds = (
@@ -406,3 +483,5 @@ class _Reference:
             )
             for part in (drawn, rounds)
         )
+        check_finite(self.rounds, "reference")
+        check_finite(self.drawn, "reference")

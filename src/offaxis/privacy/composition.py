@@ -115,8 +115,13 @@ class Limit:
         object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
         delta = exact(self.delta, "delta")
         object.__setattr__(self, "delta", exact_delta(delta) if delta else delta)
-        if self.seconds is not None and not self.seconds > 0:
-            raise InvalidInput(f"seconds must be positive, got seconds={self.seconds!r}")
+        if self.seconds is not None and not (
+            isinstance(self.seconds, int | float) and 0 < self.seconds < math.inf
+        ):
+            raise InvalidInput(
+                f"seconds must be a positive number, or None for a limit in all, got "
+                f"seconds={self.seconds!r}"
+            )
         slack = exact(self.slack, "slack")
         object.__setattr__(self, "slack", exact_delta(slack) if slack else slack)
         if self.slack > self.delta:
@@ -138,6 +143,30 @@ class Limit:
             return True
         filtered = filtered_epsilon(costs, self.slack)
         return filtered is not None and filtered <= self.epsilon
+
+    def left(self, costs: Iterable[Cost]) -> Fraction:
+        """Return the largest ε of one more pure report that is admitted, rounded down.
+
+        Examples
+        --------
+        >>> from offaxis.privacy import Limit
+        >>> from offaxis.privacy.composition import Cost
+        >>> Limit(3).left([Cost(1, reports=2)])
+        Fraction(1, 1)
+        """
+        costs = list(costs)
+        total_epsilon, total_delta = basic(costs)
+        if total_delta > self.delta - self.slack:
+            return Fraction(0)
+        left = max(Fraction(0), self.epsilon - total_epsilon)
+        if not self.slack or not self.admits(costs):
+            return left
+        low, high = float_below(left), float_above(self.epsilon)
+        while high - low > 1e-9 * high:
+            middle = (low + high) / 2
+            admitted = self.admits([*costs, Cost(Fraction(middle))])
+            low, high = (middle, high) if admitted else (low, middle)
+        return max(left, Fraction(low))
 
     def __str__(self) -> str:
         """Return for example ``ε = 8 in all`` or ``ε = 1, δ = 1e-06 in any 30 days``."""
@@ -274,6 +303,6 @@ def float_above(value: Fraction) -> float:
 
 
 def float_below(value: Fraction) -> float:
-    """Return a float that is not above the positive fraction."""
+    """Return a float that is not above the fraction, which is not negative."""
     nearest = float(value)
     return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)

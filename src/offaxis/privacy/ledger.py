@@ -7,14 +7,17 @@ being paid for. A payment that would exceed a limit is refused, and nothing is w
 processes may share one file: a payment is one transaction.
 
 The file is an SQLite database with one row per payment, per stored limit and per study in which the
-person takes part; only its owner can read it. It holds no vectors, and nothing that would confirm a
-guess of one beyond what the reports reveal. Anyone who can delete or replace the file can start
-over: the ledger serves a device that wants to keep count.
+person takes part; only its owner can read it. It holds no vectors, no hashes of vectors, and no
+report that was sent. Of a sequence it holds the permanent answer in force, which reveals up to ε of
+one answer. Anyone who can delete or replace the file can start over: the ledger serves a device
+that wants to keep count.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +29,7 @@ from typing import Any, Final, Self
 from offaxis.errors import BudgetExceeded, InvalidInput
 from offaxis.privacy.composition import Cost, Limit, basic, filtered_epsilon
 from offaxis.privacy.guarantee import Guarantee
+from offaxis.vectors import as_integer
 
 __all__ = ["Ledger", "Limit"]
 
@@ -84,20 +88,15 @@ class Balance:
         Σε and Σδ of the payments in the limit's period, exactly.
     filtered : Fraction or None
         ε at the limit's slack by the filter; None if the limit has no slack.
+    left : Fraction
+        The largest ε of one more pure report, rounded down.
     """
 
     limit: Limit
     epsilon: Fraction
     delta: Fraction
     filtered: Fraction | None
-
-    @property
-    def left(self) -> Fraction:
-        """The ε that remains: the limit less the smaller of both totals."""
-        if self.delta > self.limit.delta - self.limit.slack:
-            return Fraction(0)
-        total = self.epsilon if self.filtered is None else min(self.epsilon, self.filtered)
-        return max(Fraction(0), self.limit.epsilon - total)
+    left: Fraction
 
 
 class Ledger:
@@ -154,18 +153,19 @@ class Ledger:
 
     def _open(self, path: str | Path, limits: tuple[Limit, ...], *, store: bool) -> None:
         self._path = path
+        if str(path) in ("", ":memory:"):
+            raise InvalidInput(f"a ledger needs a file that stays, got {str(path)!r}")
         if limits:
-            create_private(path)
+            _create_private(path)
         try:
             self._database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
         except sqlite3.Error as error:
             raise InvalidInput(f"cannot open the ledger {path}: {error}") from None
         try:
             self._check_kind(path)
-            if 0 < self._version() < VERSION:
-                _make_private(path)
+            _make_private(path)
+            self._use_wal()
             # FULL: a payment is on disk before spend() returns.
-            self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             # What is deleted from the file is overwritten.
             self._database.execute("PRAGMA secure_delete = ON")
@@ -179,13 +179,32 @@ class Ledger:
             self._database.close()
             raise
 
+    def _use_wal(self) -> None:
+        """Switch to write-ahead logging; SQLite does not wait for another process that does."""
+        until = time.monotonic() + _WAIT
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
     def _wipe(self) -> None:
-        """Remove from the file what an upgrade deleted, as soon as no other process is reading."""
+        """Remove from the file what was deleted for good, as soon as no other process is reading.
+
+        That is what an upgrade deleted, and permanent answers that are no longer in force: the
+        write-ahead log would keep them as long as the ledger is open.
+        """
         if not self._has_table("pending_wipe"):
             return
+        self._database.execute("PRAGMA busy_timeout = 0")  # do not wait for readers
         busy, _, _ = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._database.execute(f"PRAGMA busy_timeout = {int(1000 * _WAIT)}")
         if not busy:
-            with self.alone():
+            with self._transaction():
                 self._database.execute("DROP TABLE IF EXISTS pending_wipe")
 
     def _has_table(self, name: str) -> bool:
@@ -254,27 +273,41 @@ class Ledger:
             too long.
         """
         try:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
+            with self._transaction():
                 yield self._database
-                self._database.execute("COMMIT")
-            except BaseException:
-                # Some failures have ended the transaction already.
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
+            self._wipe()
         except sqlite3.Error as error:
             raise InvalidInput(f"{self._path} cannot be written as a ledger: {error}") from None
 
-    def costs(self, since: float | None = None, *, without: int = 0) -> list[Cost]:
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            # Some failures have ended the transaction already.
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise
+
+    def costs(
+        self, since: float | None = None, *, without: int = 0, reserved: bool = True
+    ) -> list[Cost]:
         """Return the payments, all of them or those after a time in seconds since the epoch.
 
-        ``without`` is the number of a payment to leave out.
+        ``without`` is the number of a payment to leave out. Payments for reports that are made
+        later count as long as no time is given, unless ``reserved`` is False.
         """
         rows = self._database.execute(
             "SELECT epsilon, delta, SUM(reports) FROM payment WHERE paid_at > ? AND id <> ? "
-            "GROUP BY epsilon, delta",
-            (float("-inf") if since is None else since, without),
+            "AND (? OR paid_at <> ?) GROUP BY epsilon, delta",
+            (
+                float("-inf") if since is None else since,
+                without,
+                reserved and since is None,
+                _RESERVED,
+            ),
         )
         return [Cost(Fraction(e), Fraction(d), int(n)) for e, d, n in rows]
 
@@ -286,7 +319,7 @@ class Ledger:
         """Return what was spent under each limit, and what remains."""
         paid = [(limit, self.within(limit)) for limit in self.limits]
         return [
-            Balance(limit, *basic(costs), filtered_epsilon(costs, limit.slack))
+            Balance(limit, *basic(costs), filtered_epsilon(costs, limit.slack), limit.left(costs))
             for limit, costs in paid
         ]
 
@@ -318,6 +351,23 @@ class Ledger:
         with self.alone():
             self.charge(guarantee, release, reports)
 
+    def record(self, guarantee: Guarantee, release: str, reports: int = 1) -> None:
+        """Record what was spent already, within the limits or not.
+
+        For reports that were made elsewhere, or that turned out to cost more than was paid.
+
+        Examples
+        --------
+        >>> from offaxis.privacy import Guarantee, Ledger, Limit
+        >>> ledger = Ledger("other.ledger", Limit(3))
+        >>> ledger.record(Guarantee(5), "from the device before this one")
+        >>> ledger.balances()[0].left
+        Fraction(0, 1)
+        """
+        as_integer(reports, "reports", 1)
+        with self.alone():
+            self._write(guarantee, release, reports, time.time())
+
     def charge(
         self, guarantee: Guarantee, release: str, reports: int = 1, *, reserved: int = 0
     ) -> int:
@@ -329,8 +379,7 @@ class Ledger:
         ``reserved`` further reports are paid for, too, and made later: they count under lifetime
         limits now, and under limits per period from :meth:`use_reserved` on.
         """
-        if reports < 1:
-            raise InvalidInput(f"reports must be at least 1, got {reports}")
+        as_integer(reports, "reports", 1)
         if not self.limits:
             raise InvalidInput("this ledger stores no limit; open it with one, such as Limit(8)")
         now = time.time()
@@ -347,7 +396,8 @@ class Ledger:
         Raises
         ------
         BudgetExceeded
-            If a limit per period does not admit it now, or nothing is reserved.
+            If a limit does not admit it now, or nothing is reserved. Under limits in all, payments
+            that are still reserved do not count here: a limit that was set later is kept, too.
         """
         row = self._database.execute(
             "SELECT id FROM payment WHERE release = ? AND paid_at = ?", (release, _RESERVED)
@@ -355,7 +405,7 @@ class Ledger:
         if row is None:
             raise BudgetExceeded(f"no payment is reserved for release {release[:8]}…")
         now = time.time()
-        self._check(guarantee, now, periods_only=True)
+        self._check(guarantee, now, reserved_too=False)
         self._database.execute("UPDATE payment SET reports = reports - 1 WHERE id = ?", row)
         self._database.execute("DELETE FROM payment WHERE reports = 0")
         return self._write(guarantee, release, 1, now)
@@ -363,7 +413,8 @@ class Ledger:
     def use_again(self, guarantee: Guarantee, payment: int) -> None:
         """Make a payment count under limits per period from now on, instead of at its old time.
 
-        For a report that reveals nothing beyond an earlier one, but in another period. Part of a
+        For another report of a permanent answer, which adds nothing to the cost of all reports
+        together, but counts in every period in which it is reported (docs/proofs.md §23). Part of a
         transaction, like :meth:`charge`.
 
         Raises
@@ -386,15 +437,17 @@ class Ledger:
         reserved: int = 0,
         *,
         periods_only: bool = False,
+        reserved_too: bool = True,
         without: int = 0,
     ) -> None:
         """Raise BudgetExceeded if more reports would exceed a limit."""
-        assert self._database.in_transaction, "payments belong inside alone()"
+        if not self._database.in_transaction:
+            raise InvalidInput("a payment belongs inside alone()")
         for limit in self.limits:
             if periods_only and limit.seconds is None:
                 continue
             count = reports + (reserved if limit.seconds is None else 0)
-            paid = self.costs(_since(limit, now), without=without)
+            paid = self.costs(_since(limit, now), without=without, reserved=reserved_too)
             if not limit.admits([*paid, Cost(guarantee.epsilon, guarantee.delta, count)]):
                 raise BudgetExceeded(
                     f"{count} more of {guarantee} would exceed the limit of {limit}; nothing "
@@ -425,6 +478,11 @@ class Ledger:
         ).fetchone()
         return None if row is None else (str(row[0]), None if row[1] is None else bytes(row[1]))
 
+    @property
+    def has_pending_studies(self) -> bool:
+        """Whether a device must still record the studies that an older version answered."""
+        return self._has_table("pending_studies") and self._has_table("answer")
+
     def take_pending_studies(self) -> bool:
         """Whether a device must still record the studies that an older version answered; once."""
         assert self._database.in_transaction, "take_pending_studies() belongs inside alone()"
@@ -433,9 +491,16 @@ class Ledger:
         self._database.execute("DROP TABLE pending_studies")
         return True
 
-    def keep_study(self, name: str, release: str, state: bytes | None = None) -> None:
-        """Record that the person reports a release in a study; part of a transaction."""
+    def keep_study(
+        self, name: str, release: str, state: bytes | None = None, *, wipe: bool = False
+    ) -> None:
+        """Record that the person reports a release in a study; part of a transaction.
+
+        With ``wipe``, the state before is removed from the disk, too, after the transaction.
+        """
         assert self._database.in_transaction, "keep_study() belongs inside alone()"
+        if wipe:
+            self._database.execute(_PENDING.format("pending_wipe"))
         self._database.execute(
             "INSERT INTO study VALUES (?, ?, ?) "
             "ON CONFLICT (name) DO UPDATE SET release = excluded.release, state = excluded.state",
@@ -458,13 +523,15 @@ def _since(limit: Limit, now: float) -> float | None:
 
 
 def _make_private(path: str | Path) -> None:
-    """Let only the owner read a file of an older version, and what SQLite keeps beside it."""
-    for part in (path, f"{path}-wal", f"{path}-shm"):
+    """Let only the owner read the file, and what SQLite keeps beside it."""
+    target = os.path.realpath(path)
+    for part in (target, f"{target}-wal", f"{target}-shm"):
         with suppress(OSError):
-            Path(part).chmod(0o600)
+            if stat.S_IMODE(Path(part).stat().st_mode) & 0o077:
+                Path(part).chmod(0o600)
 
 
-def create_private(path: str | Path) -> None:
+def _create_private(path: str | Path) -> None:
     """Create the file, if it does not exist, before SQLite does: readable by its owner only."""
     try:
         Path(path).touch(mode=0o600)

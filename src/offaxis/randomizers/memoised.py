@@ -50,8 +50,10 @@ AGE_BYTES: Final = 2
 OLDEST: Final = (1 << 16) - 1
 """Ages above it are reported as this one."""
 
-MOST_RENEWALS: Final = 1_000
+MOST_DRAWS: Final = 1_000
 LONGEST_PERIOD: Final = OLDEST
+MOST_ROUNDS: Final = 2**53
+"""The largest number of a round, as in signed rounds."""
 
 Held = list[bytes]
 """Permanent answers, one per person: payloads of the first layer."""
@@ -69,7 +71,7 @@ class Memoised(ABC):
         ε of one permanent answer.
     instant : Fraction
         ε₁ of the instantaneous layer.
-    renewals : int
+    draws : int
         R: the most permanent answers that one person ever draws. 0 stands for no limit; then the
         promise is per window of time.
     period : int
@@ -78,7 +80,7 @@ class Memoised(ABC):
 
     epsilon: Fraction
     instant: Fraction
-    renewals: int
+    draws: int
     period: int
 
     def _check_schedule(self) -> None:
@@ -86,14 +88,14 @@ class Memoised(ABC):
             raise InvalidInput(f"instant must be positive, got instant={self.instant!r}")
         object.__setattr__(self, "instant", exact_epsilon(self.instant))
         check_budget(self.instant, LARGEST_EPSILON, "the instantaneous layer")
-        renewals = as_integer(self.renewals, "renewals", 0, MOST_RENEWALS)
-        object.__setattr__(self, "renewals", renewals)
+        draws = as_integer(self.draws, "draws", 0, MOST_DRAWS)
+        object.__setattr__(self, "draws", draws)
         object.__setattr__(self, "period", as_integer(self.period, "period", 1, LONGEST_PERIOD))
 
     @property
     def guarantee(self) -> Guarantee:
         """R·ε for the whole sequence of a person; without a limit on draws, ε for each draw."""
-        return Guarantee(self.epsilon * max(1, self.renewals))
+        return Guarantee(self.epsilon * max(1, self.draws))
 
     @property
     def blanket(self) -> Blanket | None:
@@ -112,7 +114,7 @@ class Memoised(ABC):
         """
         beyond = rounds - 1 - self.first_wait
         most = 1 if beyond < 0 else 2 + beyond // self.period
-        return min(self.renewals, most) if self.renewals else most
+        return min(self.draws, most) if self.draws else most
 
     def loss_after(self, reports: int) -> float:
         """Return the largest loss of so many reports of one permanent answer, rounded up."""
@@ -173,14 +175,14 @@ class MemoisedResponse(Memoised, KaryResponse):
     ----------
     size : int
         k, at least 2.
-    epsilon, instant, renewals, period
+    epsilon, instant, draws, period
         As in :class:`Memoised`.
 
     Examples
     --------
     >>> from offaxis.randomizers import MemoisedResponse
     >>> from offaxis.sampling.entropy import Entropy
-    >>> randomizer = MemoisedResponse(size=4, epsilon=2, instant=2, renewals=4, period=90)
+    >>> randomizer = MemoisedResponse(size=4, epsilon=2, instant=2, draws=4, period=90)
     >>> str(randomizer.guarantee), round(randomizer.loss_after(1), 2)
     ('ε = 8, pure', 1.33)
     >>> held = randomizer.hold(np.array([3]), Entropy())  # kept on the device
@@ -190,7 +192,7 @@ class MemoisedResponse(Memoised, KaryResponse):
     """
 
     instant: Fraction
-    renewals: int
+    draws: int
     period: int
 
     kind: ClassVar[str] = "memoised-response"
@@ -249,7 +251,7 @@ class MemoisedPrivUnit2(Memoised, VectorParameters):
     ----------
     dim, radius : int, float
         As in PrivUnit2.
-    epsilon, instant, renewals, period
+    epsilon, instant, draws, period
         As in :class:`Memoised`.
     target : {"direction", "vector"}
         As in PrivUnit2: "vector" is for means.
@@ -261,7 +263,7 @@ class MemoisedPrivUnit2(Memoised, VectorParameters):
     >>> from offaxis.randomizers import MemoisedPrivUnit2
     >>> from offaxis.sampling.entropy import Entropy
     >>> randomizer = MemoisedPrivUnit2(
-    ...     dim=3, radius=1.0, epsilon=4, instant=2, renewals=2, period=30, target="vector"
+    ...     dim=3, radius=1.0, epsilon=4, instant=2, draws=2, period=30, target="vector"
     ... )
     >>> str(randomizer.guarantee), randomizer.payload_size
     ('ε = 8, pure', 18)
@@ -271,7 +273,7 @@ class MemoisedPrivUnit2(Memoised, VectorParameters):
     """
 
     instant: Fraction
-    renewals: int
+    draws: int
     period: int
     directions: int = CHOOSE
     near: int = CHOOSE

@@ -207,7 +207,7 @@ def test_a_release_with_delta_says_what_delta_means(open_page, collector, book, 
 
 
 def test_a_release_of_sequences_shows_what_a_year_promises(context_of, book, tmp_path):
-    year = offaxis.memoise(book, renewals=4, period=91)
+    year = offaxis.memoise(book, draws=4, period=91)
     with running(f"sqlite:///{tmp_path}/collector.db", reader_rate=1e6) as server:
         server.open(year, "meters-1", study="meters")
         page = context_of().new_page()

@@ -50,6 +50,12 @@ const SAMPLERS = {
   below: ({ limit }, count, tape) => [...below(limit, count, tape)],
 };
 
+/** Return a report, or the first one of a new sequence. */
+async function firstReport(release, vector) {
+  if (!release.sequence) return release.privatize(vector);
+  return (await nextReport(release, null, 0, vector)).report;
+}
+
 const HANDLERS = {
   load: ({ files }) =>
     verdicts(files, async (file) => {
@@ -58,7 +64,7 @@ const HANDLERS = {
     }),
   privatize: async (request) => {
     const release = await load(request);
-    return eachOf(request.vectors, async (vector) => toHex(await release.privatize(vector)));
+    return eachOf(request.vectors, async (vector) => toHex(await firstReport(release, vector)));
   },
   // Each person's sequence: one vector per round, the report of each round and the state after it.
   sequences: async (request) => {

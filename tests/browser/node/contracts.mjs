@@ -1,5 +1,6 @@
 // The contract of the client, checked in Node and in a page.
 import * as offaxis from "../../../src/offaxis/collector/pages/client/index.js";
+import { nextReport } from "../../../src/offaxis/collector/pages/client/device/sequences.js";
 import { Entropy } from "../../../src/offaxis/collector/pages/client/entropy.js";
 import { Laplace } from "../../../src/offaxis/collector/pages/client/laplace.js";
 import {
@@ -29,24 +30,35 @@ const load = async (read, name) => offaxis.loadRelease(await read(`${name}.relea
 async function vectors(read) {
   for (const name of ["laplace", "privunit2-mean", "response", "memoised-means"]) {
     const release = await load(read, name);
+    const privatize = async (vector) =>
+      release.sequence
+        ? (await nextReport(release, null, 0, vector)).report
+        : release.privatize(vector);
     const wrong = [
       ...[[1, 2], [1, 2, 3, 4], [1, NaN, 3], [1, 2, Infinity], [1, "2", 3], [1, 2, null], [1, , 3]],
       ...["123", null, undefined, 5, { length: 3 }, [1n, 2n, 3n], BigInt64Array.of(1n, 2n, 3n)],
       ...[new DataView(new ArrayBuffer(24)), new Float32Array([1, NaN, 2])],
     ];
     for (const vector of wrong) {
-      await rejects("InvalidInput", () => release.privatize(vector), `${name} ${String(vector)}`);
+      await rejects("InvalidInput", () => privatize(vector), `${name} ${String(vector)}`);
     }
     const odd = [
       ...[[0, 0, 0], [1e308, -1e308, 1e308], [5e-324, 0, -0], new Float32Array([1, 2, 3])],
       Int8Array.of(1, 2, 3),
     ];
     for (const vector of odd) {
-      const report = await release.privatize(vector);
+      const report = await privatize(vector);
       expect(report.length === release.reportSize, "a report has another size");
       expect((await release.decode(report)).every(Number.isFinite), "a decoded report is not finite");
     }
   }
+}
+
+async function single(read) {
+  const means = await load(read, "memoised-means");
+  await rejects("InvalidInput", () => means.privatize([1, 2, 3]), "a sequence without a device");
+  const classes = await load(read, "memoised-classes");
+  await rejects("InvalidInput", () => classes.privatizeAnswer(0), "a sequence without a device");
 }
 
 async function limits(read) {
@@ -116,7 +128,7 @@ async function noiseFirst() {
     new PrivUnit2(asParameters({ ...ranks, target: "direction" })),
     new PrivUnit2(asParameters({ ...ranks, target: "vector" })),
   ];
-  const schedule = { instant: "2", renewals: 4, period: 90 };
+  const schedule = { instant: "2", draws: 4, period: 90 };
   const second = { instant_directions: 228, instant_near: 28, target: "vector" };
   const memoised = new MemoisedPrivUnit2(asParameters({ ...ranks, ...schedule, ...second }));
   // Only the first layer reads the vector.
@@ -131,9 +143,9 @@ async function noiseFirst() {
 
 // The parameters of a release of sequences are read strictly, and ε∞ is computed from them.
 async function schedules() {
-  const symbols = { size: 4, epsilon: "2", instant: "2", renewals: 4, period: 90 };
+  const symbols = { size: 4, epsilon: "2", instant: "2", draws: 4, period: 90 };
   const ranks = { directions: 228, near: 28, instant_directions: 228, instant_near: 28 };
-  const rest = { instant: "2", renewals: 4, period: 90, target: "vector" };
+  const rest = { instant: "2", draws: 4, period: 90, target: "vector" };
   const vectors = { dim: 3, radius: 2, epsilon: "3", ...ranks, ...rest };
   const forms = [
     [MemoisedResponse, symbols, "8"],
@@ -142,13 +154,13 @@ async function schedules() {
   for (const [Form, parameters, total] of forms) {
     const built = (changes) => new Form(asParameters({ ...parameters, ...changes }));
     expect(built({}).guaranteed.toString() === total && built({}).unit === "user", "ε∞");
-    const endless = built({ renewals: 0 });
+    const endless = built({ draws: 0 });
     expect(endless.guaranteed.compare(endless.epsilon) === 0, "ε of one draw");
     expect(endless.unit === "item", "a sequence without an end is per user");
     const wrong = [
-      ...[{ renewals: 1001 }, { renewals: -1 }, { renewals: "4" }, { period: 0 }, { period: 65536 }],
+      ...[{ draws: 1001 }, { draws: -1 }, { draws: "4" }, { period: 0 }, { period: 65536 }],
       ...[{ instant: "0" }, { instant: "101" }, { instant: "4/2" }, { instant: 2 }, { more: 1 }],
-      ...[{ epsilon: "100", renewals: 1000 }, { epsilon: "2.0" }],
+      ...[{ epsilon: "100", draws: 1000 }, { epsilon: "2.0" }],
       // ε has 95 digits at most, and so has R·ε.
       { epsilon: `${"9".repeat(95)}/${"9".repeat(94)}1` },
     ];
@@ -164,7 +176,7 @@ async function schedules() {
 // Beyond the largest age, payloads have that age.
 async function ages() {
   const form = new MemoisedResponse(
-    asParameters({ size: 300, epsilon: "2", instant: "2", renewals: 4, period: 90 }),
+    asParameters({ size: 300, epsilon: "2", instant: "2", draws: 4, period: 90 }),
   );
   const held = await form.hold([7, 299], new Entropy());
   for (const [age, bytes] of [[0, [0, 0]], [258, [2, 1]], [65535, [255, 255]], [2 ** 53, [255, 255]]]) {
@@ -187,6 +199,7 @@ export function checks(read) {
   return [
     ["vectors are rejected or reported", () => vectors(read)],
     ["the page's limit", () => limits(read)],
+    ["sequences need a device", () => single(read)],
     ["pinned hashes", () => hashes(read)],
     ["no seed", () => noSeed(read)],
     ["no randomness, no report", () => withoutRandomness(read)],

@@ -16,6 +16,7 @@ from offaxis.decoding.aggregate import GroupMoments
 from offaxis.engines.arrow import (
     FACTS,
     ID,
+    NO_SEQUENCES,
     REPORT,
     VECTOR,
     Batches,
@@ -25,7 +26,6 @@ from offaxis.engines.arrow import (
     fold_means,
     job_facts,
     privatize_batches,
-    require_single_reports,
 )
 from offaxis.engines.spark.cluster import Tasks, pyspark, watched
 from offaxis.engines.spark.data import DataFrame, broadcast, complete_folder, fold, select
@@ -86,7 +86,7 @@ def privatize(
     >>> facts["reports"], facts["guarantee"]["epsilon"]
     (40, '2')
     """
-    require_single_reports(release)
+    release.require_single_reports(NO_SEQUENCES)
     spark, records = frame.sparkSession, select(frame, ids, vectors)
     check_repeating(records)
     with (

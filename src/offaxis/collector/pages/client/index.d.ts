@@ -71,11 +71,11 @@ export class Release {
     | "memoised-response"
     | "memoised-privunit2";
   /**
-   * When a device draws permanent answers: at most `renewals` (0: no limit), one every `period`
+   * When a device draws permanent answers: at most `draws` (0: no limit), one every `period`
    * rounds. Null if the release makes single reports.
    */
   readonly sequence: {
-    readonly renewals: number;
+    readonly draws: number;
     readonly period: number;
     readonly epsilon: string;
   } | null;
@@ -134,7 +134,10 @@ export interface DeviceOptions {
   limits: readonly BudgetLimit[];
   /** The largest privacy cost of one report or sequence. Default: the smallest limit. */
   epsilon?: Exact;
-  /** Default "item". A release with unit "user" is answered once per study, or as one sequence. */
+  /**
+   * The least unit that a release must have, "item" by default. A release with unit "user" is answered
+   * once per study, or as one sequence.
+   */
   unit?: Unit;
   /** Authenticates the device to the collector. */
   token?: string;

@@ -17,9 +17,9 @@ import { KaryResponse, observation } from "./response.js";
 
 const AGE_BYTES = 2;
 const OLDEST = 65535; // ages above it are reported as this one
-const MOST_RENEWALS = 1000;
+const MOST_DRAWS = 1000;
 const LONGEST_PERIOD = OLDEST;
-const SCHEDULE = { instant: "text", renewals: "integer", period: "integer" };
+const SCHEDULE = { instant: "text", draws: "integer", period: "integer" };
 
 /** The common part: two layers and a schedule. A subclass defines what the second layer takes. */
 class Memoised {
@@ -29,15 +29,15 @@ class Memoised {
     /** ε of one permanent answer. */
     this.epsilon = permanent.epsilon;
     /** The most permanent answers that one person ever draws; 0 stands for no limit. */
-    this.renewals = checkInteger(read.renewals, "renewals", 0, MOST_RENEWALS);
+    this.draws = checkInteger(read.draws, "draws", 0, MOST_DRAWS);
     /** Rounds between two draws. */
     this.period = checkInteger(read.period, "period", 1, LONGEST_PERIOD);
     /** R·ε for the whole sequence of a person; without a limit on draws, ε for each draw. */
-    const draws = new Fraction(BigInt(Math.max(1, this.renewals)));
+    const most = new Fraction(BigInt(Math.max(1, this.draws)));
     // As text, so that the size of numerator and denominator is checked as well.
-    this.guaranteed = exactEpsilon(permanent.epsilon.times(draws).toString());
+    this.guaranteed = exactEpsilon(permanent.epsilon.times(most).toString());
     /** The unit of privacy that such a release must have. */
-    this.unit = this.renewals ? "user" : "item";
+    this.unit = this.draws ? "user" : "item";
     this.payloadSize = AGE_BYTES + instant.payloadSize;
   }
 

@@ -183,29 +183,36 @@ export class Release {
     const { guarantee } = this;
     const within = exact(guarantee.epsilon, "epsilon").compare(most) <= 0;
     if (!within || exact(guarantee.delta, "delta").compare(mostDelta) > 0) {
-      const what = this.sequence?.renewals ? "a sequence of reports" : "a report";
+      const what = this.sequence?.draws ? "a sequence of reports" : "a report";
       throw new LimitExceeded(
         `${what} would have ε = ${guarantee.epsilon}, δ = ${guarantee.delta}; ` +
-          `this page allows up to ε = ${most}, δ = ${mostDelta} per report`,
+          `this page allows up to ε = ${most}, δ = ${mostDelta} per report or sequence`,
       );
     }
-    if (guarantee.unit !== unit) {
-      throw new LimitExceeded(
-        `the guarantee is per ${guarantee.unit}; this page requires one per ${unit}`,
-      );
+    if (unit === "user" && guarantee.unit === "item") {
+      throw new LimitExceeded("the guarantee is per item; this page requires one per user");
     }
   }
 
   /**
    * Turn a private vector into a report that may leave the device.
    *
-   * Every call draws fresh randomness and spends the budget again: call it once per vector. With a
-   * release of sequences it makes the first report of a new sequence; a device continues one.
+   * Every call draws fresh randomness and spends the budget again: call it once per vector. A release
+   * of sequences is for a Device, which keeps a person's permanent answer.
    */
   async privatize(vector) {
+    this.#requireSingleReports();
     const encoded = this.#encoder.encode(checkedVector(vector, this.inputDim));
     const [payload] = await this.#randomizer.report([encoded], new Entropy());
     return frame(payload, this.#randomizer.wireId, this.hash);
+  }
+
+  #requireSingleReports() {
+    if (!this.sequence) return;
+    throw new InvalidInput(
+      "this release is for sequences, in which a person reports again and again from few permanent " +
+        "answers: make reports with Device, which keeps these answers",
+    );
   }
 
   /**
@@ -214,6 +221,7 @@ export class Release {
    * Every call draws fresh randomness and spends the budget again.
    */
   async privatizeAnswer(answer) {
+    this.#requireSingleReports();
     if (!this.answers) {
       throw new InvalidInput("this release reports a vector: pass it to privatize()");
     }
@@ -286,9 +294,9 @@ function readAnswers(part, encoder, randomizer) {
 }
 
 /** Return when the device draws permanent answers; null if the release makes single reports. */
-function scheduleOf({ renewals, period, epsilon }) {
-  if (renewals === undefined) return null;
-  return Object.freeze({ renewals, period, epsilon: epsilon.toString() });
+function scheduleOf({ draws, period, epsilon }) {
+  if (draws === undefined) return null;
+  return Object.freeze({ draws, period, epsilon: epsilon.toString() });
 }
 
 /** Compute the guarantee of one report or of a sequence, and compare it with the claim. */

@@ -55,7 +55,7 @@ export class Device {
   }) {
     const device = new Device(FROM_OPEN);
     device.#budget = new Budget(limits);
-    const most = epsilon ?? device.#budget.smallest;
+    const most = epsilon ?? device.#budget.largestReport;
     device.#terms = await Terms.of({ publisher, release, epsilon: most, unit });
     device.#transport = new Transport(url, { token, patience });
     device.#spread = 1000 * spread;
@@ -126,12 +126,12 @@ export class Device {
     try {
       const wait = this.#firstWait(round);
       for (let usable = null; ; ) {
-        const { kept, state, draws } = await this.#outbox.check(round, release, this.#budget);
+        const { kept, state, uses } = await this.#outbox.check(round, release, this.#budget);
         if (kept) return kept;
         // A vector that no report uses is not evaluated, and one that is, only once.
-        if (draws) usable ??= await usableVector(release, source);
+        if (uses) usable ??= await usableVector(release, source);
         // Made before the transaction, which cannot await it; only a kept report is ever sent.
-        const made = await makeReport(release, state, round.number, draws ? usable : null);
+        const made = await makeReport(release, state, round.number, uses ? usable : null);
         const sending = { group, wait };
         const answer = await this.#outbox.answer(round, release, this.#budget, made, sending);
         if (answer) return answer;

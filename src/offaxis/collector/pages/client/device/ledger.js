@@ -26,9 +26,15 @@ export class Budget {
     });
   }
 
-  /** The smallest limit: the default limit for one report. */
-  get smallest() {
-    return this.limits.map((limit) => limit.epsilon).reduce((a, b) => (a.compare(b) <= 0 ? a : b));
+  /**
+   * The default limit for one report or sequence: the smallest limit in all. Limits per period are
+   * left to the payments, which count a sequence by the answers drawn and reported in each period.
+   */
+  get largestReport() {
+    const inAll = this.limits.filter(({ seconds }) => seconds === null);
+    return (inAll.length ? inAll : this.limits)
+      .map(({ epsilon }) => epsilon)
+      .reduce((a, b) => (a.compare(b) <= 0 ? a : b));
   }
 
   /**
@@ -50,9 +56,13 @@ export class Budget {
     return !exceeded(this.limits, payments, epsilon, now);
   }
 
-  /** Whether a payment stays within the limits per period. */
-  admitsNow(payments, epsilon, now) {
-    return !exceeded(this.#periods, payments, epsilon, now);
+  /**
+   * Whether a reserved payment may be used: what is still reserved does not count, so that a limit
+   * that was set later is kept, too.
+   */
+  admitsReserved(payments, epsilon, now) {
+    const used = payments.filter(({ paidAt }) => paidAt !== RESERVED);
+    return !exceeded(this.limits, used, epsilon, now);
   }
 
   get #periods() {
@@ -63,8 +73,9 @@ export class Budget {
 /** Return the first limit that one more payment would exceed, if there is one. */
 function exceeded(limits, payments, epsilon, now) {
   return limits.find((limit) => {
-    const since = limit.seconds === null ? -Infinity : now - 1000 * limit.seconds;
-    const paid = total(payments.filter(({ paidAt }) => paidAt > since));
+    const counts = ({ paidAt }) =>
+      limit.seconds === null || (paidAt !== RESERVED && paidAt > now - 1000 * limit.seconds);
+    const paid = total(payments.filter(counts));
     return paid.plus(exact(epsilon, "epsilon")).compare(limit.epsilon) > 0;
   });
 }

@@ -134,7 +134,7 @@ export class Outbox {
       if (begun.report) return begun;
       const placed = await place(round, release, budget, stores);
       // What was made may rest on another state, or on a draw that is not admitted any more.
-      if (!sameState(placed.state, before) || placed.draws !== drew) return null;
+      if (!sameState(placed.state, before) || placed.uses !== drew) return null;
       const { key, ...paid } = placed.payment;
       const payment = await payments.put(paid, ...(key === undefined ? [] : [key]));
       for (const reserved of placed.reserved) await payments.put(reserved);

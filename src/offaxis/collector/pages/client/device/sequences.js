@@ -13,7 +13,7 @@
  *     held    the permanent answer in force; secret: whoever sees it sees a report of ε
  *     drawn   the round in which it was drawn
  *     renew   the round from which on the next one is drawn
- *     draws   permanent answers drawn so far
+ *     count   permanent answers drawn so far
  *     last    the last round that was answered
  */
 
@@ -24,9 +24,9 @@ import { layersOf } from "../release.js";
 import { RESERVED } from "./ledger.js";
 
 /** Whether a round may draw a permanent answer, which needs its vector. */
-export function drawsAnswer({ renewals }, state, number) {
+export function drawsAnswer({ draws }, state, number) {
   if (!state) return true;
-  return number >= state.renew && (renewals === 0 || state.draws < renewals);
+  return number >= state.renew && (draws === 0 || state.count < draws);
 }
 
 /**
@@ -36,8 +36,12 @@ export function drawsAnswer({ renewals }, state, number) {
  * draws no permanent answer.
  */
 export async function nextReport(release, state, number, vector) {
-  if (!(number >= 0) || (state && number <= state.last)) {
-    throw new InvalidInput(`rounds of a sequence are numbered upwards, got number ${number} again`);
+  const last = state?.last ?? -1;
+  if (!(number > last)) {
+    throw new InvalidInput(
+      "rounds of a sequence are numbered upwards: the last report was for round " +
+        `${last}, got number ${number}`,
+    );
   }
   const { hold, show } = layersOf(release);
   let next = { ...state, last: number };
@@ -45,7 +49,7 @@ export async function nextReport(release, state, number, vector) {
   if (vector && drawsAnswer(release.sequence, state, number)) {
     const renew = renewal(release.sequence, state, number);
     const held = await hold(vector);
-    next = { held, drawn: number, renew, draws: (state?.draws ?? 0) + 1, last: number };
+    next = { held, drawn: number, renew, count: (state?.count ?? 0) + 1, last: number };
   }
   return { report: await show(next.held, number - next.drawn), state: next };
 }
@@ -66,7 +70,7 @@ function renewal({ period }, state, number) {
 export function sameState(first, second) {
   if (!first || !second) return !first && !second;
   return (
-    ["drawn", "renew", "draws", "last"].every((name) => first[name] === second[name]) &&
+    ["drawn", "renew", "count", "last"].every((name) => first[name] === second[name]) &&
     first.held.length === second.held.length &&
     first.held.every((byte, i) => byte === second.held[i])
   );
@@ -77,7 +81,7 @@ export function sameState(first, second) {
  * person's second under one promise per person, and BudgetExceeded if a limit does not admit it.
  *
  *     state     the state of the person's sequence; null before its first report
- *     draws     whether the report uses the vector of its round
+ *     uses      whether the report uses the vector of its round
  *     payment   what the report counts as from now on; `key` is that of an earlier payment that it
  *               takes the place of: a reserved one, or the one of the answer in force
  *     reserved  payments for later draws
@@ -91,20 +95,20 @@ export async function place(round, release, budget, { studies, payments }) {
   const payment = { paidAt: now, release: hash, epsilon };
   if (!(sequence && kept?.state && kept.release === hash)) {
     if (sequence || guarantee.unit === "user") checkFirst(round, release, kept, all);
-    const later = sequence ? Math.max(0, sequence.renewals - 1) : 0;
+    const later = sequence ? Math.max(0, sequence.draws - 1) : 0;
     const reserved = Array.from({ length: later }, () => ({ ...payment, paidAt: RESERVED }));
     budget.check(all, epsilon, now, reserved);
-    return { state: null, draws: true, payment, reserved };
+    return { state: null, uses: true, payment, reserved };
   }
   const keys = await payments.keys();
   const { state } = kept;
   if (drawsAnswer(sequence, state, round.number)) {
-    const drawn = { state, draws: true, reserved: [] };
-    if (sequence.renewals === 0) {
+    const drawn = { state, uses: true, reserved: [] };
+    if (sequence.draws === 0) {
       if (budget.admits(all, epsilon, now)) return { ...drawn, payment };
     } else {
       const at = all.findIndex((paid) => paid.release === hash && paid.paidAt === RESERVED);
-      if (at >= 0 && budget.admitsNow(all, epsilon, now)) {
+      if (at >= 0 && budget.admitsReserved(all, epsilon, now)) {
         return { ...drawn, payment: { ...payment, key: keys[at] } };
       }
     }
@@ -115,14 +119,15 @@ export async function place(round, release, budget, { studies, payments }) {
   // A clock that was set back must not make a payment older.
   const { paidAt } = all[keys.indexOf(kept.payment)];
   const moved = { ...payment, paidAt: Math.max(now, paidAt), key: kept.payment };
-  return { state, draws: false, payment: moved, reserved: [] };
+  return { state, uses: false, payment: moved, reserved: [] };
 }
 
 function checkFirst(round, { hash }, kept, payments) {
   if (kept) {
     throw new RoundRefused(
       `study ${round.study} allows one report or one sequence per person, and this person reports ` +
-        `release ${kept.release.slice(0, 8)}… in it`,
+        `release ${kept.release.slice(0, 8)}… in it; what is for another purpose needs a study of ` +
+        "its own, and the costs of studies add up",
     );
   }
   // Whatever study it was for: what was paid for may have left.
