@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -194,3 +195,66 @@ def test_a_job_starts_no_sequences(records, vectors, tmp_path):
     with pytest.raises(InvalidInput, match="a bulk job would start new sequences"):
         local.privatize(records, release, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+DOUBLES, SINGLES = pa.list_(pa.float64()), pa.list_(pa.float32())
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("int64", pa.list_(pa.int64())), ("int64", DOUBLES)),
+        (("int64", SINGLES), ("int64", DOUBLES)),
+        (("int64", DOUBLES), ("string", DOUBLES)),
+        (("int8", DOUBLES), ("int64", DOUBLES)),
+    ],
+)
+def test_files_of_different_types_are_refused_without_their_contents(
+    release, tmp_path, first, second
+):
+    """Arrow would round vectors to the type of the first file, or name a value that it cannot."""
+    for order in ((first, second), (second, first)):
+        folder = tmp_path / f"in-{order[0] == first}"
+        folder.mkdir()
+        for number, (ids, vectors) in enumerate(order):
+            name = f"person {300 + number}" if ids == "string" else 100 + number
+            table = {
+                "id": pa.array([name], ids),
+                "vector": pa.array([[0.1 + number] * 6], DOUBLES).cast(vectors, safe=False),
+            }
+            pq.write_table(pa.table(table), folder / f"{number}.parquet")
+        with pytest.raises(
+            InvalidInput, match="in others; write them again with one type"
+        ) as caught:
+            local.privatize(folder, release, tmp_path / "out")
+        assert not any(word in str(caught.value) for word in ("0.1", "1.1", "person", "300", "101"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_name_of_the_items_of_a_list_does_not_matter(release, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, item in enumerate(("item", "element")):
+        kind = pa.list_(pa.field(item, pa.float64()))
+        table = pa.table({"id": [number], "vector": pa.array([[0.5] * 6], kind)})
+        pq.write_table(table, folder / f"{number}.parquet", use_compliant_nested_type=False)
+    assert local.privatize(folder, release, tmp_path / "out")["reports"] == 2
+
+
+def test_a_file_that_breaks_off_is_an_error_without_its_contents(release, records, tmp_path):
+    shutil.copytree(records, tmp_path / "in")
+    path = tmp_path / "in" / "1.parquet"
+    content = bytearray(path.read_bytes())
+    content[200:5000] = bytes(4800)
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match="could not be read as Parquet") as caught:
+        local.privatize(tmp_path / "in", release, tmp_path / "out")
+    assert "person" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_ids_may_not_be_named_like_the_reports(release, tmp_path):
+    table = pa.table({"report": [1, 2], "vector": lists_of(np.zeros((2, 6)))})
+    pq.write_table(table, tmp_path / "in.parquet")
+    with pytest.raises(InvalidInput, match="may not be named 'report'"):
+        local.privatize(tmp_path / "in.parquet", release, tmp_path / "out", ids="report")

@@ -22,6 +22,7 @@ from offaxis.encoding.encoders import (
     ShiftEncoder,
     answer_encoder,
 )
+from offaxis.engines import arrow
 from offaxis.engines.arrow import privatize_batches
 from offaxis.errors import InvalidInput
 from offaxis.formats.release_file import _ENCODERS
@@ -185,4 +186,26 @@ def test_a_job_that_cannot_limit_its_threads_raises(release):
             thread.start()
             thread.join()
     assert outcomes[0] == 1
-    assert "must compute on one thread, but BLAS uses 2" in outcomes[1]
+    assert "must compute on one thread, but BLAS or OpenMP uses 2" in outcomes[1]
+
+
+def test_a_library_that_a_model_loads_during_the_job_is_noticed(release, monkeypatch):
+    """It is not limited, and was not there when the limit was set."""
+    real, loaded = arrow.ThreadpoolController, []
+
+    class Controller(real):
+        def info(self):
+            return [*super().info(), *({"num_threads": 2} for _ in loaded)]
+
+    monkeypatch.setattr(arrow, "ThreadpoolController", Controller)
+    encode = offaxis.Release.encode_private
+    batch = pa.RecordBatch.from_pydict({"id": [1], "vector": [np.ones(6)]})
+    assert len(list(privatize_batches(release, JobKey(), [batch]))) == 1
+
+    def loading(self, vectors):
+        loaded.append("openmp")
+        return encode(self, vectors)
+
+    monkeypatch.setattr(offaxis.Release, "encode_private", loading)
+    with pytest.raises(InvalidInput, match="BLAS or OpenMP uses 2"):
+        list(privatize_batches(release, JobKey(), [batch]))

@@ -56,6 +56,13 @@ def database(people):
     return people.join(ids, "id")
 
 
+def times(people):
+    """Read text files with a column of times."""
+    folder = people.inputFiles()[0].rpartition("/")[0]
+    read = people.sparkSession.read.schema("id string, vector array<double>, t timestamp")
+    return read.json(folder)
+
+
 def same(column):
     """Return a Python function of a column that returns its input."""
     return F().udf(lambda value: value, "array<double>")(column)
@@ -183,7 +190,32 @@ REJECTED = {
         lambda p: p.withColumn("vector", F().transform("vector", lambda x: F().sin(x))),
         "Sin",
     ),
+    # These write the address of an array in memory.
+    "format_string": (
+        lambda p: p.withColumn("id", F().format_string("%s", "vector")),
+        "FormatString",
+    ),
+    "to_csv": (lambda p: p.withColumn("id", F().to_csv(F().struct("vector"))), "StructsToCsv"),
+    "to_json": (lambda p: p.withColumn("id", F().to_json(F().struct("id"))), "StructsToJson"),
+    # The date of a time of day is that of today.
+    "time of text": (
+        lambda p: p.withColumn("id", F().col("id").cast("timestamp").cast("string")),
+        "a time read from text",
+    ),
+    "now": (
+        sql("SELECT concat(id, cast(cast('now' as timestamp) as string)) id, vector FROM people"),
+        "a time read from text",
+    ),
+    "to_timestamp": (
+        lambda p: p.withColumn("id", F().to_timestamp("id").cast("string")),
+        "a time read from text",
+    ),
+    "time in json": (
+        lambda p: p.withColumn("id", F().from_json("id", "t timestamp").t.cast("string")),
+        "a time read from text",
+    ),
     # Sources.
+    "time in a file": (times, "a time read from text"),
     "stream": (stream, "Streaming"),
     "database": (database, "JDBCRelation"),
     "list": (lambda p: p.sparkSession.createDataFrame([("a", [1.0] * 6)], SCHEMA), "LogicalRDD"),
@@ -244,6 +276,24 @@ ACCEPTED = {
     "aggregated lists": lambda p, _: p.withColumn(
         "vector",
         F().expr("transform(vector, x -> x / aggregate(vector, 1D, (a, y) -> a + y * y))"),
+    ),
+    "missing values": lambda p, _: (
+        p.dropna().na.drop(subset=["id"]).withColumn("id", F().expr("nvl(nullif(id, ''), 'x')"))
+    ),
+    "times": lambda p, _: p.withColumn(
+        "id",
+        F().expr(
+            "concat(id, extract(year from to_timestamp('2026-01-02', 'yyyy-MM-dd') + interval 3 "
+            "days), to_date('2026', 'yyyy') - to_date('2025', 'yyyy'))"
+        ),
+    ),
+    "more functions": lambda p, _: p.withColumn(
+        "id",
+        F().expr(
+            "concat(mask(id), soundex(id), regexp_count(id, 'p'), regexp_instr(id, 'e'), "
+            "regexp_substr(id, '[0-9]+'), to_char(12, '99'), to_number('12', '99'), "
+            "hex(to_binary('ff', 'hex')), typeof(id), getbit(5, 0), radians(pi()), e())"
+        ),
     ),
     "filters": lambda p, _: p.filter("group IN ('a', 'b') AND id LIKE 'person%'").where(
         F().size("vector") == 6

@@ -8,7 +8,10 @@ import os
 import pickle
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from offaxis.federated import (
     SecureAggregationPlan,
     Survivors,
     confinement,
+    secure_client,
 )
 from tests.federated.rounds import KEYS, clients_of, roster_of, run
 
@@ -216,6 +220,37 @@ def test_a_child_killed_inside_its_block_leaves_the_file_usable(file):
     sign(file, 3)
 
 
+def test_reading_the_file_inside_a_block_lets_nobody_else_take_a_step(file, tmp_path, monkeypatch):
+    """SQLite's locks are those of the process: closing the file drops them."""
+    monkeypatch.setattr(secure_client, "_WAIT", 0.2)
+    with file.client() as client:
+        (tmp_path / "0.client").read_bytes()  # a backup, a checksum
+        (outcome,) = in_child(lambda: sign(file, 2))
+        assert "is in use by another thread or process" in outcome
+        client.consent(Survivors(1, file.names))
+    with pytest.raises(RoundRefused, match="every step is taken once"):
+        sign(file, 2)
+
+
+def test_a_step_that_was_taken_meanwhile_is_noticed(file, tmp_path, monkeypatch):
+    """Without the lock, as on a file system that has none, the count beside the file tells."""
+    monkeypatch.setattr(ClientFile, "_alone", lambda _: nullcontext())
+    block = file.client()
+    client = block.__enter__()
+    (tmp_path / "0.client").read_bytes()
+    program = (
+        "import sys; from contextlib import nullcontext; "
+        "from offaxis.federated import ClientFile, Survivors; "
+        "ClientFile._alone = lambda _: nullcontext(); file = ClientFile(sys.argv[1])\n"
+        "with file.client() as client: client.consent(Survivors(1, tuple(sys.argv[2:])))"
+    )
+    path = str(tmp_path / "0.client")
+    subprocess.run([sys.executable, "-c", program, path, *file.names[:2]], check=True)
+    client.consent(Survivors(1, file.names))
+    with pytest.raises(RoundRefused, match="may have signed since"):
+        block.__exit__(None, None, None)
+
+
 # ---- Older states
 
 
@@ -271,6 +306,27 @@ def test_a_copied_file_is_refused(file, tmp_path, monkeypatch):
     shutil.copyfile(tmp_path / "0.client", elsewhere)
     monkeypatch.setattr(confinement, "_latest", {})
     with pytest.raises(RoundRefused, match="was copied"), ClientFile(elsewhere).client():
+        pass
+
+
+def test_a_file_that_was_copied_before_its_first_answer_is_refused(tmp_path):
+    """As in an image of a machine that was made right after it joined."""
+    files = [ClientFile(tmp_path / f"{place}.client") for place in range(3)]
+    plan = SecureAggregationPlan(dim=3, clip=2, epsilon=4, delta="1e-5", rounds=3, threshold=2)
+    roster = Roster(plan, [each.member() for each in files])
+    files[0].join(roster)
+    shutil.copyfile(tmp_path / "0.client", tmp_path / "copy.client")
+    with (
+        pytest.raises(RoundRefused, match="was copied"),
+        ClientFile(tmp_path / "copy.client").client(),
+    ):
+        pass
+    # Another client at its place, which leaves a count of its own.
+    backup = kept(tmp_path / "0.client")
+    (tmp_path / "0.client").unlink()
+    files[0].member()
+    shutil.copyfile(backup, tmp_path / "0.client")
+    with pytest.raises(RoundRefused, match="was copied"), files[0].client():
         pass
 
 

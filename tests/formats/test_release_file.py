@@ -15,11 +15,13 @@ from safetensors.numpy import save as serialize
 import offaxis
 from offaxis.decoding import LinearDecoder, ShiftDecoder
 from offaxis.encoding import AffineEncoder
-from offaxis.errors import InvalidRelease
+from offaxis.errors import InvalidInput, InvalidRelease
+from offaxis.formats import release_file
 from offaxis.formats.release_file import _hash, from_bytes, manifest_of, parse, to_bytes
 from offaxis.formats.strict_json import canonical_json
 from offaxis.geometry.public import PublicIdentity
 from offaxis.mechanisms import NAMES
+from offaxis.privacy import Ledger, Limit
 from offaxis.randomizers import Laplace
 from offaxis.randomizers.base import VectorParameters
 from offaxis.release import Provenance
@@ -369,3 +371,19 @@ def test_a_claim_must_be_a_fraction(manifest, claim):
     manifest["guarantee"]["epsilon"] = claim
     with pytest.raises(InvalidRelease, match=r"guarantee\.epsilon"):
         parse(canonical_json(manifest))
+
+
+def test_a_release_that_no_reader_would_accept_is_not_written(tmp_path, monkeypatch):
+    public = np.random.default_rng(0).standard_normal((50, 40))
+    release = offaxis.fit(None, public, epsilon=1, mechanism="laplace")
+    monkeypatch.setattr(release_file, "LARGEST_FILE", 1000)
+    with pytest.raises(InvalidInput, match="GiB of numbers, and a release file at most"):
+        release.save(tmp_path / "my.release")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_is_not_taken_for_a_release(tmp_path):
+    path = tmp_path / "my.ledger"
+    Ledger(path, Limit(3)).close()
+    with pytest.raises(InvalidRelease, match="it looks like a ledger"):
+        offaxis.load(path)

@@ -197,6 +197,15 @@ def test_a_mean_far_above_the_deviation_loses_nothing(start, step, count):
     assert deviation * 0.999 < least_scalar_error(answers, 1e-6) <= deviation
 
 
+@pytest.mark.parametrize("epsilon", [45, 55, 59.9, 63, 80, 99.9, 120])
+def test_very_large_budgets(epsilon):
+    for answers in ([-1.0, 1.0], PRIORS["normal"], PRIORS["skewed"], np.arange(9.0)):
+        deviation = np.std(answers)
+        bound = least_scalar_error(answers, epsilon)
+        assert bound >= deviation / math.cosh(epsilon / 2) * (1 - 1e-9)
+        assert bound <= deviation * math.exp(-epsilon / 4)
+
+
 def test_answers_of_any_size():
     for size in (1e-200, 1e200, 1e307):
         assert least_scalar_error([-size, size], 2) / size == pytest.approx(1 / math.cosh(1))

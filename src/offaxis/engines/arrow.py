@@ -56,6 +56,12 @@ _BULK: Final = (
 )
 
 
+def check_id_name(ids: str) -> None:
+    """Reject a column of ids whose name is that of the reports."""
+    if ids == REPORT:
+        raise InvalidInput(f"the column of ids may not be named {REPORT!r}, as that of the reports")
+
+
 NO_SEQUENCES: Final = (
     "a bulk job would start new sequences; make reports with offaxis.client, or use the release "
     "that was memoised"
@@ -72,10 +78,9 @@ def privatize_batches(
     """
     release.require_single_reports(NO_SEQUENCES)
     pa = arrow()
-    threads = ThreadpoolController()
     for batch in nonempty(batches):
         rows, names = vectors_of(batch, vectors, release.input_dim), ids_of(batch, ids)
-        with _one_thread(threads), np.errstate(all="ignore"):
+        with _one_thread(), np.errstate(all="ignore"):
             reports = list(_draw_reports(release, key, names, rows))
         columns = [batch.column(ids), pa.array(reports, pa.binary())]
         yield pa.RecordBatch.from_arrays(columns, names=[ids, REPORT])
@@ -94,25 +99,27 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 @contextmanager
-def _one_thread(threads: ThreadpoolController) -> Iterator[None]:
+def _one_thread() -> Iterator[None]:
     """Limit BLAS and OpenMP to one thread, or raise: several may round a product differently.
 
-    The limit is one of the process, and it has no effect while another thread controls it. So only
-    one batch at a time is privatized, and what holds is checked before and after.
+    The limit is one of the process, and it has no effect while another thread controls it, nor on
+    libraries that are loaded later. So only one batch at a time is privatized, and what holds is
+    checked before and after, for all libraries that are then loaded.
     """
-    with _alone, threads.limit(limits=1):
-        _check_one_thread(threads)
+    with _alone, ThreadpoolController().limit(limits=1):
+        _check_one_thread()
         yield
-        _check_one_thread(threads)
+        _check_one_thread()
 
 
-def _check_one_thread(threads: ThreadpoolController) -> None:
-    most = max((pool["num_threads"] or 1 for pool in threads.info()), default=1)
+def _check_one_thread() -> None:
+    pools = ThreadpoolController().info()
+    most = max((pool["num_threads"] or 1 for pool in pools), default=1)
     if most > 1:
         raise InvalidInput(
-            f"a bulk job must compute on one thread, but BLAS uses {most}, which another thread of "
-            f"this process controls (threadpoolctl); set OPENBLAS_NUM_THREADS=1; nothing was "
-            f"released"
+            f"a bulk job must compute on one thread, but BLAS or OpenMP uses {most}: another "
+            f"thread of this process controls it (threadpoolctl), or it was loaded by the model. "
+            f"Set OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1; nothing was released"
         )
 
 

@@ -41,6 +41,14 @@ def is_list(kind: Any) -> bool:
     return bool(a_list and is_number(kind.value_type))
 
 
+def same_type(first: Any, second: Any) -> bool:
+    """Whether two Arrow types are the same; the name of the items of a list does not matter."""
+    if is_list(first) and is_list(second) and type(first) is type(second):
+        same = bool(first.value_type == second.value_type)
+        return same and getattr(first, "list_size", 0) == getattr(second, "list_size", 0)
+    return bool(first == second)
+
+
 def is_binary(kind: Any) -> bool:
     """Whether an Arrow type holds bytes of variable length."""
     types = arrow().types

@@ -25,6 +25,7 @@ from offaxis.engines.arrow import (
     NO_SEQUENCES,
     REPORT,
     VECTOR,
+    check_id_name,
     check_ids,
     decode_batches,
     exists_error,
@@ -34,7 +35,7 @@ from offaxis.engines.arrow import (
     job_facts,
     privatize_batches,
 )
-from offaxis.engines.columns import arrow, ids_of, vectors_of
+from offaxis.engines.columns import arrow, ids_of, same_type, vectors_of
 from offaxis.engines.tallies import fold_tallies
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
@@ -105,10 +106,32 @@ class ParquetRecords:
         for name in selected:
             if name not in names:
                 raise InvalidInput(f"{self.path} has no column {name!r}; it has {', '.join(names)}")
-        # Little is read ahead, to save memory.
-        yield from self._dataset.to_batches(
-            columns=selected or None, batch_size=rows, batch_readahead=2, fragment_readahead=1
-        )
+            self._check_types(name)
+        try:
+            # Little is read ahead, to save memory.
+            yield from self._dataset.to_batches(
+                columns=selected or None, batch_size=rows, batch_readahead=2, fragment_readahead=1
+            )
+        except (arrow().ArrowException, OSError) as error:
+            # Not its text, which may show the contents.
+            raise InvalidInput(
+                f"{self.path} could not be read as Parquet ({type(error).__name__}): a file is "
+                f"damaged, or changed meanwhile"
+            ) from None
+
+    def _check_types(self, name: str) -> None:
+        """Raise if files differ in the type of a column: Arrow would convert it, or show a value.
+
+        A conversion may round a vector, depending on which file comes first.
+        """
+        first = self._dataset.schema.field(name).type
+        for fragment in self._dataset.get_fragments():
+            schema = fragment.physical_schema
+            if name in schema.names and not same_type(schema.field(name).type, first):
+                raise InvalidInput(
+                    f"column {name!r} has the type {first} in some files of {self.path} and "
+                    f"{schema.field(name).type} in others; write them again with one type"
+                )
 
 
 Source = str | Path | ParquetRecords
@@ -148,6 +171,7 @@ def privatize(
     offaxis.errors.InvalidInput: reports already exists; drawing reports again would spend ...
     """
     release.require_single_reports(NO_SEQUENCES)
+    check_id_name(ids)
     records = _records_of(source)
     counts = _count_ids(records, ids)
     check_ids(ids, *counts)

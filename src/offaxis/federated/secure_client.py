@@ -8,11 +8,14 @@ sent.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache, wraps
@@ -364,8 +367,8 @@ class ClientFile:
 
     Copying the file or restoring an older one makes two clients of one, which may sign twice. The
     number of changes is therefore also kept beside it, in ``<path>.steps``: a file that is older
-    than that, or that has answered and is without it, is an error. Whoever restores or copies both
-    is not noticed, nor is a restored machine.
+    than that, or that has joined a roster and is without it, is an error. Whoever restores or
+    copies both is not noticed, nor is a restored machine.
 
     Parameters
     ----------
@@ -462,12 +465,13 @@ class ClientFile:
     def _locked(self) -> Iterator[Notes]:
         """Give exclusive access to all notes; changes are on disk however the block ends."""
         process = current_process()
-        with self._file_errors():
-            # Opened by SQLite alone: closing a file drops all locks that a process has on it.
-            with suppress(FileExistsError):
-                self._path.touch(mode=0o600, exist_ok=False)
-            database = sqlite3.connect(self._path, timeout=_WAIT)
-        with closing(database):
+        with ExitStack() as stack:
+            stack.enter_context(self._alone())
+            with self._file_errors():
+                with suppress(FileExistsError):
+                    self._path.touch(mode=0o600, exist_ok=False)
+                database = sqlite3.connect(self._path, timeout=_WAIT)
+            stack.enter_context(closing(database))
             with self._file_errors():
                 # EXTRA: a step that was taken stays taken, whenever the power fails.
                 database.execute("PRAGMA synchronous = EXTRA")
@@ -487,6 +491,7 @@ class ClientFile:
                     )
                 changed = {name: note for name, note in notes.items() if before.get(name) != note}
                 if changed:
+                    self._check_steps(before)  # again: nobody else may have taken a step since
                     changed["steps"] = b"%d" % (int(notes.get("steps", b"0")) + 1)
                 with self._file_errors():
                     database.executemany("REPLACE INTO note VALUES (?, ?)", changed.items())
@@ -494,11 +499,35 @@ class ClientFile:
                     if changed:
                         self._record_steps(database)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold a lock of this block.
+
+        SQLite's locks belong to the process, which loses them as soon as any code in it closes the
+        file: a backup, or a checksum.
+        """
+        process = current_process()
+        with self._file_errors():
+            lock = f"{self._path.resolve()}.lock"
+            held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            until = time.monotonic() + _WAIT
+            while not _locked_now(held):
+                if time.monotonic() > until:
+                    raise InvalidInput(f"{self._path} is in use by another thread or process")
+                time.sleep(0.005)
+            yield
+        finally:
+            if process == current_process():  # a forked child shares the parent's lock
+                fcntl.flock(held, fcntl.LOCK_UN)
+            os.close(held)
+
     def _check_steps(self, notes: Notes) -> None:
         """Raise RoundRefused for a file that was copied or restored, as far as it shows.
 
         The number beside the file is written after each change, so it is never ahead of the file
-        that it belongs to. After a crash it may be behind. A new client may replace an old one.
+        that it belongs to. After a crash it may be behind, or missing after the first change. A new
+        client may replace an old one.
         """
         if "steps" not in notes:  # a new file, or one of an earlier version
             return
@@ -507,7 +536,7 @@ class ClientFile:
         if owner == ClientKeys.from_bytes(notes["keys"]).fingerprint and steps.isdecimal():
             copied = int(steps) > int(notes["steps"])
         else:
-            copied = "progress" in notes
+            copied = int(notes["steps"]) > 1
         if copied:
             raise RoundRefused(
                 f"{self._path} is not the file whose steps are counted in {self._beside.name}: it "
@@ -531,6 +560,15 @@ class ClientFile:
             yield
         except (sqlite3.Error, OSError) as error:
             raise InvalidInput(f"cannot use {self._path} as a client file: {error}") from None
+
+
+def _locked_now(held: int) -> bool:
+    """Lock an open file if nobody else has; return whether it is locked now."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _prepare(database: sqlite3.Connection) -> None:

@@ -33,6 +33,7 @@ _OTHER_FORMATS: Final = {
     b"\x93NUMPY": "a .npy array",
     b"PK\x03\x04": "a .npz or another zip archive",
     b"PAR1": "a Parquet file",
+    b"SQLite f": "a ledger, or the file of a device or collector",
     MAGIC + bytes([VERSION]): "a file of reports",
 }
 """Files that are often mistaken for a release, by their first bytes."""

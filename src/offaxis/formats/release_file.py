@@ -40,7 +40,13 @@ from offaxis.encoding import (
 from offaxis.encoding.encoders import ANSWERS, NetworkMap, answer_encoder_of_kind
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
-from offaxis.formats.container import Tensors, read_header, read_metadata, read_tensors
+from offaxis.formats.container import (
+    LARGEST_FILE,
+    Tensors,
+    read_header,
+    read_metadata,
+    read_tensors,
+)
 from offaxis.formats.strict_json import canonical_json, parse_json, shown
 from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import PublicIdentity
@@ -207,7 +213,15 @@ def to_bytes(release: Release) -> bytes:
     """Return the content of a release file."""
     # A single entry: safetensors does not keep the order of several.
     metadata = {METADATA_KEY: f"{release.hash}\n{manifest_of(release).canonical()}"}
-    blob: bytes = serialize(_tensors(release), metadata=metadata)
+    tensors = _tensors(release)
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    if size > LARGEST_FILE:
+        raise InvalidInput(
+            f"this release has {size / 2**30:.2f} GiB of numbers, and a release file at most "
+            f"{LARGEST_FILE / 2**30:.0f} GiB: reduce the dimension, or fit a mechanism that keeps "
+            f"fewer directions"
+        )
+    blob: bytes = serialize(tensors, metadata=metadata)
     return blob
 
 

@@ -72,7 +72,7 @@ _COARSE_EPSILON: Final = 5.0
 _SLACK: Final = 1e-12
 """Covers the rounding of a dozen operations in double precision, relative to their terms."""
 
-_ENOUGH: Final = 100.0
+_ENOUGH: Final = 60.0
 """From here on no g ≥ 1 on the lattice passes, and e^ε need not be computed."""
 
 
@@ -338,6 +338,8 @@ def _cutting_planes(law: Law, guess: Vectors, growth: float) -> Vectors:
     floor = _FLOOR * float(law.counts @ guess) / law.total
     base = _largest_multiple(law, guess.clip(max(floor, 1.0)), growth)
     unit = float(law.counts @ base) / law.total
+    if not unit:  # no positive g passes on this lattice
+        return base
     objective = project(law.counts * base) / (law.total * unit)
     rows = np.empty((0, objective.size))
     solution = best_h = np.ones(objective.size)

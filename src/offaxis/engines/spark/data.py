@@ -159,11 +159,18 @@ def broadcast(spark: Any, value: Any) -> Iterator[Any]:
 def select(frame: DataFrame, *columns: str) -> DataFrame:
     """Select columns of the frame; raise with the existing names if one is missing."""
     for name in columns:
-        if name not in frame.columns:
+        found = frame.columns.count(name)
+        if found != 1:
+            what = "no column" if not found else f"{found} columns"
             raise InvalidInput(
-                f"there is no column {name!r}; the columns are {', '.join(frame.columns)}"
+                f"there is {what} {name!r}; the columns are {', '.join(frame.columns)}"
             )
-    return frame.select(*(frame[name] for name in columns))
+    return frame.select(*(frame[quoted(name)] for name in columns))
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column as Spark reads it: a dot would name a field of a struct."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def fold(

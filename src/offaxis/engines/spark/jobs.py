@@ -20,6 +20,7 @@ from offaxis.engines.arrow import (
     REPORT,
     VECTOR,
     Batches,
+    check_id_name,
     check_ids,
     decode_batches,
     facts_file,
@@ -28,7 +29,14 @@ from offaxis.engines.arrow import (
     privatize_batches,
 )
 from offaxis.engines.spark.cluster import Tasks, pyspark, watched
-from offaxis.engines.spark.data import DataFrame, broadcast, complete_folder, fold, select
+from offaxis.engines.spark.data import (
+    DataFrame,
+    broadcast,
+    complete_folder,
+    fold,
+    quoted,
+    select,
+)
 from offaxis.engines.spark.plans import check_repeating
 from offaxis.engines.tallies import Tallies, fold_tallies
 from offaxis.errors import InvalidInput
@@ -87,6 +95,7 @@ def privatize(
     (40, '2')
     """
     release.require_single_reports(NO_SEQUENCES)
+    check_id_name(ids)
     spark, records = frame.sparkSession, select(frame, ids, vectors)
     check_repeating(records)
     with (
@@ -100,12 +109,13 @@ def privatize(
             def task(batches: Batches) -> Iterator[Any]:
                 return privatize_batches(shared.value, key, batches, ids=ids, vectors=vectors)
 
-            reports = records.mapInArrow(task, f"`{ids}` {kind}, {REPORT} binary")
+            reports = records.mapInArrow(task, f"{quoted(ids)} {kind}, {REPORT} binary")
             reports.write.parquet(folder.address)
         committed = _check_records(spark.read.parquet(folder.address), ids)
         if committed != rows:
             raise InvalidInput(
                 f"{committed:,} of {rows:,} records were written: the source changed while it was "
+                f"read, or its reader drops malformed rows, which depends on the columns that are "
                 f"read; nothing was released"
             )
         facts = job_facts(release, rows)
@@ -296,8 +306,8 @@ def _check_records(frame: DataFrame, ids: str) -> int:
     functions = pyspark().sql.functions
     counts = frame.agg(
         functions.count(functions.lit(1)),
-        functions.count(frame[ids]),
-        functions.countDistinct(frame[ids]),
+        functions.count(frame[quoted(ids)]),
+        functions.countDistinct(frame[quoted(ids)]),
     ).first()
     check_ids(ids, *counts)
     return int(counts[0])

@@ -41,25 +41,29 @@ _SUBQUERIES: Final = frozenset({"Exists", "ListQuery", "ScalarSubquery"})
 _CONDITIONS: Final = """
 Alias OuterReference SortOrder Cast If CaseWhen Coalesce NaNvl NullIf Nvl Nvl2 KnownNotNull And Or
 Not EqualTo EqualNullSafe EqualNull LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual In
-InSubquery IsNull IsNotNull IsNaN Like ILike RLike LikeAll LikeAny NotLikeAll NotLikeAny
+InSubquery IsNull IsNotNull IsNaN AtLeastNNonNulls TypedNullLiteral TypeOf Like ILike RLike LikeAll
+LikeAny NotLikeAll NotLikeAny
 """
 
 # Java rounds these alike on every machine. Sine and others are missing: a Java virtual machine may
 # round them as its processor does.
 _ARITHMETIC: Final = """
-Abs Add Subtract Multiply Divide IntegralDivide Remainder Pmod UnaryMinus UnaryPositive TryAdd
-TrySubtract TryMultiply TryDivide Sqrt Exp Expm1 Log Log2 Log10 Log1p Logarithm Pow Ceil Floor
-RoundCeil RoundFloor Round BRound Rint Signum Greatest Least Factorial WidthBucket CheckOverflow
-BitwiseAnd BitwiseOr BitwiseXor BitwiseNot BitwiseCount ShiftLeft ShiftRight ShiftRightUnsigned
+Pi EulerNumber ToRadians ToDegrees Abs Add Subtract Multiply Divide IntegralDivide Remainder Pmod
+UnaryMinus UnaryPositive TryAdd TrySubtract TryMultiply TryDivide Sqrt Exp Expm1 Log Log2 Log10
+Log1p Logarithm Pow Ceil Floor RoundCeil RoundFloor Round BRound Rint Signum Greatest Least
+Factorial WidthBucket CheckOverflow BitwiseAnd BitwiseOr BitwiseXor BitwiseNot BitwiseCount
+BitwiseGet ShiftLeft ShiftRight ShiftRightUnsigned
 """
 
+# Not format_string, to_json and to_csv: of bytes and lists they may write the address in memory.
 _TEXT: Final = """
 Ascii Base64 UnBase64 Bin Chr Concat ConcatWs Contains StartsWith EndsWith Conv Decode Encode Elt
-FindInSet FormatNumber FormatString Hex Unhex InitCap Left Right Length BitLength OctetLength
-Levenshtein Lower Upper Overlay RegExpExtract RegExpExtractAll RegExpReplace Reverse StringDecode
-StringInstr StringLocate StringLPad StringRPad StringRepeat StringReplace StringSpace StringSplit
-StringSplitSQL SplitPart StringTranslate StringTrim StringTrimBoth StringTrimLeft StringTrimRight
-Substring SubstringIndex Crc32 Md5 Sha1 Sha2 Murmur3Hash XxHash64
+FindInSet FormatNumber Mask SoundEx ToBinary ToCharacter ToNumber TryToNumber Hex Unhex InitCap Left
+Right Length BitLength OctetLength Levenshtein Lower Upper Overlay RegExpCount RegExpExtract
+RegExpExtractAll RegExpInStr RegExpReplace RegExpSubStr Reverse StringDecode StringInstr
+StringLocate StringLPad StringRPad StringRepeat StringReplace StringSpace StringSplit StringSplitSQL
+SplitPart StringTranslate StringTrim StringTrimBoth StringTrimLeft StringTrimRight Substring
+SubstringIndex Crc32 Md5 Sha1 Sha2 Murmur3Hash XxHash64
 """
 
 _COLLECTIONS: Final = """
@@ -69,17 +73,18 @@ SortArray ArrayAppend ArrayPrepend ArrayInsert ArrayCompact ArrayContains ArrayD
 ArrayIntersect ArrayUnion ArrayJoin ArrayMax ArrayMin ArrayPosition ArrayRemove ArrayRepeat
 ArraysOverlap ArraysZip LambdaFunction ArrayAggregate ArrayExists ArrayFilter ArrayForAll ArraySort
 ArrayTransform ZipWith MapConcat MapContainsKey MapEntries MapFilter MapFromArrays MapFromEntries
-MapKeys MapValues MapZipWith TransformKeys TransformValues StringToMap JsonToStructs StructsToJson
-GetJsonObject CsvToStructs StructsToCsv
+MapKeys MapValues MapZipWith TransformKeys TransformValues StringToMap JsonToStructs GetJsonObject
+CsvToStructs
 """
 
 # Not the current date or time.
 _DATES: Final = """
-AddMonths DateAdd DateSub DateDiff DateFormatClass DateFromUnixDate DayOfMonth DayOfWeek DayOfYear
-FromUTCTimestamp FromUnixTime GetTimestamp Hour LastDay MakeDate MakeTimestamp MicrosToTimestamp
-MillisToTimestamp Minute Month MonthsBetween NextDay ParseToDate ParseToTimestamp Quarter Second
-SecondsToTimestamp ToUTCTimestamp ToUnixTimestamp TruncDate TruncTimestamp UnixDate UnixMicros
-UnixMillis UnixSeconds UnixTimestamp WeekDay WeekOfYear Year
+AddMonths DateAdd DateAddInterval DateAddYMInterval DateSub DatetimeSub DateDiff Extract
+SubtractDates SubtractTimestamps TimeAdd TimestampAddYMInterval DateFormatClass DateFromUnixDate
+DayOfMonth DayOfWeek DayOfYear FromUTCTimestamp FromUnixTime GetTimestamp Hour LastDay MakeDate
+MakeTimestamp MicrosToTimestamp MillisToTimestamp Minute Month MonthsBetween NextDay ParseToDate
+ParseToTimestamp Quarter Second SecondsToTimestamp ToUTCTimestamp ToUnixTimestamp TruncDate
+TruncTimestamp UnixDate UnixMicros UnixMillis UnixSeconds UnixTimestamp WeekDay WeekOfYear Year
 """
 
 _REPEATING_EXPRESSIONS: Final = (
@@ -88,6 +93,13 @@ _REPEATING_EXPRESSIONS: Final = (
     | frozenset((_CONDITIONS + _ARITHMETIC + _TEXT + _COLLECTIONS + _DATES).split())
 )
 """Built-in expressions whose value is a function of their inputs."""
+
+_FROM_TEXT: Final = frozenset(
+    {"Cast", "JsonToStructs", "CsvToStructs", "ParseToDate", "ParseToTimestamp"}
+)
+"""Expressions that read texts; one that has a time and no date would get the date of today."""
+
+_TEXT_FORMATS: Final = frozenset({f"{_SOURCES}json.JsonFileFormat", f"{_SOURCES}csv.CSVFileFormat"})
 
 _FILE_FORMATS: Final = frozenset(
     {
@@ -137,6 +149,8 @@ def _unknown_parts(plan: Any) -> Iterator[str]:
         name = full.removeprefix(_EXPRESSIONS)
         if name == full or name not in _REPEATING_EXPRESSIONS:
             yield _short(full)
+        elif name in _FROM_TEXT and _reads_times(node):
+            yield "a time read from text; use to_timestamp with a format"
         elif name not in _LEAVES:
             expressions += _items(node.children())
             if name in _SUBQUERIES:
@@ -153,12 +167,26 @@ def _unknown_operator(node: Any) -> Iterator[str]:
             source = _class_name(relation.fileFormat())
         if source not in _FILE_FORMATS or node.isStreaming():
             yield _short(source)
+        elif source in _TEXT_FORMATS and _has_time(relation.dataSchema()):
+            yield "a time read from text; read it as a string and use to_timestamp with a format"
     elif name == "org.apache.spark.sql.execution.LogicalRDD":
         # Rows of a local list and of a user's function look alike here: both come from Python.
         if node.isStreaming() or not node.rdd().isCheckpointed():
             yield "LogicalRDD, rows that a program made"
     elif name not in _REPEATING_OPERATORS:
         yield _short(name)
+
+
+def _reads_times(node: Any) -> bool:
+    """Whether an expression makes times of text without a format: of "12:34", or of "now"."""
+    children = _items(node.children())
+    of_text = "string" in children[0].dataType().catalogString()
+    makes = node.dataType().catalogString()
+    return of_text and len(children) == 1 and ("timestamp" in makes or "date" in makes)
+
+
+def _has_time(kind: Any) -> bool:
+    return "timestamp" in kind.catalogString()
 
 
 def _class_name(value: Any) -> str:
