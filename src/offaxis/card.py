@@ -85,16 +85,17 @@ def symbols(release: Release) -> int | None:
 def card_facts(release: Release) -> dict[str, Any]:
     """Return the whole card."""
     guarantee, provenance = release.guarantee, release.provenance
-    sequence = is_sequence(release)
-    word, meaning = wording.strength(guarantee, sequence=sequence)
+    about = subject(release)
+    word, meaning = wording.strength(guarantee, about)
     return {
         "release": release.hash,
         "guarantee": guarantee_facts(release),
         "spent": spent(release),
         "loss_above_epsilon": loss_above_epsilon(release),
+        "about": wording.ABOUT[about],
         "strength": word,
         "meaning": meaning,
-        "promise": wording.promise(guarantee, sequence=sequence),
+        "promise": wording.promise(guarantee, about),
         "beliefs": [
             {"before": before, "at_least": least, "at_most": most}
             for before, least, most in wording.beliefs(guarantee)
@@ -107,8 +108,8 @@ def card_facts(release: Release) -> dict[str, Any]:
             {"compared": compared, "promise": promise}
             for compared, promise in sequence_promises(release)
         ],
-        "protected": wording.protected(guarantee, sequence=sequence),
-        "not_promised": wording.not_promised(guarantee, sequence=sequence),
+        "protected": wording.protected(guarantee, about),
+        "not_promised": wording.not_promised(guarantee, about),
         "report": {
             "bytes": release.report_size,
             "input_dim": release.input_dim,
@@ -132,6 +133,13 @@ def is_sequence(release: Release) -> bool:
     return isinstance(release.randomizer, Memoised) and release.unit == "user"
 
 
+def subject(release: Release) -> wording.Subject:
+    """Return what the guarantee is about."""
+    if not isinstance(release.randomizer, Memoised):
+        return "report"
+    return "sequence" if is_sequence(release) else "answer"
+
+
 def sequence_promises(release: Release) -> list[tuple[str, str]]:
     """Return rows (what is compared, what is promised) for a release of sequences; else no rows.
 
@@ -146,15 +154,17 @@ def sequence_promises(release: Release) -> list[tuple[str, str]]:
     def loss(value: Fraction | float) -> str:
         return f"ε = {wording.rounded(Fraction(value), up=True)}"
 
+    answers = "permanent answer" if randomizer.draws == 1 else "permanent answers"
+    each = "" if randomizer.draws == 1 else " each"
     whole = (
-        f"{loss(epsilon * randomizer.draws)}, however many: "
-        f"{randomizer.draws} permanent answers of ε = {decimal(epsilon)} at most"
+        f"{loss(epsilon * randomizer.draws)}, however many: at most {randomizer.draws} {answers}, "
+        f"ε = {decimal(epsilon)}{each}"
         if randomizer.draws
-        else f"no limit: a permanent answer of ε = {decimal(epsilon)} every {period} rounds"
+        else f"no limit: permanent answers of ε = {decimal(epsilon)}, one in every period"
     )
     several = min(wait, 30)
     return [
-        ("any two histories, all reports", whole),
+        ("all reports of a person, any two histories", whole),
         (
             f"histories that differ in {wait} consecutive rounds",
             f"{loss(epsilon)}: one permanent answer at most",
@@ -163,13 +173,32 @@ def sequence_promises(release: Release) -> list[tuple[str, str]]:
             f"histories that differ in {period} consecutive rounds",
             loss(epsilon * randomizer.draws_within(period)),
         ),
-        ("any two histories, one report", loss(randomizer.loss_after(1))),
+        ("one report, any two histories", loss(randomizer.loss_after(1))),
         (
-            f"any two histories, {several} reports of one answer",
+            f"{several} reports of one answer, any two histories",
             loss(randomizer.loss_after(several)),
         ),
         (
-            "when a vector changed",
-            "hidden until the next draw, whose time does not depend on any vector",
+            "a change of the vector",
+            "has no effect before the next draw, whose time does not depend on any vector",
         ),
+        ("answers are drawn", _schedule(randomizer)),
     ]
+
+
+def _schedule(randomizer: Memoised) -> str:
+    """Say in which rounds of a person permanent answers are drawn."""
+    wait, period, draws = randomizer.first_wait, randomizer.period, randomizer.draws
+    if draws == 1:
+        return "in the first round only"
+    last = wait + period - 1
+    second = f"in the first round and {wait} to {last} rounds later"
+    if draws == 2:
+        return second
+    if not draws:
+        return f"{second}, then every {period} rounds"
+    later = (draws - 2) * period
+    return (
+        f"{second}, then every {period} rounds; the last one {wait + later} to {last + later} "
+        f"rounds after the first"
+    )

@@ -143,6 +143,13 @@ class Release:
                 raise InvalidInput(f"this release of sequences is per {unit}, not per {self.unit}")
         return replace(guarantee, assumptions=(*ALWAYS, per_unit[guarantee.unit]))
 
+    @property
+    def single_report_guarantee(self) -> Guarantee:
+        """The guarantee of one report by itself: that of the release, unless it is of sequences."""
+        if not isinstance(self.randomizer, Memoised):
+            return self.guarantee
+        return replace(self.guarantee, epsilon=self.randomizer.single_report_epsilon)
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the release's content, in hexadecimal: its identity."""

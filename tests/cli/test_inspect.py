@@ -58,7 +58,7 @@ def test_the_card_of_a_guarantee_that_is_not_pure(workspace: Path, run: Run) -> 
     card = normalize(run("inspect", "gaussian.release").stdout)
     assert "MODERATE PROTECTION" in card
     assert "hard limit" not in card
-    assert "1 in 100,000" in card
+    assert "once in 100,000 reports" in card
     assert "one report in total, ever" in card
     assert "δ is not the probability that the odds move by more than e^ε" in card
     assert "in fewer than 1 in 33,300 reports, which is 3δ" in card

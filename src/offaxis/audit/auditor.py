@@ -10,7 +10,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -299,7 +298,7 @@ def plan(
     ]
     if isinstance(release.randomizer, Memoised):
         # A single report of a sequence promises more than all of them together.
-        one = _one(release.randomizer)
+        one = Guarantee(release.randomizer.single_report_epsilon)
         single = [
             replace(trial, tests=tuple(replace(test, promise=one) for test in trial.tests))
             for trial in single
@@ -322,11 +321,6 @@ def _main(release: Release, worst: Pair) -> Iterator[PlannedTrial]:
         w, other = (vector[None] for vector in form.worst_pair())
         tests = _by_likelihood("reduced", "in two dimensions", form, w, other)
         yield PlannedTrial(from_randomizer(form, w, other), tests, "main", 1.0)
-
-
-def _rounded_up(loss: float) -> Fraction:
-    """Return a bound on a loss that was computed in floating point."""
-    return Fraction(loss * (1 + 1e-9)).limit_denominator(10**12) + Fraction(1, 10**9)
 
 
 def _by_likelihood(
@@ -377,7 +371,10 @@ def _sequences(release: Release, worst: Pair, rng: np.random.Generator) -> Itera
         ratio = LikelihoodRatio(randomizer, *sides)
         later = (
             planned(
-                "later-report", "a report that is not the first", ratio, promise=_one(randomizer)
+                "later-report",
+                "a report that is not the first",
+                ratio,
+                promise=Guarantee(randomizer.single_report_epsilon),
             ),
         )
         yield PlannedTrial(later_reports(release, apart, rounds, rng), later, "main", 0.25)
@@ -397,11 +394,6 @@ def _sequences(release: Release, worst: Pair, rng: np.random.Generator) -> Itera
     if few > 1:
         change = (planned("between-draws", f"{few} reports of a person", exact),)
         yield PlannedTrial(sequences_of_reports(release, between, few), change, "main", 0.05)
-
-
-def _one(randomizer: Memoised) -> Guarantee:
-    """Return the guarantee of a single report of a sequence."""
-    return Guarantee(_rounded_up(randomizer.loss_after(1)))
 
 
 def _on_pair(release: Release, pair: Pair, rng: np.random.Generator) -> PlannedTrial:

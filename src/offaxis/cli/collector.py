@@ -326,6 +326,8 @@ def export(
     force: Force = False,
 ) -> None:
     """Write a round's reports to a Parquet file with the columns id, group and report."""
+    if out.suffix.lower() != ".parquet":
+        raise UsageError(f"--out must be a .parquet file, got {out}")
     check_output(out)
     check_new(out, "a purged round cannot be exported again", force=force)
     response = _request(Connection(url, token, ca_file), "GET", f"{_round_path(name)}/export")

@@ -114,7 +114,7 @@ def evaluate(
             loaded, task, batch, expected, seeds=seeds, seed=seed, exact=exact, progress=advance
         )
     batch, _ = as_batch(batch, loaded.input_dim)
-    allowed = limits(task, batch, expected, loaded.guarantee)
+    allowed = limits(task, batch, expected, loaded.single_report_guarantee)
     rows = None
     if theory:
         rows = compute_theory(loaded, task, batch, public, draws=seeds, seed=seed)

@@ -16,10 +16,10 @@ from offaxis.card import (
     averages,
     card_facts,
     guarantee_facts,
-    is_sequence,
     loss_above_epsilon,
     sequence_promises,
     spent,
+    subject,
 )
 from offaxis.cli.evaluate import (
     compute_theory,
@@ -124,7 +124,7 @@ def _compute_limits_and_theory(
     """Return what ε allows for the model's answers, and what theory predicts for the release."""
     task = load_model(model)
     batch, _ = as_batch(read_array(vectors), release.input_dim)
-    allowed = limits(task, batch, None, release.guarantee)
+    allowed = limits(task, batch, None, release.single_report_guarantee)
     return allowed, compute_theory(release, task, batch, public, draws=draws, seed=seed)
 
 
@@ -202,19 +202,19 @@ _INDENT = 2
 
 def print_card(release: Release, console: Console) -> None:
     """Print the privacy card of a release."""
-    guarantee, sequence = release.guarantee, is_sequence(release)
+    guarantee, about = release.guarantee, subject(release)
     _print_title(release, console)
     _print_section(console, "What is promised", _promised(release))
     if promises := sequence_promises(release):
         _print_section(console, "What a sequence of reports promises", [field_table(promises)])
     if rows := wording.allowed(guarantee):
-        reports = "all reports of a person allow" if sequence else "one report allows"
-        _print_section(console, f"What {reports}", _allowed(rows))
-    protected = wording.protected(guarantee, sequence=sequence)
+        verb = "allows" if about == "report" else "allow"
+        _print_section(console, f"What {wording.ABOUT[about]} {verb}", _allowed(rows, about))
+    protected = wording.protected(guarantee, about)
     _print_section(console, "To whom", map(Text, protected))
     assumptions = map(_as_sentence, guarantee.assumptions)
     _print_section(console, "Under which assumptions", _bullets(assumptions))
-    not_promised = wording.not_promised(guarantee, sequence=sequence)
+    not_promised = wording.not_promised(guarantee, about)
     _print_section(console, "What is not promised", _bullets(not_promised))
     _print_section(console, "Reports", [field_table(_report_rows(release))])
     if stretch := _stretch_facts(release):
@@ -231,7 +231,9 @@ def _print_title(release: Release, console: Console) -> None:
     strength, _ = wording.strength(release.guarantee)
     console.print()
     title = Text("Privacy card", style="bold")
-    title.append(f"   {release.guarantee}, per {release.guarantee.unit}   ")
+    about = subject(release)
+    unit = "permanent answer" if about == "answer" else release.guarantee.unit
+    title.append(f"   {release.guarantee}, per {unit}   ")
     title.append(f"{strength} protection".upper(), style=f"bold {_COLOURS[strength]}")
     console.print(Padding(title, (0, 0, 0, _INDENT)))
 
@@ -261,13 +263,14 @@ def _bullets(lines: Iterable[str]) -> list[RenderableType]:
 
 
 def _promised(release: Release) -> list[RenderableType]:
-    guarantee, sequence = release.guarantee, is_sequence(release)
-    strength, meaning = wording.strength(guarantee, sequence=sequence)
-    promise = wording.promise(guarantee, sequence=sequence)
+    guarantee, about = release.guarantee, subject(release)
+    strength, meaning = wording.strength(guarantee, about)
+    promise = wording.promise(guarantee, about)
     parts: list[RenderableType] = [Text(line) for line in promise]
     if rows := wording.beliefs(release.guarantee):
-        reports = "all reports of a person" if sequence else "one report"
-        parts.append(Text(f"How sure anyone can be of a guess, before and after {reports}:"))
+        parts.append(
+            Text(f"How sure anyone can be of a guess, before and after {wording.ABOUT[about]}:")
+        )
         parts.append(_number_table(("before", "after, at least", "after, at most"), rows))
     verdict = Text(f"In plain words: {strength}. ", style=f"bold {_COLOURS[strength]}")
     verdict.append(meaning, style="not bold default")
@@ -275,12 +278,14 @@ def _promised(release: Release) -> list[RenderableType]:
     return parts
 
 
-def _allowed(rows: Iterable[tuple[str, ...]]) -> list[RenderableType]:
+def _allowed(rows: Iterable[tuple[str, ...]], about: wording.Subject) -> list[RenderableType]:
+    what = {
+        "report": "the vector, from any report of this ε",
+        "sequence": "a person, from all reports together",
+        "answer": "a vector, from all reports of one permanent answer",
+    }[about]
     return [
-        Text(
-            "How often anyone can guess one of several equally likely answers about the vector, "
-            "from any report of this ε:"
-        ),
+        Text(f"How often anyone can guess one of several equally likely answers about {what}:"),
         _number_table(("answers", "without a report", "with reports, at most"), rows),
         Text(
             "A model's answers are seldom equally likely. With --model and --vectors, offaxis "

@@ -171,7 +171,8 @@ def show(path: LedgerFile, delta: Delta = DELTA, as_json: AsJson = False) -> Non
         return
     with buffered_console() as console:
         number = pluralize(sum(cost.reports for cost in costs), "report")
-        console.print(f"{one_line(str(path))}: {number} paid for\n", soft_wrap=True)
+        text = f"{one_line(str(path))}: {number} paid for (of sequences: permanent answers)\n"
+        console.print(text, soft_wrap=True)
         if balances:
             console.print(_limit_table(balances))
         else:
@@ -311,8 +312,7 @@ def forecast(
         print_json(facts)
         return
     with buffered_console() as console:
-        number = pluralize(reports, "report")
-        console.print(f"{number} of {guarantee}, per {guarantee.unit}\n")
+        console.print(f"{_described(loaded, reports)}\n")
         console.print("all about one person: the local guarantee, against anyone who sees them")
         rows = [
             ("sum", written_budget(*total) + ("" if total[1] else ", pure")),
@@ -328,6 +328,17 @@ def forecast(
                 f"(bound: {_BOUNDS[mixed.bound]})"
             )
             console.print(field_table([("local", local), ("central, shuffled", words)]))
+
+
+def _described(release: Release, reports: int) -> str:
+    """Say what is paid for."""
+    number, guarantee = pluralize(reports, "report"), release.guarantee
+    if not isinstance(release.randomizer, Memoised):
+        return f"{number} of {guarantee}, per {guarantee.unit}"
+    if release.randomizer.draws:
+        return f"one sequence of {number}, {guarantee} in all"
+    answers = pluralize(_payments(release, reports), "permanent answer")
+    return f"one sequence of {number}: at most {answers} of {guarantee}"
 
 
 def _payments(release: Release, reports: int) -> int:

@@ -27,6 +27,7 @@ from offaxis.client import Reporter
 from offaxis.files import replacing
 from offaxis.privacy.ledger import Balance
 from offaxis.privacy.wording import rounded, written_budget
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 from offaxis.vectors import as_batch
 
@@ -60,6 +61,23 @@ def privatize(
             "Each row is one report. All reports are paid for before the first is made, or none.",
         ),
     ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --ledger: what the report is for. A release per person is reported once in "
+            "a study, or as one sequence; the costs of studies add up.",
+        ),
+    ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="ROUND",
+            help="For a release of sequences: the number of the round, such as the day, the same "
+            "for everybody and larger than the last one.",
+        ),
+    ] = None,
     engine: EngineName = None,
     master: Master = None,
     ids: Annotated[
@@ -80,6 +98,8 @@ def privatize(
     --engine, each record of a Parquet file or folder becomes one report, written with its id to a
     folder. The machines that do this see the vectors and must be trusted.
     """
+    if ledger is None and (study is not None or number is not None):
+        raise UsageError("--study and --number need --ledger")
     check_engine(engine, master, ledger=ledger)
     if engine is not None:
         loaded = Release.load(release, expect=expect)
@@ -89,6 +109,14 @@ def privatize(
     check_new_reports(out, force=force)
     loaded = Release.load(release, expect=expect)
     batch = read_array(vectors)
+    sequence = isinstance(loaded.randomizer, Memoised)
+    if sequence and (ledger is None or number is None):
+        raise UsageError(
+            "a release of sequences needs --ledger, which keeps the person's permanent answer, and "
+            "--number, the number of the round"
+        )
+    if number is not None and not sequence:
+        raise UsageError("--number is for a release of sequences (offaxis memoise)")
     balances: list[Balance] | None = None
     paid = ""
     if ledger is None:
@@ -96,7 +124,8 @@ def privatize(
     else:
         with open_ledger(ledger) as opened:
             before = opened.spent()
-            count = _write_reports(loaded, batch, out, Reporter(loaded, opened))
+            reporter = Reporter(loaded, opened, study or "")
+            count = _write_reports(loaded, batch, out, reporter, number)
             balances = opened.balances()
             epsilon, delta = (now - then for now, then in zip(opened.spent(), before, strict=True))
             paid = written_budget(epsilon, delta)
@@ -126,8 +155,12 @@ def _print_result(
         print_json(facts)
         return
     typer.echo(f"wrote {pluralize(count, 'report')} of {release.report_size:,} bytes to {out}")
-    if is_sequence(release) and balances is not None:
+    if is_sequence(release):
         typer.echo(f"all reports of this person's sequence together promise {release.guarantee}")
+    elif isinstance(release.randomizer, Memoised):
+        typer.echo(
+            f"each permanent answer costs {release.guarantee}; nothing was drawn if paid ε = 0"
+        )
     else:
         typer.echo(
             f"each promises {release.guarantee}; a second run on the same vectors would spend it "
@@ -168,7 +201,11 @@ def _privatize_records(
 
 
 def _write_reports(
-    release: Release, vectors: NDArray[Any], out: Path, reporter: Reporter | None
+    release: Release,
+    vectors: NDArray[Any],
+    out: Path,
+    reporter: Reporter | None,
+    number: int | None = None,
 ) -> int:
     """Write reports in parts, so that memory does not grow with the file.
 
@@ -176,7 +213,12 @@ def _write_reports(
     """
     batch = vectors[None] if vectors.ndim == 1 else vectors
     with step_bar("making reports", len(batch)) as advance, replacing(out) as file:
-        parts = reporter.reports(batch, _ROWS) if reporter else _unpaid_reports(release, batch)
+        if reporter is None:
+            parts = _unpaid_reports(release, batch)
+        elif number is None:
+            parts = reporter.reports(batch, _ROWS)
+        else:
+            parts = iter([[reporter.report(batch, number)]])
         for reports in parts:
             file.writelines(reports)
             advance(len(reports))

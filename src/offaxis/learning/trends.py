@@ -40,6 +40,9 @@ from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array, as_integer, as_number, check_finite
 
 _ROWS: Final = 4096
+FEW: Final = 30
+"""Fewer draws are too few for a normal interval."""
+
 Rounds = Mapping[int, Iterable[bytes]] | Iterable[tuple[int, Iterable[bytes]]]
 """Reports by the number of their round."""
 
@@ -80,11 +83,15 @@ class Trend:
     estimate : (t, q) array
         Shares of symbols, or means. The estimate of a round averages over the draws within its
         window: over people, each with the vector of the round in which the answer was drawn. A
-        round without any, at the start or after the last draw, has the nearest ones.
+        round with fewer than 30 of them, such as after the last draw, has those of the nearest
+        window with more.
     standard_error : (t, q) array
     draws : (t,) array
         Permanent answers behind each estimate: reports per round, so a fraction where some people
-        miss rounds. Intervals from fewer than about 30 are too short.
+        miss rounds. Intervals from fewer than 30 are too short.
+    drawn : (t, 2) array
+        The first and the last round in which these answers were drawn. An estimate is about people
+        at that time, however many rounds later they reported.
     names : tuple of str
         What the q columns are.
     window : int
@@ -94,7 +101,8 @@ class Trend:
     --------
     >>> from offaxis.learning import Trend
     >>> shares, errors = np.array([[0.25, 0.75], [0.5, 0.5]]), np.full((2, 2), 0.0625)
-    >>> weeks = Trend(np.array([0, 9]), shares, errors, np.array([40.0, 40.0]), ("a", "b"), 7)
+    >>> rounds, draws, drawn = np.array([0, 9]), np.array([40.0, 40.0]), np.array([[0, 3], [6, 12]])
+    >>> weeks = Trend(rounds, shares, errors, draws, drawn, ("a", "b"), 7)
     >>> weeks.change(0, 9).estimate
     array([ 0.25, -0.25])
     """
@@ -103,6 +111,7 @@ class Trend:
     estimate: Vectors
     standard_error: Vectors
     draws: Vectors
+    drawn: NDArray[np.int64]
     names: tuple[str, ...]
     window: int
 
@@ -131,15 +140,17 @@ class Trend:
         Raises
         ------
         InvalidInput
-            If the windows of the two rounds overlap.
+            If both estimates may be about the same draws.
         """
         places = {int(number): at for at, number in enumerate(self.rounds)}
         if first not in places or second not in places:
             raise InvalidInput(f"there are no estimates for rounds {first} and {second}")
         at = [places[first], places[second]]
-        if abs(second - first) < self.window:
+        (start, end), (other_start, other_end) = self.drawn[at].tolist()
+        if start <= other_end and other_start <= end:
             raise InvalidInput(
-                f"rounds {first} and {second} share draws: a window has {self.window} rounds"
+                f"the estimates of rounds {first} and {second} share draws: they are about rounds "
+                f"{start} to {end} and {other_start} to {other_end}"
             )
         errors = self.standard_error[at]
         return Change(self.estimate[at[1]] - self.estimate[at[0]], np.hypot(*errors))
@@ -438,11 +449,7 @@ class _Cohorts:
         times = np.array([len(cohort.rounds) for cohort in cohorts], dtype=np.float64)
         people = np.array([cohort.count for cohort in cohorts]) / times
         rounds = np.array(sorted(self._rounds))
-        # A round without a draw in its window gets the window of the nearest draw.
-        distance = np.abs(rounds[:, None] - drawn)
-        nearest = drawn[distance.argmin(axis=1)]
-        centre = np.where(distance.min(axis=1) <= window // 2, rounds, nearest)
-        near = np.abs(centre[:, None] - drawn) <= window // 2
+        near = _near(rounds, drawn, people, window // 2)
         draws = near @ people
         weight = near * people / draws[:, None]
         repeated, anew = form.variances(weight @ means, weight @ seconds)
@@ -453,7 +460,33 @@ class _Cohorts:
         else:
             public = _Reference(reference, drawn, rounds, len(form.names))
             estimate = weight @ (cohort_estimates - public.drawn) + public.rounds
-        return Trend(rounds, estimate, error, draws, tuple(form.names), window)
+        first = np.where(near, drawn, drawn[-1]).min(axis=1)
+        last = np.where(near, drawn, drawn[0]).max(axis=1)
+        span = np.column_stack([first, last])
+        return Trend(rounds, estimate, error, draws, span, tuple(form.names), window)
+
+
+def _near(
+    rounds: NDArray[np.int64], drawn: NDArray[np.int64], people: Vectors, reach: int
+) -> NDArray[np.bool_]:
+    """Return which cohorts are in the window of each round, (rounds, cohorts).
+
+    A window with few draws is replaced by the nearest one with enough.
+    """
+    # Every set of cohorts within a window is that of one of these centres.
+    centres = np.unique(np.concatenate([rounds, drawn - reach, drawn + reach]))
+    near = np.abs(centres[:, None] - drawn) <= reach
+    draws = near @ people
+    enough = np.flatnonzero(draws >= min(FEW, draws.max()))
+    own = np.searchsorted(centres, rounds)
+    at = np.searchsorted(centres[enough], rounds).clip(0, enough.size - 1)
+    before = enough[np.maximum(at - 1, 0)]
+    after = enough[at]
+    nearest = np.where(
+        np.abs(centres[before] - rounds) <= np.abs(centres[after] - rounds), before, after
+    )
+    chosen = np.where(np.isin(own, enough), own, nearest)
+    return np.asarray(near[chosen])
 
 
 class _Cohort:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Final, Literal
 
 from offaxis.privacy.guarantee import Guarantee, decimal
 
@@ -138,23 +138,43 @@ _EPSILON_LIMITS: Final = (1, 2, 5)
 _DELTA_LIMITS: Final = (Fraction(1, 10**4), Fraction(1, 10**3), Fraction(1, 10**2))
 """Where a promise stops being strong, moderate, weak. No official limits exist; these are ours."""
 
-_MEANINGS: Final = (
-    "one report by itself tells little about its vector.",
-    "one report tells something about its vector, but leaves real doubt.",
-    "one report may tell a great deal about its vector. Treat it as sensitive.",
-    "one report may all but give its vector away. Treat it as if it were the vector itself.",
-)
+Subject = Literal["report", "sequence", "answer"]
+"""What a guarantee is about: one report, all reports of a person's sequence, or the reports of one
+permanent answer of a sequence that has no end."""
+
+ABOUT: Final[dict[Subject, str]] = {
+    "report": "one report",
+    "sequence": "all reports of a person",
+    "answer": "the reports of one permanent answer",
+}
+
+_MEANINGS: Final[dict[Subject, tuple[str, ...]]] = {
+    "report": (
+        "one report by itself tells little about its vector.",
+        "one report tells something about its vector, but leaves real doubt.",
+        "one report may tell a great deal about its vector. Treat it as sensitive.",
+        "one report may all but give its vector away. Treat it as if it were the vector itself.",
+    ),
+    "sequence": (
+        "all reports of a person together tell little about them.",
+        "all reports of a person together tell something about them, but leave real doubt.",
+        "all reports of a person together may tell a great deal about them. Treat them as "
+        "sensitive.",
+        "all reports of a person together may all but give their vectors away. Treat them as such.",
+    ),
+    "answer": (
+        "the reports of one permanent answer tell little about its vector. Every further answer "
+        "adds to it, without a limit.",
+        "the reports of one permanent answer tell something about its vector, but leave real "
+        "doubt. Every further answer adds to it, without a limit.",
+        "the reports of one permanent answer may tell a great deal about its vector. Treat them as "
+        "sensitive.",
+        "the reports of one permanent answer may all but give its vector away. Treat them as such.",
+    ),
+}
 
 
-_SEQUENCE_MEANINGS: Final = (
-    "all reports of a person together tell little about them.",
-    "all reports of a person together tell something about them, but leave real doubt.",
-    "all reports of a person together may tell a great deal about them. Treat them as sensitive.",
-    "all reports of a person together may all but give their vectors away. Treat them as such.",
-)
-
-
-def strength(guarantee: Guarantee, *, sequence: bool = False) -> tuple[str, str]:
+def strength(guarantee: Guarantee, about: Subject = "report") -> tuple[str, str]:
     """Return a word for the strength of the promise, and what it means."""
     by_epsilon = sum(guarantee.epsilon > limit for limit in _EPSILON_LIMITS)
     by_delta = sum(guarantee.delta > limit for limit in _DELTA_LIMITS)
@@ -164,18 +184,29 @@ def strength(guarantee: Guarantee, *, sequence: bool = False) -> tuple[str, str]
         reason += ", and further in rare reports"
     if by_delta > by_epsilon:
         reason = f"As it may tell everything once in {one_in(guarantee.delta)} reports"
-    meanings = _SEQUENCE_MEANINGS if sequence else _MEANINGS
-    return STRENGTHS[level], f"{reason}, {meanings[level]}"
+    return STRENGTHS[level], f"{reason}, {_MEANINGS[about][level]}"
 
 
-def promise(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
-    """Say what is promised about one report, or about all reports of a person's sequence."""
+def promise(guarantee: Guarantee, about: Subject = "report") -> list[str]:
+    """Say what is promised about one report, or about several of a sequence."""
     factor = odds_factor(guarantee.epsilon)
     rate = guess_rate(guarantee.epsilon, guarantee.delta)
-    if sequence:
+    if about == "answer":
+        return [
+            f"A person reports again and again. The reports are made from permanent answers, one "
+            f"in every period, and each of those from one vector by randomizing it. What can be "
+            f"learnt from all reports of one permanent answer has a hard limit without exceptions: "
+            f"whoever sees them, whatever else they know, the odds of any guess about the vector "
+            f"grow or shrink by a factor of at most {factor}. That is e^ε for "
+            f"ε = {decimal(guarantee.epsilon)}; a larger ε protects less. All reports of a "
+            f"lifetime together have no limit.",
+            f"Someone who must guess which of two equally likely vectors an answer came from is "
+            f"right at most {rate} of the time. Tossing a coin is right 50 % of the time.",
+        ]
+    if about == "sequence":
         return [
             f"A person reports again and again. All of these reports are made from a few permanent "
-            f"answers, and each of those from one vector by adding chance to it. What can be "
+            f"answers, and each of those from one vector by randomizing it. What can be "
             f"learnt from all reports of a person together has a hard limit without exceptions, "
             f"however many there are: whoever sees them, whatever else they know, the odds of any "
             f"guess about the person's vectors grow or shrink by a factor of at most {factor}. "
@@ -189,7 +220,7 @@ def promise(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
     )
     if guarantee.pure:
         return [
-            f"A report is made from one vector by adding chance to it. Any other vector could have "
+            f"A report is made from one vector by randomizing it. Any other vector could have "
             f"given the same report, and what can be learnt from it has a hard limit without "
             f"exceptions: whoever sees the report, whatever else they know, the odds of any guess "
             f"about the vector grow or shrink by a factor of at most {factor}. That is e^ε for "
@@ -197,12 +228,12 @@ def promise(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
             contest,
         ]
     return [
-        f"A report is made from one vector by adding chance to it. What can be learnt from it is "
-        f"limited, but not for every report. Usually the odds of a guess about the vector grow or "
-        f"shrink by a factor of at most about {factor}, e^ε for ε = {decimal(guarantee.epsilon)}; "
-        f"a larger ε protects less. The rest is up to δ = {decimal(guarantee.delta)}: the promise "
-        f"by itself does not rule out that 1 in {one_in(guarantee.delta)} reports tells "
-        f"everything.",
+        f"A report is made from one vector by randomizing it. What can be learnt from it is "
+        f"limited, but not for every report. In most reports the odds of a guess about the vector "
+        f"grow or shrink by a factor of at most about {factor}, e^ε for "
+        f"ε = {decimal(guarantee.epsilon)}; a larger ε protects less. With probability up to "
+        f"δ = {decimal(guarantee.delta)}, once in {one_in(guarantee.delta)} reports, the promise "
+        f"rules out nothing, not even that a report tells everything.",
         _exceptions(guarantee),
         contest,
     ]
@@ -254,9 +285,15 @@ def allowed(guarantee: Guarantee) -> list[tuple[str, str, str]]:
     ]
 
 
-def protected(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
+def protected(guarantee: Guarantee, about: Subject = "report") -> list[str]:
     """Say to whom the promise is made."""
-    if sequence:
+    if about == "answer":
+        return [
+            "Each single permanent answer, and so the vector of one round. The promise is not made "
+            "to a person: one who takes part for long gives an answer in every period, and these "
+            "add up. Limits on the device bound their number in all, or in any stretch of time."
+        ]
+    if about == "sequence":
         return [
             "Each person, for all their vectors, however they change over time. The promise counts "
             "on one sequence per person and study, kept by one device. The device enforces it; "
@@ -270,8 +307,8 @@ def protected(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
         ]
     return [
         "Each single vector, whoever it is about. The promise is made to a vector, not to a "
-        "person: a person who sends several vectors gets the promise once for each, and together "
-        "it is weaker (see below)."
+        "person: each vector of a person is protected separately, and n reports of one person have "
+        "n times ε together (see below)."
     ]
 
 
@@ -289,20 +326,27 @@ def why_clipped(l1: float, l2: float) -> str:
     )
 
 
-def not_promised(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
+def not_promised(guarantee: Guarantee, about: Subject = "report") -> list[str]:
     """Say what nobody should read into the promise."""
     twice, often = (odds_factor(k * guarantee.epsilon) for k in (2, 10))
     failures = "" if guarantee.pure else ", and by more in rare reports: their δ add up too"
-    several = (
-        f"Sequences about the same person add up. A second one, on another device, in another "
-        f"study or after a lost state, lets the odds move by a factor of {twice}."
-        if sequence
-        else f"Reports about the same person add up. Two of them can move the odds by a factor of "
-        f"{twice}, ten of them by {often}{failures}. Making a second report of the same "
-        f"vector costs as much as the first."
-    )
+    several = {
+        "report": f"Reports about the same person add up. Two of them can move the odds by a "
+        f"factor of {twice}, ten of them by {often}{failures}. Making a second report of the same "
+        f"vector costs as much as the first.",
+        "sequence": f"Sequences about the same person add up. A second one lets the odds move by a "
+        f"factor of {twice}: on another device, in another study, after a lost state or a restored "
+        f"backup, or on a new device to which the file was not moved.",
+        "answer": f"Permanent answers of the same person add up. Two of them can move the odds by "
+        f"a factor of {twice}, ten of them by {often}.",
+    }[about]
+    secret = [
+        "It does not protect against whoever reads the device's own file, which holds the "
+        "permanent answer that years of reports would reveal."
+    ]
     return [
         several,
+        *(secret if about != "report" else []),
         "It does not hide that somebody took part, when, from where, or how often, nor anything "
         "sent alongside a report, such as a name, an address or a label.",
         "It does not keep secret what many reports say together. Learning about a group, and so "
@@ -311,7 +355,7 @@ def not_promised(guarantee: Guarantee, *, sequence: bool = False) -> list[str]:
         "vector elsewhere, nor against what is measured from outside while a report is made: "
         "time, power, memory.",
         "It does not protect the public data and the public model this release was fitted to.",
-        "It does not say that a decoded vector is right: chance was added, and it may be far off. "
+        "It does not say that a decoded vector is right: it was randomized, and may be far off. "
         "It does not stop anybody from sending invented reports.",
         "It is a mathematical statement, not a legal one. Whether reports count as anonymous or "
         "as personal data is for the law to say; this card does not say it.",

@@ -123,6 +123,14 @@ class Memoised(ABC):
         odds = math.expm1(epsilon) * -math.expm1(-repeated) / (1 + math.exp(epsilon - repeated))
         return min(math.log1p(odds) * (1 + 1e-14), epsilon)
 
+    @property
+    def single_report_epsilon(self) -> Fraction:
+        """``loss_after(1)``, as a budget that is not below it."""
+        loss = Fraction(self.loss_after(1))
+        return exact_epsilon(
+            min(loss.limit_denominator(10**12) + Fraction(1, 10**12), self.epsilon)
+        )
+
     @abstractmethod
     def hold(self, W: NDArray[Any], entropy: RealEntropy) -> Held:
         """Draw one permanent answer per row of W. The caller keeps it and shows it to nobody."""

@@ -132,16 +132,14 @@ function limits(card) {
         + "everything. So no belief after a report has a limit that holds for every report."),
     ];
   }
-  const seen = card.sequence.length && card.guarantee.unit === "user"
-    ? "all reports of a person" : "one report";
-  const belief = `Confidence in a guess before and after ${seen}`;
+  const belief = `Confidence in a guess before and after ${card.about}`;
   const guess = "Chance of guessing one of several equally likely answers";
   return [
     element("h3", {}, belief),
     table(belief, ["before", "after, at least", "after, at most"],
       card.beliefs.map((row) => [row.before, row.at_least, row.at_most])),
     element("h3", {}, guess),
-    table(guess, ["answers", "without a report", `from ${seen}, at most`],
+    table(guess, ["answers", "without a report", `from ${card.about}, at most`],
       card.allowed.map((row) => [row.answers, row.guessing, row.at_most])),
   ];
 }
