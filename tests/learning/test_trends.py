@@ -9,6 +9,7 @@ import offaxis
 from offaxis.client.sequences import first_reports, next_reports
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.learning import expected_error, trend
+from offaxis.learning.trends import _near
 from offaxis.sampling.entropy import Entropy
 
 PERIOD, ROUNDS, CLASSES = 20, 50, 3
@@ -296,6 +297,34 @@ def test_answers_from_before_the_reference_are_left_out(classes):
         trend(classes, {1: days[1]}, reference={1: np.zeros(3)})
     with pytest.raises(InvalidInput, match="reference"):
         trend(classes, days, reference=dict.fromkeys(range(3), np.nan))
+
+
+PHASES = {0: 200, **dict.fromkeys(range(10, 30), 10)}
+
+
+@pytest.mark.parametrize(
+    ("drawn", "number", "expected"),
+    [
+        # All draw in round 0, and ten in every round from 10 to 29. Windows have 9 rounds.
+        (PHASES, 0, (0, 0)),
+        (PHASES, 5, (0, 0)),
+        (PHASES, 10, (10, 15)),
+        (PHASES, 20, (16, 24)),
+        # After the last draw: more than its last rounds.
+        (PHASES, 80, (24, 29)),
+        # A study that grows: 1,000 draws are enough.
+        ({t: 40 * t + 1 for t in range(40)}, 20, (16, 24)),
+        ({t: 40 * t + 1 for t in range(40)}, 60, (39, 39)),
+        # Few people: what there is.
+        ({0: 5, 50: 8}, 10, (0, 0)),
+        ({0: 5, 50: 8}, 40, (50, 50)),
+    ],
+)
+def test_a_round_with_few_draws_has_the_nearest_window_with_enough(drawn, number, expected):
+    at, people = np.array(list(drawn)), np.array(list(drawn.values()), dtype=float)
+    near = _near(np.arange(100), at, people, 4)
+    window = at[near[number]]
+    assert (window.min(), window.max()) == expected
 
 
 def test_a_trend_shows_its_size(classes):

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.client.sequences import first_reports
 from offaxis.decoding import aggregate
 from offaxis.encoding.reshaping import Reshaping, as_reshaping
 from offaxis.errors import InvalidInput
@@ -21,6 +22,7 @@ from offaxis.fitting import fit
 from offaxis.geometry import PublicVectors, TaskModel, as_task_model, measure
 from offaxis.mechanisms import find_mechanism
 from offaxis.randomizers.base import Ball, Box
+from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 from offaxis.simulation import simulate
 from offaxis.vectors import Vectors, as_batch, as_integer
@@ -222,7 +224,7 @@ def evaluate(
     runs = []
     for index in range(seeds):
         if exact:
-            decoded = release.decode(release.privatize(batch))
+            decoded = release.decode(_exact_reports(release, batch))
         else:
             decoded = simulate(release, batch, np.random.default_rng([seed, index]))
         runs.append(scores(task.outputs(decoded), clean, expected))
@@ -271,6 +273,15 @@ class FittedCell(NamedTuple):
     def scored(self, evaluation: Evaluation) -> SweepCell:
         """Return the cell with its scores."""
         return SweepCell(evaluation=evaluation, **self.settings)
+
+
+def _exact_reports(release: Release, batch: Vectors) -> list[bytes]:
+    """Return real reports: of sequences, the first of each."""
+    if isinstance(release.randomizer, Memoised):
+        return first_reports(release, batch)[0]
+    reports = release.privatize(batch)
+    assert isinstance(reports, list), "a batch gives a list"
+    return reports
 
 
 def fit_cells(

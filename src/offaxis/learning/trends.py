@@ -43,6 +43,9 @@ _ROWS: Final = 4096
 FEW: Final = 30
 """Fewer draws are too few for a normal interval."""
 
+_ENOUGH: Final = 1_000
+"""More draws are not worth looking for in other rounds."""
+
 Rounds = Mapping[int, Iterable[bytes]] | Iterable[tuple[int, Iterable[bytes]]]
 """Reports by the number of their round."""
 
@@ -83,8 +86,8 @@ class Trend:
     estimate : (t, q) array
         Shares of symbols, or means. The estimate of a round averages over the draws within its
         window: over people, each with the vector of the round in which the answer was drawn. A
-        round with fewer than 30 of them, such as after the last draw, has those of the nearest
-        window with more.
+        round with few of them, such as after the last draw, has those of the nearest window with
+        enough (``drawn``).
     standard_error : (t, q) array
     draws : (t,) array
         Permanent answers behind each estimate: reports per round, so a fraction where some people
@@ -471,13 +474,17 @@ def _near(
 ) -> NDArray[np.bool_]:
     """Return which cohorts are in the window of each round, (rounds, cohorts).
 
-    A window with few draws is replaced by the nearest one with enough.
+    A window with less than half of the draws of an average one is replaced by the nearest one with
+    more. 1,000 draws are always enough, fewer than 30 only if no window has twice as many.
     """
     # Every set of cohorts within a window is that of one of these centres.
     centres = np.unique(np.concatenate([rounds, drawn - reach, drawn + reach]))
     near = np.abs(centres[:, None] - drawn) <= reach
     draws = near @ people
-    enough = np.flatnonzero(draws >= min(FEW, draws.max()))
+    span = drawn[-1] - drawn[0] + 1
+    average = people.sum() * min(2 * reach + 1, span) / span
+    least = min(np.clip(average / 2, FEW, _ENOUGH), draws.max() / 2)
+    enough = np.flatnonzero(draws >= least)
     own = np.searchsorted(centres, rounds)
     at = np.searchsorted(centres[enough], rounds).clip(0, enough.size - 1)
     before = enough[np.maximum(at - 1, 0)]
