@@ -93,6 +93,7 @@ def card_facts(release: Release) -> dict[str, Any]:
         "spent": spent(release),
         "loss_above_epsilon": loss_above_epsilon(release),
         "about": wording.ABOUT[about],
+        "per": "permanent answer" if about == "answer" else guarantee.unit,
         "strength": word,
         "meaning": meaning,
         "promise": wording.promise(guarantee, about),

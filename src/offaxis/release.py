@@ -24,7 +24,7 @@ from offaxis.decoding.posterior import NeedsRandomizer, public_mean
 from offaxis.encoding import AffineEncoder, Answers, Encoder, ModelEncoder, ShiftEncoder
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.formats import reports as wire
-from offaxis.geometry.models import ModelIdentity, as_task_model
+from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import PublicIdentity
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import ALWAYS, PER_SEQUENCE, PER_UNIT, Guarantee, Unit
@@ -339,10 +339,7 @@ class Release:
         return framed[0] if single else framed
 
     def require_single_reports(self, instead: str) -> None:
-        """Raise InvalidInput for a release of sequences, whose reports continue one another.
-
-        ``instead`` says what to do with such a release.
-        """
+        """Raise InvalidInput, with what to do instead, for a release of sequences."""
         if isinstance(self.randomizer, Memoised):
             raise InvalidInput(
                 f"this release is for sequences, in which a person reports again and again from "
@@ -390,26 +387,9 @@ class Release:
         encoder = self.encoder
         if not isinstance(encoder, ModelEncoder):
             raise InvalidInput("this release contains all it needs: load it without a model")
-        task, recorded = as_task_model(model), self.provenance.model
-        identity = task.identity()
-        if recorded is None or (identity.kind, identity.sha256) != (recorded.kind, recorded.sha256):
-            expected = f"{recorded.name} ({recorded.sha256[:12]}…)" if recorded else "none"
-            raise InvalidInput(
-                f"this is another model: the release reports the answers of {expected}, got "
-                f"{identity.name} ({identity.sha256[:12]}…)"
-            )
-        release = replace(self, encoder=encoder.attach(lambda Z: task.outputs(Z).argmax(axis=1)))
         codewords = getattr(self.decoder, "codewords", None)
-        if codewords is not None:
-            differ = np.count_nonzero(
-                release.encoder.encode(codewords) != np.arange(len(codewords))
-            )
-            if differ:
-                raise InvalidInput(
-                    f"this is another model: it gives {differ} of {len(codewords)} public "
-                    f"codewords another answer"
-                )
-        return release
+        attached = encoder.attach_model(model, self.provenance.model, codewords)
+        return replace(self, encoder=attached)
 
     def observe(self, reports: Iterable[bytes], *, first: int = 0) -> NDArray[Any]:
         """Read reports strictly and return the observations of the randomizer, not decoded.
@@ -481,8 +461,7 @@ class Release:
         Parameters
         ----------
         reports : iterable of bytes
-            One per person: the standard errors assume independent reports. For releases of
-            sequences use :func:`offaxis.learning.trend`.
+            One per person: the standard errors assume independent reports.
         weights : iterable of positive numbers, optional
             One per report, chosen without looking at the reports.
         groups : iterable of labels, optional
@@ -510,7 +489,7 @@ class Release:
         Parameters
         ----------
         reports : iterable of bytes
-            One per person. For releases of sequences use :func:`offaxis.learning.trend`.
+            One per person.
         groups : iterable of labels, optional
             One per report, as in :meth:`aggregate`. Labels are *not* private.
 

@@ -375,8 +375,8 @@ def test_a_claim_must_be_a_fraction(manifest, claim):
 
 def test_a_release_that_no_reader_would_accept_is_not_written(tmp_path, monkeypatch):
     public = np.random.default_rng(0).standard_normal((50, 40))
-    release = offaxis.fit(None, public, epsilon=1, mechanism="laplace", reshaping="pca")
-    monkeypatch.setattr(release_file, "LARGEST_FILE", 1000)
+    release = offaxis.fit(None, public, epsilon=1, mechanism="laplace", reshaping="none")
+    monkeypatch.setattr(release_file, "LARGEST_FILE", 100)
     with pytest.raises(InvalidInput, match="GiB of numbers, and a release file at most"):
         release.save(tmp_path / "my.release")
     assert list(tmp_path.iterdir()) == []

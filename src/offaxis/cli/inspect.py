@@ -231,9 +231,7 @@ def _print_title(release: Release, console: Console) -> None:
     strength, _ = wording.strength(release.guarantee)
     console.print()
     title = Text("Privacy card", style="bold")
-    about = subject(release)
-    unit = "permanent answer" if about == "answer" else release.guarantee.unit
-    title.append(f"   {release.guarantee}, per {unit}   ")
+    title.append(f"   {release.guarantee}, per {card_facts(release)['per']}   ")
     title.append(f"{strength} protection".upper(), style=f"bold {_COLOURS[strength]}")
     console.print(Padding(title, (0, 0, 0, _INDENT)))
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from offaxis.encoding.encoders import frozen_shift
 from offaxis.errors import InvalidInput, ModelNeeded
+from offaxis.geometry.models import ModelIdentity, as_task_model
 from offaxis.vectors import Vectors, has_device
 
 _LOG: Final = logging.getLogger(__name__)
@@ -193,6 +194,36 @@ class ModelEncoder:
         """Return the encoder with the model: a function from (n, m) vectors to n answers."""
         attached = replace(self)
         object.__setattr__(attached, "answer", answer)
+        return attached
+
+    def attach_model(
+        self, model: Any, recorded: ModelIdentity | None, codewords: Vectors | None
+    ) -> ModelEncoder:
+        """Return the encoder with a model that has the recorded identity.
+
+        The model must give the codeword of every symbol an answer of that symbol.
+
+        Raises
+        ------
+        InvalidInput
+            If it is another model.
+        """
+        task = as_task_model(model)
+        identity = task.identity()
+        if recorded is None or (identity.kind, identity.sha256) != (recorded.kind, recorded.sha256):
+            expected = f"{recorded.name} ({recorded.sha256[:12]}…)" if recorded else "none"
+            raise InvalidInput(
+                f"this is another model: the release reports the answers of {expected}, got "
+                f"{identity.name} ({identity.sha256[:12]}…)"
+            )
+        attached = self.attach(lambda Z: task.outputs(Z).argmax(axis=1))
+        if codewords is not None:
+            differ = np.count_nonzero(attached.encode(codewords) != np.arange(len(codewords)))
+            if differ:
+                raise InvalidInput(
+                    f"this is another model: it gives {differ} of {len(codewords)} public "
+                    f"codewords another answer"
+                )
         return attached
 
     def require_model(self) -> Callable[[Vectors], Any]:

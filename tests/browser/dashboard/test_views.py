@@ -216,8 +216,8 @@ def test_a_release_of_sequences_shows_what_a_year_promises(context_of, book, tmp
         page.goto(f"http://127.0.0.1:{server.port}/dashboard#/releases/{year.hash}")
         heading = page.get_by_role("heading", name="What a sequence of reports promises")
         expect(heading).to_be_visible()
-        expect(page.get_by_text("any two histories, all reports")).to_be_visible()
-        expect(page.get_by_text("4 permanent answers of ε = 3 at most")).to_be_visible()
+        expect(page.get_by_text("all reports of a person, any two histories")).to_be_visible()
+        expect(page.get_by_text("at most 4 permanent answers, ε = 3 each")).to_be_visible()
         expect(page.get_by_text("A person reports again and again")).to_be_visible()
         seen = "Confidence in a guess before and after all reports of a person"
         expect(page.get_by_role("heading", name=seen)).to_be_visible()

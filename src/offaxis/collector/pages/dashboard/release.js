@@ -39,7 +39,7 @@ export function releasesPage() {
 
 function releaseCard({ hash, published_at: publishedAt }, card) {
   const link = element("a", { href: `#/releases/${hash}` }, element("code", {}, short(hash)));
-  const size = `per ${card.guarantee.unit}; ${count(card.report.bytes)} bytes per report`;
+  const size = `per ${card.per}; ${count(card.report.bytes)} bytes per report`;
   return element("div", { class: "card" },
     element("div", { class: "title" }, link, strength(card)),
     element("p", { class: "count" }, promised(card.guarantee)),
@@ -102,7 +102,7 @@ function cardPart(card) {
   ];
   return section("Privacy card",
     element("p", { class: "big" },
-      `${promised(guarantee)}, per ${guarantee.unit} `, strength(card)),
+      `${promised(guarantee)}, per ${card.per} `, strength(card)),
     element("div", { class: "columns" },
       element("div", {}, paragraphs(card.promise),
         element("p", {}, element("strong", {}, `In plain words: ${card.strength}. `), card.meaning),
