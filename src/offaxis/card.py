@@ -11,6 +11,7 @@ from typing import Any
 
 from scipy.special import ndtr
 
+from offaxis.encoding.pairs import PairEncoder
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import RELATION, decimal
 from offaxis.randomizers.base import FiniteSet
@@ -65,6 +66,8 @@ def loss_above_epsilon(release: Release) -> str | None:
 
 def averages(release: Release) -> str:
     """Say whether reports can be averaged over people."""
+    if isinstance(release.encoder, PairEncoder):
+        return "no, but a model can be learnt from many of them"
     if symbols(release) is not None:
         return "no, but shares of the symbols can be estimated for any population"
     if not release.supports_mean:
@@ -118,6 +121,7 @@ def card_facts(release: Release) -> dict[str, Any]:
             "encoder": release.encoder.kind,
             "randomizer": release.randomizer.kind,
             "symbols": symbols(release),
+            "answers": [str(part) for part in release.asked],
             "can_decode_mean": release.supports_mean,
             "averages": averages(release),
         },
@@ -137,7 +141,7 @@ def is_sequence(release: Release) -> bool:
 def subject(release: Release) -> wording.Subject:
     """Return what the guarantee is about."""
     if not isinstance(release.randomizer, Memoised):
-        return "report"
+        return "pair" if release.asked else "report"
     return "sequence" if is_sequence(release) else "answer"
 
 

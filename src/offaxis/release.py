@@ -22,6 +22,7 @@ from offaxis.decoding import Aggregate, Decoder, KnownError, Shares, aggregate, 
 from offaxis.decoding.aggregate import known_error_of
 from offaxis.decoding.posterior import NeedsRandomizer, public_mean
 from offaxis.encoding import AffineEncoder, Answers, Encoder, ModelEncoder, ShiftEncoder
+from offaxis.encoding.pairs import Asked, PairEncoder, pair_names, rows_of, table_of
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
 from offaxis.formats import reports as wire
 from offaxis.geometry.models import ModelIdentity
@@ -98,6 +99,7 @@ class Release:
     unit: Unit = "item"
     mean_decoder: Decoder | None = None
     answers: Answers | None = None
+    asked: tuple[Asked, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that the parts fit together, and bind decoders that need the randomizer."""
@@ -112,6 +114,7 @@ class Release:
                 f"{inner}, the decoder {sizes[1]}"
             )
         self._check_answers(inner)
+        self._check_asked()
         for name in ("decoder", "mean_decoder"):
             part = getattr(self, name)
             if isinstance(part, NeedsRandomizer):
@@ -131,6 +134,15 @@ class Release:
             self.encoder.symbols, self.answers.symbols
         ):
             raise InvalidInput("the encoder and the answers have different symbols")
+
+    def _check_asked(self) -> None:
+        """Check that the answers that people are asked for are those that the encoder reads."""
+        object.__setattr__(self, "asked", tuple(self.asked))
+        if not isinstance(self.encoder, PairEncoder):
+            if self.asked:
+                raise InvalidInput("only a release of pairs asks people for answers")
+        elif not np.array_equal(self.encoder.asked, table_of(self.asked)):
+            raise InvalidInput("the encoder reads other answers than the release asks for")
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -180,7 +192,7 @@ class Release:
 
     @property
     def input_dim(self) -> int:
-        """Dimension m of the vectors."""
+        """Dimension m of the vectors; for pairs, of their rows (:meth:`pairs`)."""
         return self.encoder.input_dim
 
     @cached_property
@@ -257,8 +269,39 @@ class Release:
         """What is known in advance about the error of a mean of this release's reports."""
         return known_error_of(self.unbiased_decoder, self.randomizer)
 
+    def pairs(self, vectors: Any, answers: Any) -> Vectors:
+        """Join vectors and private answers to the rows that a release of pairs takes.
+
+        Every function of the library that takes private vectors takes such rows: privatize(), a
+        :class:`~offaxis.client.Reporter`, a device or a bulk job.
+
+        Parameters
+        ----------
+        vectors : array (m,) or (n, m)
+        answers
+            One per vector: classes by name or index, numbers, or None where a person has none and
+            the release allows it. For several answers, a mapping from their names to such lists.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such answer. The message does not contain it.
+
+        Examples
+        --------
+        >>> import offaxis
+        >>> public = np.random.default_rng(0).standard_normal((500, 4))
+        >>> release = offaxis.plan_learning(public, answers=["no", "yes"], epsilon=1).release
+        >>> release.pairs(public[:2], ["yes", "no"]).shape
+        (2, 5)
+        """
+        dim = self.encoder.vector_dim if isinstance(self.encoder, PairEncoder) else self.input_dim
+        batch, single = as_batch(vectors, dim)
+        rows = rows_of(batch, self.asked, answers)
+        return rows[0] if single else rows
+
     @vectors_alone
-    def privatize(self, vectors: Any) -> bytes | list[bytes]:
+    def privatize(self, vectors: Any, *, answers: Any = None) -> bytes | list[bytes]:
         """Turn private vectors into reports that may leave the device.
 
         Every call draws fresh randomness from the operating system and spends the budget again:
@@ -269,6 +312,9 @@ class Release:
         vectors : array (m,) or (n, m), or a table with one vector per row
             NumPy, torch, JAX, pandas or Arrow. Any finite vectors; zero, tiny and huge ones are
             valid.
+        answers : optional
+            For a release of pairs: the private answers, as in :meth:`pairs`. Or pass the rows that
+            :meth:`pairs` returns as ``vectors``.
 
         Returns
         -------
@@ -281,6 +327,8 @@ class Release:
         """
         self.require_single_reports(_MAKE)
         self.require_model()
+        if answers is not None:
+            vectors = self.pairs(vectors, answers)
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()
         payloads: list[bytes] = []
@@ -532,6 +580,8 @@ class Release:
         may stand for it.
         """
         answers = self.answers
+        if isinstance(self.encoder, PairEncoder):
+            return pair_names(self.encoder, self.asked)
         if answers is None or len(answers.kept) == len(answers.names):
             return None if answers is None else answers.names
         if isinstance(self.encoder, ModelEncoder):

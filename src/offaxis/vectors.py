@@ -130,17 +130,18 @@ def as_rows(array: A, dim: int | None, name: str = "vectors") -> A:
 
 
 def vectors_alone(privatize: Privatize) -> Privatize:
-    """Make ``privatize`` reject arguments besides the vectors, such as a seed, with the reason."""
+    """Make ``privatize`` reject arguments that it does not take, such as a seed, with the reason."""
+    taken = privatize.__kwdefaults__ or {}
 
     @wraps(privatize)
     def called(self: Any, vectors: Any, *others: Any, **named: Any) -> Any:
-        if others or named:
+        if others or named.keys() - taken.keys():
             extra = ", ".join(named) or type(others[0]).__name__
             raise InvalidInput(
-                f"privatize takes vectors and nothing else, got {extra}: no seed reaches a real "
+                f"privatize takes {' and '.join(['vectors', *taken])} and nothing else, got {extra}: no seed reaches a real "
                 f"report; for seeded research use offaxis.simulate"
             )
-        return privatize(self, vectors)
+        return privatize(self, vectors, **named)
 
     return cast(Privatize, called)
 

@@ -22,6 +22,7 @@ from offaxis.encoding import (
     ShiftEncoder,
 )
 from offaxis.encoding.encoders import AnswerEncoder
+from offaxis.encoding.pairs import PairEncoder
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.formats import reports as wire
 from offaxis.privacy.guarantee import Guarantee
@@ -238,6 +239,8 @@ def preimages(encoder: Encoder, W: NDArray[Any]) -> Vectors:
         return _closest(encoder, W)
     if isinstance(encoder, AnswerEncoder):
         return np.stack([_answered(encoder, int(symbol)) for symbol in W])
+    if isinstance(encoder, PairEncoder):
+        return _paired(encoder, W)
     raise InvalidInput(f"an encoder of kind {encoder.kind!r} cannot be audited yet")
 
 
@@ -277,12 +280,35 @@ def _answered(encoder: AnswerEncoder, symbol: int) -> Vectors:
     raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
 
 
+def _paired(encoder: PairEncoder, W: NDArray[Any]) -> Vectors:
+    """Return the tried pairs that are encoded as the symbols, or farthest along the rows."""
+    rng = np.random.default_rng(0)
+    size = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1))
+    columns = [size * rng.standard_normal((_TRIED, encoder.vector_dim))]
+    for classes, low, high, optional in encoder.asked[: encoder.answer_count]:
+        if classes:
+            columns.append(rng.integers(0, int(classes + optional), (_TRIED, 1)))
+        else:
+            columns.append(rng.choice([low, high], (_TRIED, 1)))
+    tried = np.hstack(columns)
+    encoded = encoder.encode(tried)
+    if W.ndim > 1:
+        return _along(tried, encoded, W)
+    missing = sorted(set(W.tolist()) - set(encoded.tolist()))
+    if missing:
+        raise InvalidInput(f"found no pair that is encoded as symbol {missing[0]}")
+    return np.stack([tried[np.flatnonzero(encoded == symbol)[0]] for symbol in W])
+
+
 def _closest(encoder: NetworkEncoder, W: Vectors) -> Vectors:
     """Return the tried vectors whose encodings, after clipping, are farthest along the rows."""
     rng = np.random.default_rng(0)
     size = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1))
     tried = size * rng.standard_normal((_TRIED, encoder.input_dim))
-    encoded = encoder.encode(tried)
+    return _along(tried, encoder.encode(tried), W)
+
+
+def _along(tried: Vectors, encoded: Vectors, W: Vectors) -> Vectors:
     # Beyond the length of a row the randomizer clips anyway.
     length = row_norms(W, 1)[:, None]
     shrink = np.minimum(1.0, length / np.maximum(row_norms(encoded, 1), 1e-300))

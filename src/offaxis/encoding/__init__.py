@@ -10,6 +10,7 @@ from offaxis.encoding.encoders import (
     NetworkEncoder,
     ShiftEncoder,
 )
+from offaxis.encoding.pairs import Classes, Number
 from offaxis.encoding.radius import public_radius
 from offaxis.encoding.reshaping import (
     ActiveDirections,
@@ -27,12 +28,14 @@ __all__ = [
     "Answers",
     "ArgmaxEncoder",
     "BoxEncoder",
+    "Classes",
     "Encoder",
     "FittedReshaping",
     "Frame",
     "Jacobian",
     "ModelEncoder",
     "NetworkEncoder",
+    "Number",
     "Optimal",
     "ShiftEncoder",
     "active_directions",

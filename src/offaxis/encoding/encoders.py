@@ -399,6 +399,23 @@ class NetworkEncoder(NetworkMap):
         return self.apply(Z)
 
 
+def network_form(base: type[Any], activation: str) -> type[Any]:
+    """Return the subclass of a form of network encoders whose kind names the activations."""
+    count = activation.count("+") + 1
+    if count >= DEEPEST or joined(activation, count) != activation:
+        raise InvalidInput(
+            f"activations must be one name, or up to {DEEPEST - 1} different ones joined by '+', "
+            f"got {activation!r:.100}"
+        )
+    members = {
+        "__doc__": f"{base.__doc__}\n\n    With the activations {activation}.",
+        "__module__": base.__module__,
+        "kind": f"network-{activation}-{base.form}",
+        "activation": activation,
+    }
+    return type(base.__name__, (base,), members)
+
+
 class AnswerEncoder(NetworkMap):
     """x = argmax_j network(z)_j: the answer of a classifier, one of k symbols, the first of a tie.
 
@@ -406,6 +423,8 @@ class AnswerEncoder(NetworkMap):
     list: "network-gelu-argmax", or "network-relu+normalise-argmax" with one per hidden layer. Make
     the class of a list of activations with :func:`answer_encoder`.
     """
+
+    form: ClassVar[str] = "argmax"
 
     def encode(self, Z: Vectors) -> NDArray[Any]:
         """Map (n, m) to (n,) symbols."""
@@ -438,19 +457,7 @@ def answer_encoder(activation: str) -> type[AnswerEncoder]:
     >>> encoder.kind, encoder.encode(np.array([[1.0, 3.0]]))
     ('network-tanh-argmax', array([1]))
     """
-    count = activation.count("+") + 1
-    if count >= DEEPEST or joined(activation, count) != activation:
-        raise InvalidInput(
-            f"activations must be one name, or up to {DEEPEST - 1} different ones joined by '+', "
-            f"got {activation!r:.100}"
-        )
-    members = {
-        "__doc__": f"The answer of a network with the activations {activation}.",
-        "__module__": __name__,
-        "kind": f"network-{activation}-argmax",
-        "activation": activation,
-    }
-    return type("AnswerEncoder", (AnswerEncoder,), members)
+    return network_form(AnswerEncoder, activation)
 
 
 def _blank(activation: str) -> AnswerEncoder:
@@ -464,16 +471,21 @@ ANSWERS: Final[Mapping[str, type[AnswerEncoder]]] = {
 """Activation → encoder, for networks with one activation."""
 
 
+def form_of_kind(kind: str) -> tuple[str, str]:
+    """Return activation and form of a kind such as "network-relu+tanh-argmax"; else two blanks."""
+    first, _, rest = kind.partition("-")
+    activation, _, form = rest.rpartition("-")
+    try:
+        known = first == "network" and joined(activation, activation.count("+") + 1) == activation
+    except InvalidInput:
+        known = False
+    return (activation, form) if known and activation.count("+") + 1 < DEEPEST else ("", "")
+
+
 def answer_encoder_of_kind(kind: str) -> type[AnswerEncoder] | None:
     """Return the class of a kind such as "network-relu+tanh-argmax"; None for any other word."""
-    first, _, rest = kind.partition("-")
-    activation, _, last = rest.rpartition("-")
-    if (first, last) != ("network", "argmax"):
-        return None
-    try:
-        return answer_encoder(activation)
-    except InvalidInput:
-        return None
+    activation, form = form_of_kind(kind)
+    return answer_encoder(activation) if form == AnswerEncoder.form else None
 
 
 # ---- Checks and overflow
@@ -491,6 +503,14 @@ def frozen_map(matrix: Any, shift: Any, *, axis: Literal[0, 1]) -> tuple[Vectors
     if frozen.ndim != 2 or 0 in frozen.shape or offset.shape != (frozen.shape[axis],):
         raise InvalidInput(f"a map {frozen.shape} and a shift {offset.shape} do not fit")
     return frozen, offset
+
+
+def frozen_matrix(matrix: Any) -> Vectors:
+    """Return a read-only float64 copy of a matrix; entries that could overflow are an error."""
+    copy = _frozen(matrix)
+    if copy.ndim != 2 or 0 in copy.shape:
+        raise InvalidInput(f"a matrix must not be empty, got shape {copy.shape}")
+    return copy
 
 
 def frozen_shift(shift: Any) -> Vectors:

@@ -27,6 +27,7 @@ from offaxis.decoding import (
     ShiftDecoder,
     ShrinkageDecoder,
 )
+from offaxis.decoding.pairs import CellsDecoder, MomentsDecoder, RightDecoder
 from offaxis.encoding import (
     AffineEncoder,
     Answers,
@@ -38,6 +39,7 @@ from offaxis.encoding import (
     ShiftEncoder,
 )
 from offaxis.encoding.encoders import ANSWERS, NetworkMap, answer_encoder_of_kind
+from offaxis.encoding.pairs import Asked, Classes, Number, pair_encoder_of_kind
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
 from offaxis.formats.container import (
@@ -147,6 +149,7 @@ def _build(manifest: Manifest, tensors: Tensors) -> Release:
         mean_decoder=mean_decoder,
         unit=manifest.guarantee.unit,
         answers=manifest.answers.build() if manifest.answers else None,
+        asked=tuple(part.build() for part in manifest.asked or ()),
         provenance=Provenance(
             model=ModelIdentity(**model.model_dump()) if model else None,
             public=PublicIdentity(**provenance.public.model_dump()),
@@ -178,6 +181,9 @@ _DECODERS: dict[str, Any] = {
         PosteriorCodewordDecoder,
         PosteriorDecoder,
         NetworkDecoder,
+        MomentsDecoder,
+        CellsDecoder,
+        RightDecoder,
     )
 }
 
@@ -185,8 +191,8 @@ _DECODERS: dict[str, Any] = {
 def _map(classes: dict[str, Any], part: MapPart, tensors: Tensors, prefix: str) -> Any:
     """Build an encoder or a decoder from the tensors of its fields."""
     cls = classes.get(part.kind)
-    if cls is None and classes is _ENCODERS:  # activations that differ between layers
-        cls = answer_encoder_of_kind(part.kind)
+    if cls is None and classes is _ENCODERS:  # kinds that name activations
+        cls = answer_encoder_of_kind(part.kind) or pair_encoder_of_kind(part.kind)
     if cls is None:
         raise InvalidRelease(f"unknown {prefix.replace('_', ' ')} {shown(part.kind)}")
     if issubclass(cls, NetworkMap):
@@ -195,7 +201,7 @@ def _map(classes: dict[str, Any], part: MapPart, tensors: Tensors, prefix: str) 
             _take(tensors, prefix, *(f"{kind}.{i}" for i in range(depth)))
             for kind in ("weight", "bias")
         ]
-        return cls(*layers)
+        return cls(*layers, *_take(tensors, prefix, *_beside_layers(cls)))
     return cls(*_take(tensors, prefix, *_init_fields(cls)))
 
 
@@ -261,13 +267,20 @@ def tensors_of(part: Encoder | Decoder) -> Tensors:
     """Return the arrays that define a map, by their names in a file."""
     if isinstance(part, NetworkMap):
         layers = {"weight": part.weights, "bias": part.biases}
-        return {f"{kind}.{i}": a for kind, arrays in layers.items() for i, a in enumerate(arrays)}
+        return {
+            f"{kind}.{i}": a for kind, arrays in layers.items() for i, a in enumerate(arrays)
+        } | {name: getattr(part, name) for name in _beside_layers(type(part))}
     return {name: getattr(part, name) for name in _init_fields(type(part))}
 
 
 def _init_fields(cls: type[Any]) -> list[str]:
     """Return the fields a map is constructed from; a bound randomizer is never in a file."""
     return [field.name for field in fields(cls) if field.init]
+
+
+def _beside_layers(cls: type[Any]) -> list[str]:
+    """Return the fields of a network map besides its layers."""
+    return [name for name in _init_fields(cls) if name not in ("weights", "biases")]
 
 
 # ---- Manifest
@@ -353,10 +366,37 @@ class AnswersPart(_Strict):
         return Answers(tuple(self.names), tuple(self.symbols), tuple(self.kept))
 
 
+class ClassesPart(_Strict):
+    """A private answer of people that is one of several classes."""
+
+    kind: Literal["classes"]
+    name: Word
+    names: list[Word]
+    optional: bool
+
+    def build(self) -> Classes:
+        """Return what is asked, checked."""
+        return Classes(self.names, self.name, self.optional)
+
+
+class NumberPart(_Strict):
+    """A private answer of people that is a number."""
+
+    kind: Literal["number"]
+    name: Word
+    low: float
+    high: float
+    optional: bool
+
+    def build(self) -> Number:
+        """Return what is asked, checked."""
+        return Number(self.low, self.high, self.name, self.optional)
+
+
 class Manifest(_Strict):
     """Everything of a release except its arrays: a strict schema.
 
-    ``answers`` is left out of the text where a release has none.
+    ``answers`` and ``asked`` are left out of the text where a release has none.
 
     Examples
     --------
@@ -379,10 +419,12 @@ class Manifest(_Strict):
     guarantee: GuaranteePart
     provenance: ProvenancePart
     answers: AnswersPart | None = None
+    asked: Annotated[list[ClassesPart | NumberPart], Field(min_length=1)] | None = None
 
     def canonical(self) -> str:
         """Return the canonical JSON text of this manifest."""
-        return canonical_json(self.model_dump(exclude=None if self.answers else {"answers"}))
+        absent = {name for name in ("answers", "asked") if getattr(self, name) is None}
+        return canonical_json(self.model_dump(exclude=absent))
 
 
 def parse(text: str) -> Manifest:
@@ -430,6 +472,17 @@ def manifest_of(release: Release) -> Manifest:
             statement=provenance.statement,
         ),
         answers=_answers_part(release.answers) if release.answers else None,
+        asked=[_asked_part(part) for part in release.asked] or None,
+    )
+
+
+def _asked_part(asked: Asked) -> ClassesPart | NumberPart:
+    if isinstance(asked, Classes):
+        return ClassesPart(
+            kind="classes", name=asked.name, names=list(asked.names), optional=asked.optional
+        )
+    return NumberPart(
+        kind="number", name=asked.name, low=asked.low, high=asked.high, optional=asked.optional
     )
 
 

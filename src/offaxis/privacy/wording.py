@@ -138,12 +138,13 @@ _EPSILON_LIMITS: Final = (1, 2, 5)
 _DELTA_LIMITS: Final = (Fraction(1, 10**4), Fraction(1, 10**3), Fraction(1, 10**2))
 """Where a promise stops being strong, moderate, weak. No official limits exist; these are ours."""
 
-Subject = Literal["report", "sequence", "answer"]
-"""What a guarantee is about: one report, all reports of a person's sequence, or the reports of one
+Subject = Literal["report", "pair", "sequence", "answer"]
+"""What a guarantee is about: one report of a vector, or of a vector and private answers, all reports of a person's sequence, or the reports of one
 permanent answer of a sequence that has no end."""
 
 ABOUT: Final[dict[Subject, str]] = {
     "report": "one report",
+    "pair": "one report of a vector and its answers",
     "sequence": "all reports of a person",
     "answer": "the reports of one permanent answer",
 }
@@ -174,8 +175,16 @@ _MEANINGS: Final[dict[Subject, tuple[str, ...]]] = {
 }
 
 
+def _of_pair(text: str) -> str:
+    """Say of a pair what a sentence says of a vector."""
+    return text.replace("vector", "pair")
+
+
 def strength(guarantee: Guarantee, about: Subject = "report") -> tuple[str, str]:
     """Return a word for the strength of the promise, and what it means."""
+    if about == "pair":
+        word, meaning = strength(guarantee)
+        return word, _of_pair(meaning)
     by_epsilon = sum(guarantee.epsilon > limit for limit in _EPSILON_LIMITS)
     by_delta = sum(guarantee.delta > limit for limit in _DELTA_LIMITS)
     level = max(by_epsilon, by_delta)
@@ -189,6 +198,12 @@ def strength(guarantee: Guarantee, about: Subject = "report") -> tuple[str, str]
 
 def promise(guarantee: Guarantee, about: Subject = "report") -> list[str]:
     """Say what is promised about one report, or about several of a sequence."""
+    if about == "pair":
+        return [
+            "A pair is a vector together with the private answers of the person about it. Both are "
+            "hidden by one report under one promise.",
+            *map(_of_pair, promise(guarantee)),
+        ]
     factor = odds_factor(guarantee.epsilon)
     rate = guess_rate(guarantee.epsilon, guarantee.delta)
     if about == "answer":
@@ -287,6 +302,12 @@ def allowed(guarantee: Guarantee) -> list[tuple[str, str, str]]:
 
 def protected(guarantee: Guarantee, about: Subject = "report") -> list[str]:
     """Say to whom the promise is made."""
+    if about == "pair" and guarantee.unit == "item":
+        return [
+            "Each single pair of a vector and its answers, whoever it is about: neither the vector "
+            "nor an answer can be told from any other. The promise is made to a pair, not to a "
+            "person: n reports of one person have n times ε together (see below)."
+        ]
     if about == "answer":
         return [
             "Each single permanent answer, and so the vector of one round. The promise is not made "
@@ -330,6 +351,14 @@ def not_promised(guarantee: Guarantee, about: Subject = "report") -> list[str]:
     """Say what nobody should read into the promise."""
     twice, often = (odds_factor(k * guarantee.epsilon) for k in (2, 10))
     failures = "" if guarantee.pure else ", and by more in rare reports: their δ add up too"
+    if about == "pair":
+        return [
+            *not_promised(guarantee)[:-2],
+            "It does not stop anybody from sending invented reports.",
+            "It does not hide the model that is learnt from many reports: that is what they are "
+            "for.",
+            not_promised(guarantee)[-1],
+        ]
     several = {
         "report": f"Reports about the same person add up. Two of them can move the odds by a "
         f"factor of {twice}, ten of them by {often}{failures}. Making a second report of the same "

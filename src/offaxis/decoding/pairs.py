@@ -1,0 +1,150 @@
+"""What a release of pairs knows about the public: moments or shares to learn from reports with.
+
+Such a report is for learning (:func:`offaxis.learn`). It decodes to no vector, because it is about
+the vector and the answer together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.encoding.encoders import frozen_matrix, frozen_shift
+from offaxis.errors import BiasedDecoder, InvalidInput
+from offaxis.vectors import Vectors
+
+
+class PairDecoder:
+    """A decoder of pairs: it holds public facts, and decodes nothing."""
+
+    @property
+    def unbiased(self) -> bool:
+        """False: no vector is decoded."""
+        return False
+
+    @property
+    def output_dim(self) -> int:
+        """One: a decoded report would have no dimension."""
+        return 1
+
+    def decode(self, observations: NDArray[Any]) -> NoReturn:
+        """Raise: learn from the reports instead."""
+        raise BiasedDecoder(
+            "a report of this release is about a vector and a private answer together, so it "
+            "decodes to no vector: learn from many reports with offaxis.learn(release, reports)"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MomentsDecoder(PairDecoder):
+    """Public second moments and means of the features x of :class:`MomentsEncoder`.
+
+    Attributes
+    ----------
+    second : (d, d) array
+        E[x xᵀ] over the public vectors.
+    mean : (d,) array
+        E[x].
+    width : (1,) array
+        Numbers of the codes of all answers together.
+
+    Examples
+    --------
+    >>> from offaxis.decoding.pairs import MomentsDecoder
+    >>> MomentsDecoder(np.eye(2) / 2, np.zeros(2), np.array([9.0])).input_dim
+    18
+    """
+
+    kind: ClassVar[str] = "pair-moments"
+
+    second: Vectors
+    mean: Vectors
+    width: Vectors
+
+    def __post_init__(self) -> None:
+        """Check shapes, symmetry and signs, and freeze the arrays."""
+        second, mean = frozen_matrix(self.second), frozen_shift(self.mean)
+        width = frozen_shift(self.width)
+        if second.shape != (mean.size, mean.size) or not np.allclose(second, second.T, atol=1e-9):
+            raise InvalidInput("second moments are a symmetric matrix of the features")
+        if (np.diag(second) < 0).any() or np.trace(second) > 1 + 1e-6:
+            raise InvalidInput("features have length one at most, so their second moments sum to 1")
+        if width.shape != (1,) or not 1 <= width[0] <= 1 << 20 or width[0] != int(width[0]):
+            raise InvalidInput("the codes of answers have a whole number of entries")
+        object.__setattr__(self, "second", second)
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "width", width)
+
+    @property
+    def input_dim(self) -> int:
+        """Dimension of an observation."""
+        return int(self.mean.size * self.width[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CellsDecoder(PairDecoder):
+    """The public shares of the cells of :class:`CellsEncoder`.
+
+    Attributes
+    ----------
+    shares : (cells,) array
+        Of the public vectors; positive.
+    values : (1,) array
+        Number of values of all answers together.
+
+    Examples
+    --------
+    >>> from offaxis.decoding.pairs import CellsDecoder
+    >>> CellsDecoder(np.array([0.5, 0.5]), np.array([10.0])).input_dim
+    20
+    """
+
+    kind: ClassVar[str] = "pair-cells"
+
+    shares: Vectors
+    values: Vectors
+
+    def __post_init__(self) -> None:
+        """Check signs and sizes, and freeze the arrays."""
+        shares, values = frozen_shift(self.shares), frozen_shift(self.values)
+        if (shares <= 0).any() or not np.isclose(shares.sum(), 1):
+            raise InvalidInput("the public shares of cells are positive and sum to one")
+        if values.shape != (1,) or not 1 <= values[0] <= 1 << 16 or values[0] != int(values[0]):
+            raise InvalidInput("answers have a whole number of values")
+        object.__setattr__(self, "shares", shares)
+        object.__setattr__(self, "values", values)
+
+    @property
+    def input_dim(self) -> int:
+        """Number of symbols."""
+        return int(self.shares.size * self.values[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RightDecoder(PairDecoder):
+    """For :class:`RightEncoder`, whose reports are shares of two symbols.
+
+    Attributes
+    ----------
+    symbols : (1,) array
+        Two.
+    """
+
+    kind: ClassVar[str] = "pair-right"
+
+    symbols: Vectors
+
+    def __post_init__(self) -> None:
+        """Check the number of symbols."""
+        symbols = frozen_shift(self.symbols)
+        if symbols.tolist() != [2.0]:
+            raise InvalidInput("a check of a model has two symbols")
+        object.__setattr__(self, "symbols", symbols)
+
+    @property
+    def input_dim(self) -> int:
+        """Two symbols."""
+        return 2
