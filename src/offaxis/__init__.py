@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from offaxis.evaluation.recommend import recommend, recommend_range
     from offaxis.evaluation.smallest import smallest_epsilon
     from offaxis.fitting import fit, memoise
+    from offaxis.learning.learn import learn
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
     from offaxis.simulation import simulate
@@ -46,6 +47,7 @@ __all__ = [
     "Release",
     "__version__",
     "fit",
+    "learn",
     "load",
     "memoise",
     "recommend",
@@ -62,6 +64,7 @@ _HOMES = {
     "Optimal": "offaxis.encoding",
     "Release": "offaxis.release",
     "fit": "offaxis.fitting",
+    "learn": "offaxis.learning.learn",
     "memoise": "offaxis.fitting",
     "recommend": "offaxis.evaluation.recommend",
     "recommend_range": "offaxis.evaluation.recommend",

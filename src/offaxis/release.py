@@ -138,6 +138,8 @@ class Release:
     def _check_asked(self) -> None:
         """Check that the answers that people are asked for are those that the encoder reads."""
         object.__setattr__(self, "asked", tuple(self.asked))
+        if len({part.name for part in self.asked}) != len(self.asked):
+            raise InvalidInput("several answers need different names")
         if not isinstance(self.encoder, PairEncoder):
             if self.asked:
                 raise InvalidInput("only a release of pairs asks people for answers")

@@ -130,7 +130,7 @@ def as_rows(array: A, dim: int | None, name: str = "vectors") -> A:
 
 
 def vectors_alone(privatize: Privatize) -> Privatize:
-    """Make ``privatize`` reject arguments that it does not take, such as a seed, with the reason."""
+    """Make ``privatize`` reject arguments that it does not take, such as a seed."""
     taken = privatize.__kwdefaults__ or {}
 
     @wraps(privatize)
@@ -138,8 +138,8 @@ def vectors_alone(privatize: Privatize) -> Privatize:
         if others or named.keys() - taken.keys():
             extra = ", ".join(named) or type(others[0]).__name__
             raise InvalidInput(
-                f"privatize takes {' and '.join(['vectors', *taken])} and nothing else, got {extra}: no seed reaches a real "
-                f"report; for seeded research use offaxis.simulate"
+                f"privatize takes {' and '.join(['vectors', *taken])} and nothing else, got "
+                f"{extra}: no seed reaches a real report; for seeded research use offaxis.simulate"
             )
         return privatize(self, vectors, **named)
 

@@ -280,11 +280,11 @@ def _answered(encoder: AnswerEncoder, symbol: int) -> Vectors:
     raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
 
 
-def _paired(encoder: PairEncoder, W: NDArray[Any]) -> Vectors:
+def _paired(encoder: Any, W: NDArray[Any]) -> Vectors:
     """Return the tried pairs that are encoded as the symbols, or farthest along the rows."""
     rng = np.random.default_rng(0)
     size = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1))
-    columns = [size * rng.standard_normal((_TRIED, encoder.vector_dim))]
+    columns: list[NDArray[Any]] = [size * rng.standard_normal((_TRIED, encoder.vector_dim))]
     for classes, low, high, optional in encoder.asked[: encoder.answer_count]:
         if classes:
             columns.append(rng.integers(0, int(classes + optional), (_TRIED, 1)))

@@ -9,18 +9,22 @@ from offaxis.decoding.decoders import (
     ShiftDecoder,
     ShrinkageDecoder,
 )
+from offaxis.decoding.pairs import CellsDecoder, MomentsDecoder, RightDecoder
 from offaxis.decoding.posterior import PosteriorCodewordDecoder, PosteriorDecoder
 from offaxis.decoding.shares import ShareDifference, Shares, estimate_shares
 
 __all__ = [
     "Aggregate",
+    "CellsDecoder",
     "CodewordDecoder",
     "Decoder",
     "KnownError",
     "LinearDecoder",
+    "MomentsDecoder",
     "NetworkDecoder",
     "PosteriorCodewordDecoder",
     "PosteriorDecoder",
+    "RightDecoder",
     "ShareDifference",
     "Shares",
     "ShiftDecoder",

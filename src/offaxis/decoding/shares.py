@@ -20,6 +20,7 @@ person's, so the counts tend to the shares π_j, which are closer to each other 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,7 +33,7 @@ from scipy.special import betainccinv, betaincinv
 from offaxis.decoding.aggregate import aggregate
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.symbols import SymbolForm
-from offaxis.vectors import Vectors, as_number
+from offaxis.vectors import Vectors, as_array, as_number
 
 Counts = NDArray[np.int64]
 
@@ -151,12 +152,8 @@ class Shares:
 
         They are infinite for a single report. Shares sum to one, so every row sums to zero.
         """
-        k, d, a = self.randomizer.size, self.randomizer.named, self.randomizer.own_chance
-        # Two symbols are named together with probability c1 if one of them is the person's, and
-        # with c2 otherwise.
-        c1 = a * (d - 1) / (k - 1)
-        c2 = (a * (d - 1) * (d - 2) + (1 - a) * d * (d - 1)) / max((k - 1) * (k - 2), 1)
-        share, named = self.estimate, self.named
+        c1, c2 = self._together
+        share, named, k = self.estimate, self.named, self.randomizer.size
         together = c2 + (c1 - c2) * (share[..., :, None] + share[..., None, :])
         diagonal = np.arange(k)
         together[..., diagonal, diagonal] = named
@@ -241,6 +238,42 @@ class Shares:
         True
         """
         return ShareDifference(self.of(first), self.of(second))
+
+    def variance(self, weights: Any) -> float:
+        """Return an unbiased estimate of the variance of Σ w_j f̂_j, without the covariances.
+
+        Parameters
+        ----------
+        weights : array (k,)
+
+        Examples
+        --------
+        >>> from offaxis.decoding import Shares
+        >>> from offaxis.randomizers import KaryResponse
+        >>> shares = Shares(np.array([350, 250, 200]), KaryResponse(3, epsilon=1))
+        >>> weights = np.array([1.0, 1.0, 0.0])
+        >>> bool(np.isclose(shares.variance(weights), weights @ shares.covariance() @ weights))
+        True
+        """
+        w = as_array(weights, "weights")
+        if self.groups is not None or w.shape != self.counts.shape:
+            raise InvalidInput("weights are one number per symbol, of shares without groups")
+        if self.count < 2:
+            return math.inf
+        c1, c2 = self._together
+        share, named = self.estimate, self.named
+        total, squares = w.sum(), w * w
+        apart = c2 * (total**2 - squares.sum())
+        apart += 2 * (c1 - c2) * (total * (w @ share) - squares @ share)
+        spread = squares @ named + apart - (w @ named) ** 2
+        return float(max(spread, 0.0) * self._scale**2 / (self.count - 1))
+
+    @property
+    def _together(self) -> tuple[float, float]:
+        """Probabilities that two symbols are both named: one is the person's, or neither is."""
+        k, d, a = self.randomizer.size, self.randomizer.named, self.randomizer.own_chance
+        neither = (a * (d - 1) * (d - 2) + (1 - a) * d * (d - 1)) / max((k - 1) * (k - 2), 1)
+        return a * (d - 1) / (k - 1), neither
 
     @property
     def _scale(self) -> float:

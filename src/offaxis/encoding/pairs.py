@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from offaxis.encoding.answers import Answers
 from offaxis.encoding.encoders import NetworkMap, form_of_kind, frozen_matrix, network_form
 from offaxis.errors import InvalidInput
-from offaxis.vectors import Vectors, as_array, as_integer, as_number, namespace
+from offaxis.vectors import Vectors, as_integer, as_number, namespace
 
 NO_ANSWER: Final = 1e30
 """In a row, the number that stands for a missing answer."""
@@ -234,7 +234,9 @@ def rows_of(Z: Vectors, asked: Sequence[Asked], answers: Any) -> Vectors:
         answers = {asked[0].name: answers}
     names = [part.name for part in asked]
     if not isinstance(answers, Mapping) or set(answers) != set(names):
-        raise InvalidInput(f"answers must be a mapping with the names {', '.join(map(repr, names))}")
+        raise InvalidInput(
+            f"answers must be a mapping with the names {', '.join(map(repr, names))}"
+        )
     columns = []
     for part in asked:
         given = answers[part.name]
@@ -385,7 +387,8 @@ class MomentsEncoder(PairEncoder):
         x, columns = self.split(Z)
         xp = namespace(x)
         if not columns:
-            return x
+            alone: Vectors = x
+            return alone
         codes = [self._code(column, row) for column, row in zip(columns, self.asked, strict=True)]
         joined = xp.concat(codes, axis=1) if len(codes) > 1 else codes[0]
         joined = joined / math.sqrt(len(codes))

@@ -1,5 +1,30 @@
 """What many reports teach together."""
 
+from offaxis.encoding.pairs import Classes, Number
+from offaxis.learning.features import FeatureMap, cells, principal, random_features
+from offaxis.learning.learn import ReportClassifier, ReportRegressor, learn
+from offaxis.learning.moments import ExpectedAccuracy
+from offaxis.learning.pairs import accuracy, fit_check, fit_pairs
+from offaxis.learning.sums import PairSums
 from offaxis.learning.trends import Change, Trend, expected_error, trend
 
-__all__ = ["Change", "Trend", "expected_error", "trend"]
+__all__ = [
+    "Change",
+    "Classes",
+    "ExpectedAccuracy",
+    "FeatureMap",
+    "Number",
+    "PairSums",
+    "ReportClassifier",
+    "ReportRegressor",
+    "Trend",
+    "accuracy",
+    "cells",
+    "expected_error",
+    "fit_check",
+    "fit_pairs",
+    "learn",
+    "principal",
+    "random_features",
+    "trend",
+]

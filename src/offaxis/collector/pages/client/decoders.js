@@ -1,9 +1,11 @@
 /** Decoders: public maps from an observation to a vector, for display in a page. */
 
-import { InvalidInput, Unsupported } from "./errors.js";
+import { BiasedDecoder, InvalidInput, Unsupported } from "./errors.js";
 import { Network, add, asMap, asShift, multiply, take } from "./encoders.js";
 
 const MOST_POINTS = 4096;
+const MOST_CODES = 1 << 20;
+const MOST_VALUES = 1 << 16;
 
 /** z = B v + c; as shrinkage it shrinks towards c, and a mean of it is biased. */
 class Linear {
@@ -151,6 +153,72 @@ class Posterior {
   }
 }
 
+/** Public facts to learn from reports of pairs with: they decode no report. */
+class PairDecoder {
+  unbiased = false;
+  /** A decoded report would have no dimension. */
+  outputDim = 1;
+  /** No vector either. */
+  priorMean = new Float64Array(0);
+
+  decode() {
+    throw new BiasedDecoder(
+      "a report of this release is about a vector and a private answer together, so it decodes to " +
+        "no vector: learn from many reports in Python",
+    );
+  }
+}
+
+/** Second moments and means of the features, and how many numbers the codes of all answers have. */
+class PairMoments extends PairDecoder {
+  constructor(tensors, prefix) {
+    super();
+    const [second, mean, width] = take(tensors, prefix, "second", "mean", "width");
+    const { rows, columns, values } = asMap(second, mean, 0);
+    const near = (a, b) => Math.abs(a - b) <= 1e-9 + 1e-5 * Math.abs(b);
+    const mirrored = (x, at) => near(x, values[(at % columns) * columns + Math.floor(at / columns)]);
+    if (rows !== columns || !values.every(mirrored)) {
+      throw new InvalidInput("second moments are a symmetric matrix of the features");
+    }
+    const diagonal = values.filter((_, at) => at % (columns + 1) === 0);
+    const trace = diagonal.reduce((sum, x) => sum + x, 0);
+    if (diagonal.some((x) => x < 0) || trace > 1 + 1e-6) {
+      throw new InvalidInput("features have length one at most, so their second moments sum to 1");
+    }
+    this.inputDim = rows * wholeNumber(width, 1, MOST_CODES);
+  }
+}
+
+/** The public shares of cells, and how many values all answers together have. */
+class PairCells extends PairDecoder {
+  constructor(tensors, prefix) {
+    super();
+    const [shares, values] = take(tensors, prefix, "shares", "values");
+    checkPositive(asShift(shares));
+    if (!(Math.abs(shares.values.reduce((sum, x) => sum + x, 0) - 1) <= 1e-8 + 1e-5)) {
+      throw new InvalidInput("the public shares of cells sum to one");
+    }
+    this.inputDim = shares.values.length * wholeNumber(values, 1, MOST_VALUES);
+  }
+}
+
+/** Two symbols: a public model is wrong or right about a pair. */
+class PairRight extends PairDecoder {
+  constructor(tensors, prefix) {
+    super();
+    this.inputDim = wholeNumber(take(tensors, prefix, "symbols")[0], 2, 2);
+  }
+}
+
+/** Return the one entry of a tensor, a whole number of the range, or throw. */
+function wholeNumber({ shape, values }, low, high) {
+  const single = shape.length === 1 && values.length === 1 && Number.isInteger(values[0]);
+  if (!single || values[0] < low || values[0] > high) {
+    throw new InvalidInput(`a decoder of pairs needs one whole number from ${low} to ${high}`);
+  }
+  return values[0];
+}
+
 /** Return the mean of rows, weighted by their shares. */
 function weighted({ columns, values }, shares) {
   const mass = shares.reduce((sum, share) => sum + share, 0);
@@ -161,7 +229,7 @@ function weighted({ columns, values }, shares) {
 
 function checkPositive(prior) {
   if (!prior.every((share) => share > 0)) {
-    throw new InvalidInput("every codeword or point must have a positive share");
+    throw new InvalidInput("every codeword, point or cell must have a positive share");
   }
 }
 
@@ -174,4 +242,7 @@ export const DECODERS = new Map([
   ["codeword", (...from) => new Codeword(...from)],
   ["posterior-codeword", (...from) => new PosteriorCodeword(...from)],
   ["posterior", (...from) => new Posterior(...from)],
+  ["pair-moments", (...from) => new PairMoments(...from)],
+  ["pair-cells", (...from) => new PairCells(...from)],
+  ["pair-right", (...from) => new PairRight(...from)],
 ]);

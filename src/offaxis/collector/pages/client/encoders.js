@@ -1,15 +1,18 @@
 /**
  * Encoders: public maps from a private vector to the input of a randomizer, numbers or a symbol.
  *
- * They provide no privacy, but must be total: every finite vector, tiny or huge, has an encoding.
+ * They provide no privacy, but must be total: every finite vector, tiny or huge, has an encoding. An
+ * encoder of pairs takes a row, the vector and then one number per answer (asked.js).
  */
 
+import { NO_ANSWER, isAsked, isMissing } from "./asked.js";
 import { InvalidInput, InvalidRelease } from "./errors.js";
 import { cumulative } from "./normal.js";
 
 const LARGEST_ENTRY = 1e100;
 const LARGEST_INPUT = 2 ** 500;
 const DEEPEST = 8;
+const MOST_SYMBOLS = 1 << 16;
 
 const POINTWISE = {
   identity: (x) => x,
@@ -253,6 +256,154 @@ class ModelAnswer {
   }
 }
 
+// ---- Pairs of a vector and private answers
+
+/** Features of a vector by a public network, joined with the person's answers. */
+class Pair extends Network {
+  constructor(tensors, prefix, activations) {
+    super(tensors, prefix, activations);
+    const { shape, values } = take(tensors, prefix, "asked")[0];
+    const rows = Array.from({ length: shape[0] }, (_, i) => {
+      const [classes, low, high, optional] = values.slice(4 * i, 4 * i + 4);
+      return { classes, low, high, optional };
+    });
+    if (shape.length !== 2 || shape[1] !== 4 || !rows.length || !rows.every(isAsked)) {
+      throw new InvalidInput("the answers that an encoder asks are not in a known form");
+    }
+    // A single row with one class asks nothing.
+    const nothing = rows.some(({ classes }) => classes === 1);
+    if (nothing && rows.length > 1) {
+      throw new InvalidInput("an encoder that asks nothing asks nothing else");
+    }
+    this.questions = nothing ? [] : rows;
+  }
+
+  /** Dimension of the vector alone. */
+  get vectorDim() {
+    return super.inputDim;
+  }
+
+  /** Dimension of a row: the vector and the answers. */
+  get inputDim() {
+    return this.vectorDim + this.questions.length;
+  }
+
+  get features() {
+    return super.outputDim;
+  }
+
+  /** The row of somebody without a usable vector or answer. */
+  get blankRow() {
+    return new Float64Array(this.inputDim).fill(NO_ANSWER, this.vectorDim);
+  }
+
+  /** Return the features of a row, and the numbers of its answers. */
+  split(row) {
+    return [this.apply(row.slice(0, this.vectorDim)), [...row.slice(this.vectorDim)]];
+  }
+}
+
+/** Return the class that a number of a row stands for; null if it is none. */
+function classOf(entry, classes) {
+  return entry > -0.5 && entry < classes - 0.5 ? Math.floor(entry + 0.5) : null;
+}
+
+/** Return the corner of a regular simplex of k corners in k − 1 dimensions; null is its centre. */
+function corner(own, classes) {
+  return Float64Array.from({ length: classes - 1 }, (_, column) => {
+    const i = column + 1;
+    const scale = Math.sqrt(classes / ((classes - 1) * i * (i + 1)));
+    if (own === null || own > i) return 0;
+    return own < i ? scale : -i * scale;
+  });
+}
+
+/** u = (a(y_1) ⊗ x, …, a(y_q) ⊗ x)/√q: the cross moments of one person. */
+class Moments extends Pair {
+  get outputDim() {
+    if (!this.questions.length) return this.features;
+    const widths = this.questions.map(({ classes }) => Math.max(1, classes - 1));
+    return this.features * widths.reduce((sum, width) => sum + width);
+  }
+
+  encode(row) {
+    const [x, answers] = this.split(row);
+    if (!answers.length) return x;
+    const root = Math.sqrt(answers.length);
+    const moments = new Float64Array(this.outputDim);
+    let at = 0;
+    answers.forEach((entry, i) => {
+      for (const code of this.#codeOf(entry, this.questions[i])) {
+        const share = code / root;
+        for (const feature of x) moments[at++] = share * feature;
+      }
+    });
+    return moments;
+  }
+
+  #codeOf(entry, { classes, low, high }) {
+    if (classes) return corner(classOf(entry, classes), classes);
+    const scaled = Math.max(-1, Math.min(1, 2 * ((entry - low) / (high - low)) - 1));
+    return [isMissing(entry) ? 0 : scaled];
+  }
+}
+
+/** The symbol (argmax_j x_j, y_1, …, y_q) as one number; an optional answer has the value "none". */
+class Cells extends Pair {
+  givesSymbols = true;
+
+  constructor(tensors, prefix, activations) {
+    super(tensors, prefix, activations);
+    if (this.questions.some(({ classes }) => classes === 0)) {
+      throw new InvalidInput("cells take classes, not numbers");
+    }
+    if (!(this.outputDim >= 2 && this.outputDim <= MOST_SYMBOLS)) {
+      throw new InvalidInput(`cells and answers give 2 to ${MOST_SYMBOLS} symbols`);
+    }
+  }
+
+  get outputDim() {
+    const values = ({ classes, optional }) => classes + optional;
+    return this.questions.reduce((product, question) => product * values(question), this.features);
+  }
+
+  encode(row) {
+    const [x, answers] = this.split(row);
+    return answers.reduce((symbol, entry, i) => {
+      const { classes, optional } = this.questions[i];
+      // A mandatory answer that is missing counts as its first class, so that the encoder is total.
+      const own = classOf(entry, classes) ?? (optional ? classes : 0);
+      return symbol * (classes + optional) + own;
+    }, argmax(x));
+  }
+}
+
+/** The symbol 1 if the network is right about the pair, otherwise 0. */
+class Right extends Pair {
+  givesSymbols = true;
+
+  constructor(tensors, prefix, activations) {
+    super(tensors, prefix, activations);
+    if (this.questions.length !== 1 || this.questions[0].optional) {
+      throw new InvalidInput("a model is checked on one answer that everybody has");
+    }
+    if (this.features !== (this.questions[0].classes || 2)) {
+      throw new InvalidInput(`a model with ${this.features} outputs does not give this answer`);
+    }
+  }
+
+  get outputDim() {
+    return 2;
+  }
+
+  encode(row) {
+    const [x, [entry]] = this.split(row);
+    const { classes } = this.questions[0];
+    if (classes) return classOf(entry, classes) === argmax(x) ? 1 : 0;
+    return x[0] <= entry && entry <= x[1] ? 1 : 0;
+  }
+}
+
 const MAPS = new Map([
   ["affine", Affine],
   ["shift", Shift],
@@ -262,16 +413,26 @@ const MAPS = new Map([
   ["model-answer", ModelAnswer],
 ]);
 
+/** What an encoder reports of a network's outputs, by the last word of its kind. */
+const FORMS = new Map([
+  ["argmax", Answer],
+  ["moments", Moments],
+  ["cells", Cells],
+  ["right", Right],
+]);
+
 /**
- * Return the activations that a kind names, "network-relu-argmax" or "network-relu+tanh-argmax".
+ * Return the form and the activations that a kind names, "network-relu-argmax" or
+ * "network-relu+tanh-cells".
  *
  * Null for any other word. Equal activations are written once, so a list of equal ones is another word.
  */
-function activationsOf(kind) {
-  const names = /^network-([a-z+]+)-argmax$/.exec(kind)?.[1].split("+") ?? [];
-  const known = names.length > 0 && names.every((name) => ACTIVATIONS.has(name));
+function formOf(kind) {
+  const [, list = "", form] = /^network-([a-z+]+)-([a-z]+)$/.exec(kind) ?? [];
+  const names = list.split("+");
+  const known = names.every((name) => ACTIVATIONS.has(name)) && FORMS.has(form);
   const written = names.length === 1 || (names.length < DEEPEST && new Set(names).size > 1);
-  return known && written ? names : null;
+  return known && written ? [FORMS.get(form), names] : null;
 }
 
 /** Kind → function that builds it from a file's tensors and the prefix of their names. */
@@ -279,7 +440,7 @@ export const ENCODERS = {
   get(kind) {
     const Kind = MAPS.get(kind);
     if (Kind) return (tensors, prefix) => new Kind(tensors, prefix);
-    const activations = activationsOf(kind);
-    return activations ? (tensors, prefix) => new Answer(tensors, prefix, activations) : undefined;
+    const [Form, names] = formOf(kind) ?? [];
+    return Form && ((tensors, prefix) => new Form(tensors, prefix, names));
   },
 };

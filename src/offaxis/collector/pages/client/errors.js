@@ -16,6 +16,9 @@ export class InvalidRelease extends OffaxisError {}
 /** A release file is valid, but uses a part that the browser's client does not implement. */
 export class Unsupported extends InvalidRelease {}
 
+/** A report of this release does not decode to a vector without a bias of unknown size. */
+export class BiasedDecoder extends OffaxisError {}
+
 /** Bytes that are not a report of this release. */
 export class InvalidReport extends OffaxisError {}
 

@@ -1,5 +1,5 @@
 /**
- * Exact samplers: coins with certified digits, a uniform choice, discrete Laplace noise and
+ * Exact samplers: coins with certified digits, a uniform choice, subsets, discrete Laplace noise and
  * randomized response. They use integers only; no decision depends on a float.
  *
  * Every sampler draws from `bits`, an object with `words(count)` and `integer(bits)`; releases pass
@@ -10,6 +10,7 @@
 import { Fraction, bitLength } from "./fraction.js";
 
 const WORDS = 2 ** 32;
+const MOST_COLUMNS = 1 << 20;
 
 /** Return ⌈a / b⌉ of BigInts, b > 0. */
 const ceil = (a, b) => (a > 0n ? (a + b - 1n) / b : -(-a / b));
@@ -101,6 +102,12 @@ export class Probability {
   }
 }
 
+/** A coin of probability near·e^ε / (near·e^ε + far): that of a group whose members weigh e^ε. */
+export function preferredCoin(near, far, epsilon) {
+  const [c, rest] = [BigInt(near), BigInt(far)];
+  return new Probability((bits) => preferred(c, rest, epsilon, bits));
+}
+
 function longWords(count, bits) {
   const halves = bits.words(2 * count);
   return Float64Array.from({ length: count }, (_, i) => halves[2 * i] + 65536 * halves[2 * i + 1]);
@@ -118,6 +125,32 @@ export function below(limit, count, bits) {
     missing = missing.filter((i) => words[i] >= complete);
   }
   return words.map((word) => word % limit);
+}
+
+/**
+ * Draw `rows` independent subsets of `chosen` columns, each as {member, last}: a flag per column, and
+ * one member. Every pair of a subset and a member is equally likely.
+ *
+ * Every column gets a random 32-bit key. The subset has the `chosen` smallest keys, and the member the
+ * largest of these. A row in which another column has that same key is drawn again. How often that
+ * happens depends on the keys alone.
+ */
+export function chooseSubsets(columns, chosen, rows, bits) {
+  if (!(chosen >= 1 && chosen <= columns && columns <= MOST_COLUMNS)) {
+    throw new RangeError(`cannot choose ${chosen} of ${columns} columns`);
+  }
+  const subsets = new Array(rows);
+  let missing = [...subsets.keys()];
+  while (missing.length) {
+    const drawn = longWords(missing.length * columns, bits);
+    missing = missing.filter((index, i) => {
+      const keys = drawn.subarray(i * columns, (i + 1) * columns);
+      const edge = keys.slice().sort()[chosen - 1];
+      subsets[index] = { member: keys.map((key) => key <= edge), last: keys.indexOf(edge) };
+      return keys.indexOf(edge, subsets[index].last + 1) >= 0;
+    });
+  }
+  return subsets;
 }
 
 const CHUNK = 4096;
@@ -212,8 +245,7 @@ export class Response {
     }
     this.size = size;
     this.near = near;
-    const [c, rest] = [BigInt(near), BigInt(size - near)];
-    this.#coin = new Probability((bits) => preferred(c, rest, epsilon, bits));
+    this.#coin = preferredCoin(near, size - near, epsilon);
   }
 
   /** Draw responses as {isNear, offset}: the group, and the position in it. */

@@ -6,6 +6,8 @@ export class InvalidInput extends OffaxisError {}
 export class InvalidRelease extends OffaxisError {}
 /** A release file is valid, but uses a part that the browser's client does not implement. */
 export class Unsupported extends InvalidRelease {}
+/** A report of this release does not decode to a vector without a bias of unknown size. */
+export class BiasedDecoder extends OffaxisError {}
 /** Bytes that are not a report of this release. */
 export class InvalidReport extends OffaxisError {}
 /** A round, a key or a signature is invalid; nothing was done. */
@@ -56,6 +58,34 @@ export interface Provenance {
 /** A private vector: finite numbers. */
 export type Vector = readonly number[] | Float64Array | Float32Array;
 
+/** A private answer of a person: a class by its name or index, a number, or null for none. */
+export type Answer = string | number | null;
+
+/** A person's answers to a release of pairs: the only one, or one for every name that is asked. */
+export type Answers = Answer | { readonly [name: string]: Answer };
+
+/** What a release of pairs asks people besides their vector. */
+export type Question =
+  | {
+      readonly kind: "classes";
+      readonly name: string;
+      readonly names: readonly string[];
+      readonly optional: boolean;
+    }
+  | {
+      readonly kind: "number";
+      readonly name: string;
+      readonly low: number;
+      readonly high: number;
+      readonly optional: boolean;
+    };
+
+/** A private vector with the person's answers. */
+export interface Pair {
+  readonly vector: Vector;
+  readonly answers: Answers;
+}
+
 /** A frozen release; created by loadRelease() only. */
 export class Release {
   private constructor();
@@ -68,6 +98,7 @@ export class Release {
     | "privunit2"
     | "privunitg"
     | "response"
+    | "subset"
     | "memoised-response"
     | "memoised-privunit2";
   /**
@@ -79,23 +110,34 @@ export class Release {
     readonly period: number;
     readonly epsilon: string;
   } | null;
-  /** Dimension of a private vector. */
+  /** Dimension of a private vector; for pairs, of a row: the vector and one number per answer. */
   readonly inputDim: number;
   /** Dimension of a decoded vector. */
   readonly outputDim: number;
   /** Bytes of one report, the same for every vector. */
   readonly reportSize: number;
   readonly provenance: Provenance;
-  /** The public mean, as far as the release contains it; for clients without a vector. */
+  /**
+   * The public mean, as far as the release contains it; for clients without a vector. For pairs, the
+   * row of a zero vector without answers.
+   */
   readonly publicMean: Float64Array;
   /** Throw LimitExceeded unless the guarantee of a report, or a sequence, is within the limit. */
   checkLimit(limit: Limit): void;
   /**
-   * Turn a private vector into a report that may leave the device. Every call draws fresh
-   * randomness and spends the budget again: call it once per vector. With a release of sequences
-   * it makes the first report of a new sequence; only a Device continues one.
+   * Turn a private vector into a report that may leave the device; for pairs, a vector with the
+   * person's answers as in pair(), or the row that pair() returns. Every call draws fresh randomness
+   * and spends the budget again: call it once per vector. A release of sequences is for a Device,
+   * which keeps a person's permanent answer.
    */
-  privatize(vector: Vector): Promise<Uint8Array>;
+  privatize(vector: Vector, answers?: Answers): Promise<Uint8Array>;
+  /** What a release of pairs asks people besides their vector; empty for other releases. */
+  readonly asked: readonly Question[];
+  /**
+   * Join a vector and the person's answers to the row that a release of pairs takes. Numbers are
+   * clipped to their range. Throws InvalidInput, without the answer, if there is no such answer.
+   */
+  pair(vector: Vector, answers?: Answers): Float64Array;
   /** The names of a model's answers and the symbol of each; null if reports carry no answer. */
   readonly answers: {
     readonly names: readonly string[];
@@ -109,7 +151,7 @@ export class Release {
   privatizeAnswer(answer: number | string): Promise<Uint8Array>;
   /** Read a report strictly and return its observation (the randomizer's output), undecoded. */
   observe(report: Uint8Array): Promise<Float64Array>;
-  /** Decode one report into a vector. */
+  /** Decode one report into a vector; throws BiasedDecoder for pairs, which are for learning. */
   decode(report: Uint8Array): Promise<Float64Array>;
 }
 
@@ -183,13 +225,14 @@ export class Device {
   /** Return the collector's rounds that this device trusts. */
   rounds(): Promise<Offer[]>;
   /**
-   * Answer a round, once: verify it, pay, make the report and keep it for sending. An unusable
-   * vector becomes a report of the public mean, so that nobody learns of it. A round of a sequence
-   * that draws no permanent answer does not evaluate the vector.
+   * Answer a round, once: verify it, pay, make the report and keep it for sending. A release of pairs
+   * takes the vector together with the answers. An unusable vector or answer becomes a report of the
+   * public mean, so that nobody learns of it. A round of a sequence that draws no permanent answer
+   * does not evaluate the vector.
    */
   report(
     round: string,
-    vector: Vector | null | (() => Vector | null | Promise<Vector | null>),
+    vector: Vector | Pair | null | (() => Vector | Pair | null | Promise<Vector | Pair | null>),
     options?: { group?: string | null },
   ): Promise<Entry>;
   /** Send what is due; `atOnce` sends every queued report, which reveals when it was made. */

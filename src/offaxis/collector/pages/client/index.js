@@ -3,6 +3,7 @@
 export { Device } from "./device/device.js";
 export { readRound, verifyRelease, verifyRound } from "./documents.js";
 export {
+  BiasedDecoder,
   BudgetExceeded,
   EntropyFailure,
   InvalidDocument,

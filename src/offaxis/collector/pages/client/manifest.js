@@ -1,4 +1,4 @@
-/** The manifest of a release file, read by a strict schema; only `answers` is optional. */
+/** The manifest of a release file, read by a strict schema; `answers` and `asked` are optional. */
 
 import { LARGEST_DIM } from "./container.js";
 import { InvalidRelease, shown } from "./errors.js";
@@ -24,6 +24,8 @@ const word = text(1, LONGEST_WORD);
 const sha256 = pattern(/^[0-9a-f]{64}$/);
 const fraction = (value) => word(value) && /^[0-9]+(\/[0-9]+)?$/.test(value);
 const dim = natural(1n, BigInt(LARGEST_DIM));
+const flag = (value) => typeof value === "boolean";
+const is = (expected) => (value) => value === expected;
 const either = (...kinds) => (value) => kinds.some((kind) => kind(value));
 const nothing = (value) => value === null;
 
@@ -38,13 +40,20 @@ const table = (kind) => (value) =>
   value instanceof Map && [...value].every(([name, entry]) => word(name) && kind(entry));
 
 /** Accept a list, all of one kind. */
-const list = (kind) => (value) => Array.isArray(value) && value.every(kind);
+const list = (kind, least = 0) => (value) =>
+  Array.isArray(value) && value.length >= least && value.every((entry) => kind(entry));
 
 const map = fields({ kind: word, input_dim: dim, output_dim: dim });
 
+/** What people are asked besides their vector. */
+const question = either(
+  fields({ kind: is("classes"), name: word, names: list(word), optional: flag }),
+  fields({ kind: is("number"), name: word, low: finite, high: finite, optional: flag }),
+);
+
 const PARTS = {
-  format: (value) => value === FORMAT,
-  version: (value) => value === VERSION,
+  format: is(FORMAT),
+  version: is(VERSION),
   encoder: map,
   randomizer: fields({ kind: word, parameters: table(either(natural(0n), finite, word)) }),
   decoder: map,
@@ -52,7 +61,7 @@ const PARTS = {
   guarantee: fields({
     epsilon: fraction,
     delta: fraction,
-    unit: (value) => value === "item" || value === "user",
+    unit: either(is("item"), is("user")),
     relation: word,
   }),
   provenance: fields({
@@ -65,6 +74,7 @@ const PARTS = {
 
 const OPTIONAL = {
   answers: fields({ names: list(word), symbols: list(natural(0n)), kept: list(natural(0n)) }),
+  asked: list(question, 1),
 };
 
 /** Read a manifest from an untrusted text, as a Map of Maps. */

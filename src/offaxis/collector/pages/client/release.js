@@ -5,6 +5,7 @@
  * in the file (docs/release-format.md).
  */
 
+import { answerCodes, answerIndex, readAsked } from "./asked.js";
 import { readHeader, readMetadata, readTensors } from "./container.js";
 import { DECODERS } from "./decoders.js";
 import { ENCODERS } from "./encoders.js";
@@ -17,16 +18,16 @@ import { MemoisedPrivUnit2, MemoisedResponse } from "./memoised.js";
 import { PrivUnit2, PrivUnitG } from "./privunit.js";
 import { HEADER_SIZE, frame, unframe } from "./reports.js";
 import { KaryResponse } from "./response.js";
+import { SubsetSelection } from "./subset.js";
 import { sha256, toHex } from "./webcrypto.js";
 
 const METADATA_KEY = "offaxis";
 const RELATION = "replacement of the whole vector";
-const RANDOMIZERS = new Map(
-  [Laplace, PrivUnit2, PrivUnitG, KaryResponse, MemoisedResponse, MemoisedPrivUnit2].map((form) => [
-    form.kind,
-    form,
-  ]),
-);
+const FORMS = [
+  ...[Laplace, PrivUnit2, PrivUnitG, KaryResponse, SubsetSelection],
+  ...[MemoisedResponse, MemoisedPrivUnit2],
+];
+const RANDOMIZERS = new Map(FORMS.map((form) => [form.kind, form]));
 
 /** Read a release from untrusted bytes; `expect` pins the hash it must have. */
 export async function loadRelease(bytes, { expect } = {}) {
@@ -154,6 +155,7 @@ export class Release {
     const decoders = meanDecoder ? [this.#decoder, meanDecoder] : [this.#decoder];
     checkFit(this.#encoder, this.#randomizer, decoders);
     this.answers = readAnswers(manifest.get("answers"), this.#encoder, this.#randomizer);
+    this.asked = readAsked(manifest.get("asked"), this.#encoder);
     this.hash = hash;
     this.guarantee = verifiedGuarantee(this.#randomizer, manifest.get("guarantee"));
     this.kind = manifest.get("randomizer").get("kind");
@@ -165,10 +167,14 @@ export class Release {
     Object.freeze(this);
   }
 
-  /** The public mean, as far as the release contains it; for clients without a vector. */
+  /**
+   * The public mean, as far as the release contains it; for clients without a vector. For pairs, the
+   * row of a zero vector without answers.
+   */
   get publicMean() {
     const { inputDim } = this.#decoder;
     const mean =
+      this.#encoder.blankRow ??
       this.#decoder.priorMean ??
       this.#encoder.centre?.slice() ??
       this.#decoder.decode(new Float64Array(inputDim));
@@ -195,14 +201,31 @@ export class Release {
   }
 
   /**
-   * Turn a private vector into a report that may leave the device.
+   * Join a vector and the person's answers to the row that a release of pairs takes.
+   *
+   * An answer is a class by its name or index, a number, which is clipped to its range, or null where
+   * there is none and the release allows it. Several answers are an object with their names.
+   */
+  pair(vector, answers) {
+    const codes = answerCodes(this.asked, answers);
+    const row = new Float64Array(this.inputDim);
+    row.set(checkedVector(vector, this.inputDim - codes.length));
+    row.set(codes, this.inputDim - codes.length);
+    return row;
+  }
+
+  /**
+   * Turn a private vector into a report that may leave the device; for pairs, a vector with the
+   * person's answers as in pair(), or the row that pair() returns.
    *
    * Every call draws fresh randomness and spends the budget again: call it once per vector. A release
    * of sequences is for a Device, which keeps a person's permanent answer.
    */
-  async privatize(vector) {
+  async privatize(vector, answers) {
     this.#requireSingleReports();
-    const encoded = this.#encoder.encode(checkedVector(vector, this.inputDim));
+    const isRow = answers === undefined && vector?.length === this.inputDim;
+    const row = isRow ? vector : this.pair(vector, answers);
+    const encoded = this.#encoder.encode(checkedVector(row, this.inputDim));
     const [payload] = await this.#randomizer.report([encoded], new Entropy());
     return frame(payload, this.#randomizer.wireId, this.hash);
   }
@@ -226,17 +249,8 @@ export class Release {
       throw new InvalidInput("this release reports a vector: pass it to privatize()");
     }
     const { names, symbols } = this.answers;
-    const label = (name, i) => /^-?\d+(\.0*)?$/.test(name) && name !== `${i}`;
-    if (Number.isInteger(answer) && names.some(label)) {
-      throw new InvalidInput("the answers are named by integers: pass a name as text");
-    }
-    const index = typeof answer === "string" ? names.indexOf(answer) : answer;
-    if (!Number.isInteger(index) || index < 0 || index >= names.length) {
-      throw new InvalidInput(
-        `an answer is a whole number from 0 to ${names.length - 1} or one of the names`,
-      );
-    }
-    const [payload] = await this.#randomizer.report([symbols[index]], new Entropy());
+    const symbol = symbols[answerIndex(names, answer)];
+    const [payload] = await this.#randomizer.report([symbol], new Entropy());
     return frame(payload, this.#randomizer.wireId, this.hash);
   }
 
@@ -326,8 +340,10 @@ export function checkedVector(vector, dim) {
   const copy = new Float64Array(dim);
   for (let i = 0; i < dim; i++) {
     const entry = vector[i];
-    if (typeof entry !== "number" || !Number.isFinite(entry)) {
-      throw new InvalidInput(`a vector must be finite, got ${shown(entry)} at index ${i}`);
+    if (!Number.isFinite(entry)) {
+      // Text may be private; NaN and infinities are not.
+      const got = typeof entry === "number" ? entry : `a ${typeof entry}`;
+      throw new InvalidInput(`a vector must be finite, got ${got} at index ${i}`);
     }
     copy[i] = entry;
   }

@@ -92,9 +92,9 @@ export class Device {
    * Answer a round, once: verify it, pay, make the report and keep it for sending.
    *
    * A round is answered only once. A second call returns the kept report, pays nothing and does not
-   * evaluate the vector. `vector` is a vector or a function that returns one; an unusable one
-   * becomes a report of the public mean, so that nobody learns of it. A round of a sequence that
-   * draws no permanent answer does not evaluate it either.
+   * evaluate the vector. `vector` is a vector or a function that returns one; for a release of pairs
+   * it is {vector, answers}. An unusable one becomes a report of the public mean, so that nobody
+   * learns of it. A round of a sequence that draws no permanent answer does not evaluate it either.
    */
   async report(name, vector, { group = null } = {}) {
     if (typeof name !== "string" || !NAME.test(name)) {
@@ -216,10 +216,11 @@ export class Device {
   }
 }
 
-/** Return the vector, or the public mean if it is unusable, without revealing which. */
+/** Return the vector or the row of a pair; the public mean if it is unusable, without revealing which. */
 async function usableVector(release, source) {
   try {
     const value = await (typeof source === "function" ? source() : source);
+    if (value?.vector !== undefined) return release.pair(value.vector, value.answers);
     return checkedVector(value, release.inputDim);
   } catch {
     return release.publicMean;

@@ -1,0 +1,312 @@
+"""Moments: what do reported cross moments of answers and features say about a linear model?
+
+M = E[a(y) xᵀ] is estimated without bias, with noise of variance s²/n per coordinate. C = E[x xᵀ]
+comes from the public vectors. Formulas and proofs: docs/proofs.md §25.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import ndtri, softmax
+
+from offaxis.decoding import MomentsDecoder
+from offaxis.encoding.pairs import Asked, MomentsEncoder, simplex
+from offaxis.learning.pairs import classes_of
+from offaxis.learning.sums import PairSums
+from offaxis.randomizers import PrivUnit2
+from offaxis.vectors import Vectors
+
+_DRAWS: Final = 20
+_RIDGE: Final = 1e-6
+_STRENGTHS: Final = np.logspace(-4, 3, 141)
+"""Values of τ to choose from, for features of unit variance."""
+
+_NEGLIGIBLE: Final = 1e-9
+
+
+@dataclass(frozen=True)
+class ExpectedAccuracy:
+    """How often a model is expected to be right.
+
+    Attributes
+    ----------
+    estimate, low, high : float
+    assumption : str
+        What the interval rests on.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    assumption: str
+
+    def __repr__(self) -> str:
+        """Return for example ``ExpectedAccuracy(0.894, from 0.871 to 0.913)``."""
+        return f"ExpectedAccuracy({self.estimate:.3f}, from {self.low:.3f} to {self.high:.3f})"
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Posterior means of the coefficients (w, d) and of the offset (w,), and the τ of the prior."""
+
+    slopes: Vectors
+    offset: Vectors
+    strength: float
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Estimated cross moments M of codes and features.
+
+    Attributes
+    ----------
+    cross : (w, d) array
+        M.
+    folds : (folds, w, d) array
+        M of each fold.
+    counts : (folds,) array
+    second, mean : (d, d) and (d,) arrays
+        C and E x of the public vectors.
+    noise : float
+        s²: the variance of a coordinate of one report.
+    spread : (w d, w d) array or None
+        The covariance of one report.
+    turn : (k, w) array
+        From coefficients of codes to those of classes.
+    level : (w,) array or None
+        E a(y), if it is known; zero, that is, equal classes, if nothing tells it.
+    public_count : int
+    """
+
+    cross: Vectors
+    folds: Vectors
+    counts: Vectors
+    second: Vectors
+    mean: Vectors
+    noise: float
+    spread: Vectors | None
+    turn: Vectors
+    level: Vectors | None
+    public_count: int
+
+    @classmethod
+    def of(cls, sums: PairSums, asked: Asked, encoder: MomentsEncoder) -> Moments:
+        """Return the moments of an answer."""
+        decoder, randomizer = sums.release.decoder, sums.release.randomizer
+        assert isinstance(decoder, MomentsDecoder)
+        assert isinstance(randomizer, PrivUnit2)
+        k, d, n = classes_of(asked), encoder.features, sums.count
+        corners = simplex(k) if k else np.ones((1, 1))
+        turn = corners * ((k - 1) / k) if k else corners
+        counts = sums.counts.sum(axis=1).astype(np.float64)
+        per = np.maximum(counts, 1)[:, None, None]
+        length = (randomizer.radius / randomizer.mean) ** 2
+        spread = None
+        fixed = constant_feature(decoder.second, decoder.mean)
+        level = None if fixed is not None else np.zeros(corners.shape[1])
+        if sums.labels is None:
+            place = sums.release.asked.index(asked)
+            first = int(sum(encoder.widths[:place]))
+            rows = slice(first, first + encoder.widths[place])
+            root = math.sqrt(len(encoder.widths))
+            folds = root * sums.totals.sum(axis=1).reshape(len(per), -1, d)[:, rows] / per
+            cross = np.einsum("f,fwd->wd", counts, folds) / n
+            noise = (length * root**2) / randomizer.dim
+            if sums.squares is not None:
+                block = slice(rows.start * d, rows.stop * d)
+                spread = root**2 * sums.squares[block, block] / n
+        else:
+            totals = sums.totals
+            folds = np.einsum("jw,fjd->fwd", corners, totals) / per
+            cross = np.einsum("f,fwd->wd", counts, folds) / n
+            share = sums.counts.sum(axis=0) / n
+            level = share @ corners if k else level
+            code = np.einsum("j,jw,jv->wv", share, corners, corners)
+            noise = length / randomizer.dim * float(np.trace(code)) / len(code)
+            if sums.squares is not None:
+                spread = np.kron(code, sums.squares / n)
+                if not k:
+                    noise = float(np.trace(sums.squares / n)) / d
+        flat = cross.ravel()
+        noise = max(noise - float(flat @ flat) / flat.size, _NEGLIGIBLE)
+        if spread is not None:
+            spread = spread - np.outer(flat, flat)
+        public = sums.release.provenance.public.count
+        return cls(
+            cross, folds, counts, decoder.second, decoder.mean, noise, spread, turn, level, public
+        )
+
+    def posterior(self, cross: Vectors | None = None, n: float | None = None) -> Posterior:
+        """Return the posterior mean of the coefficients, for other moments if given."""
+        return posterior_mean(
+            self.cross if cross is None else cross,
+            self.second,
+            self.mean,
+            self.noise / (self.counts.sum() if n is None else n),
+            self.level,
+        )
+
+    def least_squares(self) -> tuple[Vectors, Vectors]:
+        """Return the coefficients that are not shrunk, (w, d), with standard errors.
+
+        The variance is C⁻¹ S C⁻¹/n, S the covariance of a report, and that of C itself, estimated
+        from N public vectors as for normal features: (b C b C⁻¹ + b bᵀ)/N.
+        """
+        w, d = self.cross.shape
+        inverse = _inverse(self.second)
+        estimate = self.cross @ inverse
+        n = self.counts.sum()
+        variances = np.empty((w, d))
+        for row in range(w):
+            block = slice(row * d, (row + 1) * d)
+            spread = self.noise * np.eye(d) if self.spread is None else self.spread[block, block]
+            own = estimate[row]
+            public = (own @ self.second @ own) * np.diag(inverse) + own**2
+            variances[row] = np.diag(inverse @ spread @ inverse) / n + public / self.public_count
+        return estimate, np.sqrt(np.maximum(variances, 0))
+
+    def class_moments(self, found: Posterior) -> Vectors:
+        """Return E[1{y = j} x], (k, d), under coefficients and an offset."""
+        cross = found.slopes @ self.second + np.outer(found.offset, self.mean)
+        moments: Vectors = self.turn @ cross + self.mean / len(self.turn)
+        return moments
+
+    def explained(self) -> float:
+        """Return the variance that the slopes explain, cross-fitted."""
+        n, total, used = self.counts.sum(), 0.0, 0.0
+        covariance = self.second - np.outer(self.mean, self.mean)
+        for fold, count in zip(self.folds, self.counts, strict=True):
+            if not 0 < count < n:
+                continue
+            others = (n * self.cross - count * fold) / (n - count)
+            found = self.posterior(others, n - count)
+            level = found.offset + found.slopes @ self.mean
+            centred = fold - np.outer(level, self.mean)
+            own = found.slopes
+            total += count * float(2 * (own * centred).sum() - ((own @ covariance) * own).sum())
+            used += count
+        return total / used if used else 0.0
+
+
+def posterior_mean(
+    cross: Vectors,
+    second: Vectors,
+    mean: Vectors,
+    variance: float,
+    level: Vectors | None = None,
+) -> Posterior:
+    """Return τ² M C (τ² C² + v I)⁻¹, with the τ of the largest marginal likelihood.
+
+    M and C are taken about the means. In the eigenbasis of C the moments are independent, each
+    N(0, τ² λ² + v). The mean of the codes, if it is not known as ``level``, is that of the constant
+    feature, shrunk with a prior of its own.
+    """
+    constant = constant_feature(second, mean)
+    if level is None:
+        assert constant is not None, "without a constant feature the level is known"
+        one = [constant]
+        level = _shrunken(cross[:, one], second[np.ix_(one, one)], variance).slopes[:, 0]
+        level = level * mean[constant]
+    rest = np.arange(len(mean)) != constant
+    centred = cross[:, rest] - np.outer(level, mean[rest])
+    covariance = second[np.ix_(rest, rest)] - np.outer(mean[rest], mean[rest])
+    found = _shrunken(centred, covariance, variance)
+    slopes = np.zeros_like(cross)
+    slopes[:, rest] = found.slopes
+    return Posterior(slopes, level - slopes @ mean, found.strength)
+
+
+def constant_feature(second: Vectors, mean: Vectors) -> int | None:
+    """Return the index of the feature that does not vary, or None."""
+    fixed = np.flatnonzero((np.diag(second) - mean**2 < _NEGLIGIBLE) & (mean > 0))
+    return int(fixed[0]) if fixed.size and len(mean) > 1 else None
+
+
+def _shrunken(cross: Vectors, second: Vectors, variance: float) -> Posterior:
+    values, vecs = np.linalg.eigh(second)
+    values = np.where(values > values[-1] * _NEGLIGIBLE, values, 0.0)
+    turned = cross @ vecs
+    best, strength = -math.inf, 0.0
+    for tau in [0.0, *_STRENGTHS / math.sqrt(values[-1])]:
+        total = tau**2 * values**2 + variance
+        likelihood = -0.5 * float((turned**2 / total + np.log(total)).sum())
+        if likelihood > best + 1e-9:
+            best, strength = likelihood, float(tau)
+    shrunk = strength**2 * values / (strength**2 * values**2 + variance)
+    return Posterior((turned * shrunk) @ vecs.T, np.zeros(len(cross)), strength)
+
+
+def _inverse(second: Vectors) -> Vectors:
+    """Return the inverse of C on the directions that it has."""
+    inverse: Vectors = np.linalg.pinv(second, rcond=_NEGLIGIBLE, hermitian=True)
+    return inverse
+
+
+def logistic(features: Vectors, moments: Vectors) -> tuple[Vectors, Vectors]:
+    """Return weight (k, d) and bias (k,) of the logistic model with these moments.
+
+    Minimises E[log Σ_j exp⟨b_j, x⟩] − Σ_j ⟨b_j, E[1{y = j} x]⟩ + λ‖b‖²/2 over the features. A
+    constant feature gives the classes their shares; without one, these follow from the others.
+    """
+    k, d = moments.shape
+    n = len(features)
+
+    def objective(flat: Vectors) -> tuple[float, Vectors]:
+        b = flat.reshape(k, d)
+        logits = features @ b.T
+        peak = logits.max(axis=1, keepdims=True)
+        weights = np.exp(logits - peak)
+        total = weights.sum(axis=1, keepdims=True)
+        value = float((np.log(total) + peak).mean() - (b * moments).sum())
+        gradient = (weights / total).T @ features / n - moments + _RIDGE * b
+        return value + _RIDGE / 2 * float(flat @ flat), gradient.ravel()
+
+    found = minimize(
+        objective, np.zeros(k * d), jac=True, method="L-BFGS-B", options={"maxiter": 500}
+    )
+    return found.x.reshape(k, d), np.zeros(k)
+
+
+def assumed_accuracy(
+    moments: Moments, features: Vectors, predicted: NDArray[Any], level: float
+) -> ExpectedAccuracy:
+    """Return the accuracy under logistic probabilities, corrected by a parametric bootstrap.
+
+    Under the probabilities p of the estimated moments the model seems right E p(ŷ) of the time. By
+    how much this misleads is measured where p is the truth: there, moments are drawn with the noise
+    of the reports, and what a model from them seems is compared with what it is.
+    """
+    chances = _chances(features, moments.class_moments(moments.posterior()))
+    n, rows = moments.counts.sum(), np.arange(len(features))
+    corners = moments.turn * (len(moments.turn) / max(1, len(moments.turn) - 1))
+    cross = corners.T @ (chances.T @ features) / len(features)
+    rng = np.random.default_rng(0)
+    gaps, seems = [], float(chances[rows, predicted].mean())
+    for _ in range(_DRAWS):
+        drawn = cross + rng.standard_normal(cross.shape) * math.sqrt(moments.noise / n)
+        found = moments.posterior(drawn)
+        answers = (features @ (moments.turn @ found.slopes).T + moments.turn @ found.offset).argmax(
+            axis=1
+        )
+        apparent = _chances(features, moments.class_moments(found))[rows, answers].mean()
+        gaps.append(float(chances[rows, answers].mean() - apparent))
+    middle = seems + float(np.mean(gaps))
+    reach = float(ndtri((1 + level) / 2)) * float(np.std(gaps))
+    return ExpectedAccuracy(
+        min(1.0, max(0.0, middle)),
+        max(0.0, middle - reach),
+        min(1.0, middle + reach),
+        "people's vectors are like the public ones, and their answers are logistic in the features",
+    )
+
+
+def _chances(features: Vectors, moments: Vectors) -> Vectors:
+    weight, bias = logistic(features, moments)
+    chances: Vectors = softmax(features @ weight.T + bias, axis=1)
+    return chances

@@ -1,0 +1,261 @@
+"""Which release asks people for a vector and a private answer? Fitted to public vectors alone.
+
+:func:`fit_pairs` joins a public feature map, the code of the answers and an exact randomizer. What
+such reports teach is in :mod:`offaxis.learning.learn`. :func:`fit_check` asks other people one bit:
+is this public model right for you?
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from offaxis.decoding import CellsDecoder, MomentsDecoder, RightDecoder
+from offaxis.decoding.shares import Shares
+from offaxis.encoding.pairs import (
+    Asked,
+    Classes,
+    MomentsEncoder,
+    Number,
+    PairEncoder,
+    RightEncoder,
+    as_asked,
+    pair_encoder,
+    table_of,
+)
+from offaxis.errors import InvalidInput
+from offaxis.geometry import Layers, as_task_model
+from offaxis.geometry.models import answer_names, layers_for_answers
+from offaxis.geometry.public import PublicIdentity, survey
+from offaxis.learning.features import FeatureMap, as_public
+from offaxis.privacy.guarantee import Unit
+from offaxis.randomizers import KaryResponse, PrivUnit2, Randomizer, SubsetSelection
+from offaxis.release import LONGEST_STATEMENT, Provenance, Release
+from offaxis.vectors import Vectors, as_number
+
+MOST_MOMENTS: Final = 1 << 15
+"""The largest dimension of cross moments."""
+
+_LEAST_SHARE: Final = 1e-6
+
+
+def fit_pairs(
+    features: FeatureMap,
+    answers: Any = None,
+    *,
+    epsilon: Any,
+    unit: Unit = "item",
+    statement: str = "",
+) -> Release:
+    """Fit a release of a vector and private answers, under one ε for both.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        From :func:`~offaxis.learning.principal`, :func:`~offaxis.learning.cells` or
+        :func:`~offaxis.learning.random_features`. Cells take classes only.
+    answers : Classes, Number, int, list of str, or a list of Classes and Number; optional
+        What people are asked for, besides the vector: a number of classes, their names, or several
+        answers. None if the collector knows the labels anyway, or there are none.
+    epsilon : number
+        Budget of one report, read exactly.
+    unit : {"item", "user"}
+    statement : str
+        Where the public data came from; stored in the release.
+
+    Examples
+    --------
+    >>> from offaxis.learning import fit_pairs, principal
+    >>> rng = np.random.default_rng(0)
+    >>> public = rng.standard_normal((1000, 4))
+    >>> release = fit_pairs(principal(public), ["no", "yes"], epsilon=2)
+    >>> people = rng.standard_normal((3, 4))
+    >>> reports = release.privatize(people, answers=["yes", "no", "yes"])
+    >>> len(reports[0]) == release.report_size
+    True
+    """
+    asked = as_asked(answers)
+    network = features.network
+    form = "cells" if features.kind == "cells" else "moments"
+    encoder = pair_encoder(form, network.activation)(
+        network.weights, network.biases, table_of(asked)
+    )
+    settings = {"mechanism": "pairs", "form": form, **features.settings}
+    x = features.of(features.sample)
+    randomizer: Randomizer
+    if isinstance(encoder, MomentsEncoder):
+        if encoder.output_dim > MOST_MOMENTS:
+            raise InvalidInput(
+                f"{encoder.features} features and these answers have {encoder.output_dim} cross "
+                f"moments; at most {MOST_MOMENTS} can be reported: use fewer features or classes"
+            )
+        randomizer = PrivUnit2(encoder.output_dim, 1.0, epsilon, target="vector")
+        width = np.array([float(sum(encoder.widths))])
+        decoder: Any = MomentsDecoder(x.T @ x / len(x), x.mean(axis=0), width)
+    else:
+        randomizer = SubsetSelection(encoder.output_dim, epsilon)
+        counts = np.bincount(x.argmax(axis=1), minlength=features.size)
+        shares = np.maximum(counts / len(x), _LEAST_SHARE)
+        values = np.array([encoder.output_dim / features.size])
+        decoder = CellsDecoder(shares / shares.sum(), values)
+    return _release(encoder, randomizer, decoder, asked, features.public, settings, unit, statement)
+
+
+def fit_check(
+    model: Any,
+    public: Any,
+    answers: Any = None,
+    *,
+    epsilon: Any,
+    within: float | None = None,
+    unit: Unit = "item",
+    statement: str = "",
+) -> Release:
+    """Fit a release of one bit: is a public model right for this person?
+
+    Ask people whose reports the model was not learnt from. :func:`accuracy` reads the reports.
+
+    Parameters
+    ----------
+    model : public model
+        A network, linear model or learnt model, as in :func:`offaxis.fit`.
+    public : array (n, m), or callable returning an iterator of batches
+        Public vectors; only their dimension matters, and the release names them.
+    answers : Classes, Number, int or list of str, optional
+        By default the model's own answers.
+    epsilon : number
+    within : float, optional
+        For numbers: a prediction is right if it is off by this at most.
+
+    Examples
+    --------
+    >>> from offaxis.learning import accuracy, fit_check
+    >>> rng = np.random.default_rng(0)
+    >>> people = rng.standard_normal((4000, 3))
+    >>> release = fit_check(np.eye(3), people[:100], epsilon=2)
+    >>> reports = release.privatize(people, answers=people.argmax(axis=1))
+    >>> found = accuracy(release, reports)
+    >>> bool(found.interval()[0] < 1 <= found.interval()[1])
+    True
+    """
+    layers = _layers_of(model)
+    if answers is None:
+        answers = list(layers.answers or ()) or layers.biases[-1].size
+        if answers == 1:
+            raise InvalidInput("a regressor needs answers=Number(low, high) and within=...")
+    asked = as_asked(answers)
+    if len(asked) != 1:
+        raise InvalidInput("a model is checked on one answer")
+    if isinstance(asked[0], Number):
+        layers = _band(layers, within)
+    elif within is not None:
+        raise InvalidInput("within is for numbers: leave it out for classes")
+    make = pair_encoder("right", layers.activation)
+    encoder = make(layers.weights, layers.biases, table_of(asked))
+    identity = survey(as_public(public)).identity
+    if identity.dim != layers.input_dim:
+        raise InvalidInput(
+            f"the model takes {layers.input_dim} numbers, the public vectors have {identity.dim}"
+        )
+    settings: dict[str, str | float] = {"mechanism": "check"}
+    if within is not None:
+        settings["within"] = float(within)
+    decoder = RightDecoder(np.array([2.0]))
+    randomizer = KaryResponse(2, epsilon)
+    return _release(encoder, randomizer, decoder, asked, identity, settings, unit, statement)
+
+
+def accuracy(release: Release, reports: Any) -> AccuracyShare:
+    """Return how often a public model is right, from reports of :func:`fit_check`.
+
+    Unbiased, with a standard error of at most 1/(2 tanh(ε/2) √n), whatever the people.
+    """
+    if not isinstance(release.encoder, RightEncoder):
+        raise InvalidInput("this release does not ask whether a model is right: see fit_check()")
+    return AccuracyShare(release.shares(reports))
+
+
+class AccuracyShare:
+    """An accuracy from private bits.
+
+    Attributes
+    ----------
+    estimate, standard_error : float
+    """
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self.estimate = float(shares.estimate[1])
+        self.standard_error = float(shares.standard_error[1])
+
+    def __repr__(self) -> str:
+        """Return for example ``accuracy 0.894 ± 0.011``."""
+        return f"accuracy {self.estimate:.3f} ± {self.standard_error:.3f}"
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the ends of a confidence interval that holds for every number of reports."""
+        low, high = self._shares.interval(level)
+        return float(low[1]), float(high[1])
+
+
+def _layers_of(model: Any) -> Layers:
+    layers = model if isinstance(model, Layers) else getattr(model, "layers_", None)
+    if isinstance(layers, Layers):
+        return layers
+    task = as_task_model(model)
+    found = layers_for_answers(task) or getattr(task, "as_layers", lambda: None)()
+    if found is None:
+        raise InvalidInput("devices must run the model: pass a fully connected network")
+    names = answer_names(task)
+    return Layers(found.weights, found.biases, found.activation, answers=names)
+
+
+def _band(layers: Layers, within: float | None) -> Layers:
+    """Return the two outputs prediction ± within."""
+    if within is None or not as_number(within, "within") > 0:
+        raise InvalidInput("for numbers, pass within=...: how far off a right prediction may be")
+    if layers.biases[-1].size != 1:
+        raise InvalidInput("a number is predicted by one output")
+    weight, bias = layers.weights[-1], layers.biases[-1]
+    return Layers(
+        [*layers.weights[:-1], np.vstack([weight, weight])],
+        [*layers.biases[:-1], np.array([bias[0] - within, bias[0] + within])],
+        layers.activation,
+    )
+
+
+def _release(
+    encoder: Any,
+    randomizer: Randomizer,
+    decoder: Any,
+    asked: tuple[Asked, ...],
+    public: PublicIdentity,
+    settings: dict[str, str | float],
+    unit: Unit,
+    statement: str,
+) -> Release:
+    if not isinstance(statement, str) or len(statement) > LONGEST_STATEMENT:
+        raise InvalidInput(f"a statement is a text of at most {LONGEST_STATEMENT} characters")
+    provenance = Provenance(None, public, settings, statement)
+    return Release(encoder, randomizer, decoder, provenance, unit, asked=asked)
+
+
+def pair_encoder_of(release: Release) -> PairEncoder:
+    """Return the encoder of a release of pairs; raise for others."""
+    if not isinstance(release.encoder, PairEncoder):
+        raise InvalidInput(
+            "models are learnt from releases of pairs: see offaxis.plan_learning or "
+            "offaxis.learning.fit_pairs"
+        )
+    return release.encoder
+
+
+def classes_of(asked: Asked) -> int:
+    """Return the number of classes of an answer; 0 for a number."""
+    return len(asked.names) if isinstance(asked, Classes) else 0
+
+
+def scaled(asked: Number, values: Vectors) -> Vectors:
+    """Return numbers as −1 … 1."""
+    return 2 * (np.clip(values, asked.low, asked.high) - asked.low) / (asked.high - asked.low) - 1

@@ -1,0 +1,245 @@
+"""What does a model need of the reports? Sums over observations, in one pass, that can be merged.
+
+Reports are counted in :data:`FOLDS` folds by their position, so that a model can be judged on
+reports it was not learnt from. Memory does not grow with the number of reports.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offaxis.encoding.pairs import Asked, Classes, Number, as_asked
+from offaxis.errors import InvalidInput
+from offaxis.learning.pairs import classes_of, pair_encoder_of, scaled
+from offaxis.randomizers.symbols import SymbolForm
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+FOLDS: Final = 5
+
+MOST_SQUARES: Final = 1024
+"""Up to this dimension the second moments of reports are kept, for the errors of coefficients."""
+
+_ROWS: Final = 4096
+_NUMBERS: Final = 1 << 21
+_END: Final = object()
+_MAGIC: Final = "offaxis sums of pairs 1"
+
+
+@dataclass(eq=False)
+class PairSums:
+    """Sums over the reports of a release of pairs.
+
+    Parameters
+    ----------
+    release : Release
+        Of pairs (:func:`~offaxis.learning.fit_pairs`).
+    labels : Classes or Number, optional
+        What the public labels are, if the reports hold vectors alone and the collector knows the
+        labels.
+
+    Attributes
+    ----------
+    counts : (folds, labels) array
+    totals : (folds, labels, D) array
+        Sums of observations; of symbols, how often each is named.
+    squares : (D, D) array or None
+        Sums of products of observations of moments.
+
+    Examples
+    --------
+    >>> from offaxis.learning import PairSums, fit_pairs, learn, principal
+    >>> rng = np.random.default_rng(0)
+    >>> people = rng.standard_normal((3000, 4))
+    >>> release = fit_pairs(principal(people[:1000]), 2, epsilon=2)
+    >>> reports = release.privatize(people[1000:], answers=1 * (people[1000:, 0] > 0))
+    >>> monday, tuesday = PairSums(release), PairSums(release)
+    >>> monday.add(reports[:900]), tuesday.add(reports[900:])
+    (None, None)
+    >>> monday.merge(tuesday)
+    >>> monday.count
+    2000
+    >>> learn(release, monday).predict(people[:3]).shape
+    (3,)
+    """
+
+    release: Release
+    labels: Asked | None = None
+    counts: NDArray[np.int64] = field(init=False)
+    totals: Vectors = field(init=False)
+    squares: Vectors | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Check the release and the labels, and start from zero."""
+        encoder = pair_encoder_of(self.release)
+        if encoder.form == "right":
+            raise InvalidInput(
+                "these reports tell how often a model is right: read them with accuracy()"
+            )
+        if self.labels is not None:
+            if self.release.asked:
+                raise InvalidInput(
+                    "the reports of this release hold private answers: public labels are for a "
+                    "release that asks for none"
+                )
+            self.labels = as_asked(self.labels)[0]
+            if isinstance(self.labels, Number) and encoder.form == "cells":
+                raise InvalidInput("cells take classes: public numbers need a release of moments")
+        groups = classes_of(self.labels) if isinstance(self.labels, Classes) else 1
+        dim = self.release.decoder.input_dim
+        self.counts = np.zeros((FOLDS, groups), dtype=np.int64)
+        self.totals = np.zeros((FOLDS, groups, dim))
+        keeps = encoder.form == "moments" and dim <= MOST_SQUARES
+        self.squares = np.zeros((dim, dim)) if keeps else None
+
+    @property
+    def count(self) -> int:
+        """Number of reports."""
+        return int(self.counts.sum())
+
+    def add(self, reports: Iterable[bytes], labels: Iterable[Any] | None = None) -> None:
+        """Add reports, with one public label each if the sums have labels.
+
+        Nothing is added unless all reports of this call are valid.
+        """
+        if (labels is None) != (self.labels is None):
+            raise InvalidInput(
+                "public labels are given both to the sums and with every report, or not at all"
+            )
+        fresh = PairSums(self.release, self.labels)
+        rows = max(1, min(_ROWS, _NUMBERS // self.totals.shape[2]))
+        source = _as_iterator(reports)
+        named = None if labels is None else iter(labels)
+        seen = 0
+        while batch := list(islice(source, rows)):
+            observed = self.release.observe(batch, first=seen)
+            column = None if named is None else _labels(self.labels, named, len(batch))
+            fresh.add_observed(observed, column)
+            seen += len(batch)
+        if named is not None and next(named, _END) is not _END:
+            raise InvalidInput(f"there are more labels than the {seen} reports")
+        self.merge(fresh)
+
+    def add_observed(self, observed: Vectors, labels: Vectors | None = None) -> None:
+        """Add observations (n, D), and public labels (n,) as numbers."""
+        if isinstance(self.release.randomizer, SymbolForm):
+            observed = (observed > 0).astype(np.float64)
+        own = np.zeros(len(observed), dtype=np.int64)
+        if isinstance(self.labels, Classes):
+            assert labels is not None
+            own = labels.astype(np.int64)
+        elif isinstance(self.labels, Number):
+            assert labels is not None
+            observed = observed * scaled(self.labels, labels)[:, None]
+        groups = self.counts.shape[1]
+        place = (np.arange(len(observed)) + self.count) % FOLDS * groups + own
+        counts = np.bincount(place, minlength=FOLDS * groups)
+        order = np.argsort(place, kind="stable")
+        used = np.flatnonzero(counts)
+        if used.size:
+            starts = np.concatenate([[0], np.cumsum(counts[used])[:-1]])
+            sums = np.add.reduceat(observed[order], starts, axis=0)
+            self.totals.reshape(-1, self.totals.shape[2])[used] += sums
+        self.counts += counts.reshape(self.counts.shape)
+        if self.squares is not None:
+            self.squares += observed.T @ observed
+
+    def merge(self, other: PairSums) -> None:
+        """Add the sums over other reports of the same release."""
+        if other.release != self.release or other.labels != self.labels:
+            raise InvalidInput("these are sums over reports of another release, or of other labels")
+        self.counts += other.counts
+        self.totals += other.totals
+        if self.squares is not None and other.squares is not None:
+            self.squares += other.squares
+
+    def to_bytes(self) -> bytes:
+        """Return the sums as bytes, to be merged elsewhere (:meth:`from_bytes`)."""
+        stream = io.BytesIO()
+        squares = np.zeros((0, 0)) if self.squares is None else self.squares
+        np.savez(
+            stream,
+            magic=np.array([_MAGIC, self.release.hash]),
+            counts=self.counts,
+            totals=self.totals,
+            squares=squares,
+        )
+        return stream.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, release: Release, labels: Any = None) -> PairSums:
+        """Read sums written by :meth:`to_bytes` for the same release and labels."""
+        sums = cls(release, labels)
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+                magic, counts = stored["magic"].tolist(), stored["counts"]
+                totals, squares = stored["totals"], stored["squares"]
+        except (ValueError, KeyError, OSError, EOFError) as error:
+            raise InvalidInput(f"these bytes are no sums of pairs: {error}") from None
+        kept = (0, 0) if sums.squares is None else sums.squares.shape
+        shapes = (counts.shape, totals.shape, squares.shape)
+        if magic != [_MAGIC, release.hash] or shapes != (
+            sums.counts.shape,
+            sums.totals.shape,
+            kept,
+        ):
+            raise InvalidInput("these sums belong to another release, or to other labels")
+        if not (np.isfinite(totals).all() and np.isfinite(squares).all() and (counts >= 0).all()):
+            raise InvalidInput("these sums are not finite")
+        sums.counts, sums.totals = counts.astype(np.int64), totals.astype(np.float64)
+        sums.squares = None if sums.squares is None else squares.astype(np.float64)
+        return sums
+
+
+def pair_sums(release: Release, reports: Any, labels: Any = None, answers: Any = None) -> PairSums:
+    """Return the sums of reports, or the sums if they are such already."""
+    if isinstance(reports, PairSums):
+        if labels is not None:
+            raise InvalidInput("these sums include their labels: leave out labels")
+        if reports.release != release:
+            raise InvalidInput("these are sums over reports of another release")
+        return reports
+    if labels is None:
+        if answers is not None:
+            raise InvalidInput("answers describe public labels: pass labels, too")
+        sums = PairSums(release)
+        sums.add(reports)
+        return sums
+    labels = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    sums = PairSums(release, as_asked(_inferred(labels) if answers is None else answers)[0])
+    sums.add(reports, labels)
+    return sums
+
+
+def _inferred(labels: list[Any]) -> Asked:
+    """Return the classes of public labels."""
+    if all(isinstance(label, str) for label in labels):
+        return Classes(sorted(set(labels)))
+    if labels and all(isinstance(label, int) and label >= 0 for label in labels):
+        return Classes(max(2, max(labels) + 1))
+    raise InvalidInput(
+        "public labels are names or indices of classes; for numbers pass answers=Number(low, high)"
+    )
+
+
+def _labels(asked: Asked | None, labels: Iterator[Any], count: int) -> Vectors:
+    taken = list(islice(labels, count))
+    if len(taken) < count:
+        raise InvalidInput("there are fewer labels than reports")
+    assert asked is not None
+    return asked.codes_of(taken)
+
+
+def _as_iterator(reports: Any) -> Iterator[bytes]:
+    if isinstance(reports, bytes):
+        return iter([reports])
+    if isinstance(reports, np.ndarray | bytearray | str) or not isinstance(reports, Iterable):
+        raise InvalidInput(f"reports are a list of bytes, got {type(reports).__name__}")
+    return iter(reports)
