@@ -19,11 +19,13 @@ import numpy as np
 import offaxis
 from offaxis.audit import AuditResult
 from offaxis.decoding import CodewordDecoder, ShiftDecoder
-from offaxis.encoding import ArgmaxEncoder, ShiftEncoder
+from offaxis.decoding.pairs import CellsDecoder
+from offaxis.encoding import ArgmaxEncoder, Classes, ShiftEncoder
+from offaxis.encoding.pairs import pair_encoder, table_of
 from offaxis.errors import InvalidInput
 from offaxis.formats.release_file import to_bytes
 from offaxis.privacy.guarantee import Unit
-from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, Randomizer
+from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, Randomizer, SubsetSelection
 from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array
@@ -94,7 +96,7 @@ def in_javascript(release: Release, node: str, client: Path = CLIENT) -> Iterato
         maker = Maker(node, client, file)
         parts = (release.encoder, release.randomizer, release.decoder, release.provenance)
         try:
-            yield InJavaScript(*parts, maker=maker)
+            yield InJavaScript(*parts, asked=release.asked, maker=maker)
         finally:
             maker.close()
 
@@ -103,7 +105,7 @@ def release_of(randomizer: Randomizer) -> Release:
     """Return a release of a randomizer: vectors unchanged, or the symbol of the largest entry."""
     origin = seeds.releases()[0].provenance
     unit: Unit = "user" if isinstance(randomizer, Memoised) and randomizer.draws else "item"
-    if isinstance(randomizer, KaryResponse):
+    if isinstance(randomizer, KaryResponse | SubsetSelection):
         k = randomizer.size
         encoder = ArgmaxEncoder(np.eye(k), np.zeros(k), np.zeros(k))
         decoder = CodewordDecoder(np.eye(k), np.full(k, 1 / k))
@@ -116,6 +118,7 @@ BROKEN = {
     "laplace": ("laplace.js", "Laplace(this.log2Scale,", "Laplace(this.log2Scale - 1,"),
     "privunit2": ("privunit.js", "near, this.epsilon)", "near, this.epsilon.times(ODDS))"),
     "response": ("response.js", "1, this.epsilon)", "1, this.epsilon.times(ODDS))"),
+    "subset": ("subset.js", "chosen, this.epsilon)", "chosen, this.epsilon.times(ODDS))"),
 }
 """By kind: a module of the client and a fault in it. Half the noise, or odds of e^{3ε/2}."""
 
@@ -134,12 +137,22 @@ def broken_client(folder: Path, kind: str) -> Path:
     return folder
 
 
+def cells_by_answers(epsilon: Fraction) -> Release:
+    """Return a release of pairs: two cells by two answers or none, as sets of the six symbols."""
+    asked = (Classes(["no", "yes"], optional=True),)
+    encoder = pair_encoder("cells", "relu")([np.eye(2)], [np.zeros(2)], table_of(asked))
+    decoder = CellsDecoder(np.full(2, 1 / 2), np.array([3.0]))
+    origin = seeds.releases()[0].provenance
+    return Release(encoder, SubsetSelection(6, epsilon), decoder, origin, asked=asked)
+
+
 def audited(epsilon: Fraction) -> dict[str, Release]:
     """Return small releases to audit, by kind; their worst pair attains the guarantee."""
     return {
         "response": release_of(KaryResponse(4, epsilon)),
         "laplace": release_of(Laplace(2, 1.0, epsilon)),
         "privunit2": release_of(PrivUnit2(2, 1.0, epsilon)),
+        "subset": cells_by_answers(epsilon),
     }
 
 

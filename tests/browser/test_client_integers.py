@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from offaxis.errors import InvalidInput
-from offaxis.randomizers import Laplace, PrivUnit2, parameters
-from offaxis.sampling.choices import Response, below
+from offaxis.randomizers import Laplace, PrivUnit2, SubsetSelection, parameters
+from offaxis.randomizers.symbols import own_coin
+from offaxis.sampling.choices import Response, below, choose_subsets
 from offaxis.sampling.laplace import DiscreteLaplace
 from tests.tape import Tape
 
@@ -121,3 +122,56 @@ def test_responses_from_adversarial_tapes_are_the_same(client, size, near, epsil
 def test_choices_from_adversarial_tapes_are_the_same(client, limit):
     tapes = make_tapes(Random(limit), [b"\xff" * 4, (limit - 1).to_bytes(4, "little")])
     check_draws(client, "below", {"limit": limit}, 20, tapes, lambda t: below(limit, 20, t))
+
+
+@pytest.mark.parametrize(("columns", "chosen"), [(1, 1), (2, 1), (5, 2), (9, 9), (300, 40)])
+def test_subsets_from_adversarial_tapes_are_the_same(client, columns, chosen):
+    """With equal keys, also at the edge of a set, where a row is drawn again."""
+    rng = Random(columns)
+    keys = [rng.randbytes(4) for _ in range(3)] + [bytes(4), b"\xff" * 4]
+    tapes = [
+        b"".join(
+            rng.choice(keys) if rng.random() < share else rng.randbytes(4)
+            for _ in range(4 * columns)
+        )
+        + rng.randbytes(80 * columns)
+        for share in (0.05, 0.3, 0.8)
+        for _ in range(20)
+    ]
+
+    def draw(tape: Tape) -> np.ndarray:
+        member, last = choose_subsets(columns, chosen, 4, tape)
+        return np.column_stack([member, last])
+
+    check_draws(client, "subsets", {"columns": columns, "chosen": chosen}, 4, tapes, draw)
+
+
+@pytest.mark.parametrize(
+    ("size", "chosen", "epsilon"),
+    [(2, 1, "1/3"), (5, 2, "1"), (8, 7, "2"), (9, 1, "100"), (70_000 // 2, 17, "9")],
+)
+def test_payloads_of_subsets_are_the_same(client, monkeypatch, size, chosen, epsilon):
+    """Coins that tie, every symbol of a small set, and more reports than one part holds."""
+    monkeypatch.setattr("offaxis.randomizers.base.require_entropy", lambda entropy: None)
+    randomizer = SubsetSelection(size, Fraction(epsilon), chosen)
+    coin, rng = own_coin(size, chosen, Fraction(epsilon)), Random(size)
+    tie = coin.digits(32).to_bytes(4, "little")
+    deep = [(coin.digits(32 + 64 * i) % 2**64).to_bytes(8, "little") for i in (1, 2)]
+    symbols = list(range(size)) if size < 10 else [0, size - 1, *rng.sample(range(size), 30)]
+    tapes = [
+        b"".join(rng.choice([tie, rng.randbytes(4)]) for _ in symbols)
+        + b"".join(rng.choice([*deep, rng.randbytes(8)]) for _ in range(3))
+        + rng.randbytes(8 * size * len(symbols) + 1000)
+        for _ in range(20 if size < 10 else 1)
+    ]
+    made = client.run(
+        "subsetPayloads",
+        parameters=parameters(randomizer),
+        symbols=symbols,
+        tapes=[content.hex() for content in tapes],
+    )
+    for content, one in zip(tapes, made, strict=True):
+        tape = Tape(content)
+        payloads = randomizer.report(np.array(symbols), tape)
+        assert [payload.hex() for payload in payloads] == one["payloads"]
+        assert tape.used == one["used"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from scipy import stats
 
 import offaxis
 from offaxis.formats.release_file import to_bytes
-from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, PrivUnitG
+from offaxis.randomizers import KaryResponse, Laplace, PrivUnit2, PrivUnitG, SubsetSelection
 from tests.browser.maker import release_of
 from tests.checks import ALPHA, counts_p_value
 
@@ -82,6 +83,33 @@ def test_responses_have_their_law(client):
     broken = np.where(np.arange(5) == 3, truth, (1 - truth) / 4)
     drawn = np.random.default_rng(0).multinomial(COUNT, broken)
     assert counts_p_value(drawn, weights / weights.sum()) < ALPHA
+
+
+@pytest.mark.parametrize("own", [0, 3, 4])
+def test_subsets_have_their_law(client, own):
+    """Each of the ten sets of two: weight e^ε with the true symbol, 1 without."""
+    randomizer = SubsetSelection(5, Fraction(1), chosen=2)
+    release = release_of(randomizer)
+    sets = list(combinations(range(5), 2))
+
+    def law(odds: float) -> np.ndarray:
+        weights = np.array([odds if own in named else 1.0 for named in sets])
+        return weights / weights.sum()
+
+    named = randomizer.sets(payloads(client, release, np.eye(5)[own]))
+    found = [sets.index((i, j)) for i, j in map(np.flatnonzero, named)]
+    assert counts_p_value(np.bincount(found, minlength=10), law(math.e)) > ALPHA
+    # Broken control: heads with probability e^ε/(e^ε + 1), whatever the size of the sets.
+    broken = np.random.default_rng(0).multinomial(COUNT, law(1.5 * math.e))
+    assert counts_p_value(broken, law(math.e)) < ALPHA
+    # Broken control: the member that the true symbol replaces is the first one, not a uniform one.
+    others = [symbol for symbol in range(5) if symbol != own]
+    rng, first = np.random.default_rng(1), np.zeros(10, dtype=int)
+    for heads in rng.random(COUNT) < 2 * math.e / (2 * math.e + 3):
+        drawn = sorted(rng.choice(others, 2, replace=False).tolist())
+        i, j = sorted([own, drawn[1]] if heads else drawn)
+        first[sets.index((i, j))] += 1
+    assert counts_p_value(first, law(math.e)) < ALPHA
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import offaxis
 from offaxis.client.outbox import report_id
+from offaxis.decoding.pairs import CellsDecoder
+from offaxis.encoding import Classes
+from offaxis.encoding.pairs import pair_encoder, table_of
+from offaxis.randomizers import KaryResponse
 from tests.browser.devices import WAITING, new_round, open_tab, replace_response, stored
+from tests.fuzz import seeds
 
 VECTOR = np.linspace(-1, 1, 6)
 OFTEN = {"limits": [{"epsilon": 9000}], "epsilon": 500}
@@ -70,6 +76,37 @@ def test_an_unusable_vector_becomes_the_public_mean(collector, exact, context_of
     assert np.abs(decoded - exact.public_mean).max() < 1
     visible = {(entry["state"], entry["problem"], len(entry["report"])) for entry in kept}
     assert visible == {("queued", "", 2 * exact.report_size)}
+
+
+def test_a_pair_is_reported_and_an_unusable_one_does_not_show(collector, context_of):
+    """Two cells by two answers or none, with an ε so large that a report is its symbol."""
+    asked = (Classes(["no", "yes"], name="smoker", optional=True),)
+    encoder = pair_encoder("cells", "relu")([np.eye(2)], [np.zeros(2)], table_of(asked))
+    decoder = CellsDecoder(np.full(2, 1 / 2), np.array([3.0]))
+    origin = seeds.releases()[0].provenance
+    release = offaxis.Release(encoder, KaryResponse(6, Fraction(100)), decoder, origin, asked=asked)
+    tab = open_tab(context_of(), collector, **OFTEN)
+    sources = {
+        "{ vector: [0, 1], answers: 'yes' }": 4,
+        "{ vector: new Float64Array([1, 0]), answers: { smoker: 0 } }": 0,
+        "async () => ({ vector: [0, 1], answers: null })": 5,
+        "[0, 1, 1]": 4,  # the row of a pair
+        # Anything else becomes a zero vector without an answer.
+        "{ vector: [0, 1], answers: 'perhaps' }": 2,
+        "{ vector: [0, NaN], answers: 'yes' }": 2,
+        "{ vector: [0, 1] }": 2,
+        "[0, 1]": 2,
+        "null": 2,
+        "() => { throw new Error('no'); }": 2,
+    }
+    for source, symbol in sources.items():
+        name = new_round(collector, release)
+        kept = tab.run(f"return device.report(values[0], {source});", name)
+        assert bytes.fromhex(kept["report"])[12:] == bytes([symbol]), source
+        assert (kept["state"], kept["problem"]) == ("queued", "")
+    assert {entry["state"] for entry in tab.send()} == {"sent"}
+    ((_, report),) = stored(collector, name)
+    assert report.hex() == kept["report"]
 
 
 def test_the_id_is_that_of_python_and_the_secret_cannot_be_exported(collector, plain, tab):

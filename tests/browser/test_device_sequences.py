@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import offaxis
+from offaxis.decoding.pairs import CellsDecoder
+from offaxis.encoding import Classes
+from offaxis.encoding.pairs import pair_encoder, table_of
 from offaxis.formats.release_file import to_bytes
 from offaxis.randomizers import MemoisedPrivUnit2, MemoisedResponse
 from tests.browser.devices import WAITING, Tab, new_round, open_tab, stored
@@ -139,6 +142,24 @@ def test_directions_are_reported_in_sequences(collector, context_of):
     assert randomizer.ages([r[12:] for r in reports]).tolist() == [0, 0, 1, 2]
     assert np.isfinite(release.decode(reports)).all()
     assert tab.spent() == {"epsilon": "16", "reports": 2}
+
+
+def test_pairs_are_reported_in_sequences(collector, context_of):
+    """Two cells by two answers or none; only the round that draws reads vector and answer."""
+    asked = (Classes(["no", "yes"], optional=True),)
+    encoder = pair_encoder("cells", "relu")([np.eye(2)], [np.zeros(2)], table_of(asked))
+    memoised = MemoisedResponse(6, SURE, SURE, DRAWS, PERIOD)
+    origin = release_of(memoised).provenance
+    decoder = CellsDecoder(np.full(2, 1 / 2), np.array([3.0]))
+    release = offaxis.Release(encoder, memoised, decoder, origin, unit="user", asked=asked)
+    tab = person(context_of, collector)
+    pairs = [([0, 1], "yes"), ([1, 0], None)]
+    for number, (vector, answers) in enumerate(pairs):
+        name = new_round(collector, release, study="pairs", number=number)
+        entry = tab.run(COUNTED, name, {"vector": vector, "answers": answers})
+        assert shown(entry) == (number, 4)
+    assert tab.page.evaluate("() => window.called") == 1
+    assert tab.spent() == PAID
 
 
 def test_an_age_beyond_two_bytes_is_the_largest(collector, context_of):

@@ -7,9 +7,12 @@ is disabled here and in tests only.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,12 +22,17 @@ import numpy as np
 import offaxis
 from offaxis import mechanisms
 from offaxis.audit.inputs import make_reports
+from offaxis.decoding.pairs import CellsDecoder, MomentsDecoder, RightDecoder
+from offaxis.encoding import Classes, Number
+from offaxis.encoding.pairs import Asked, pair_encoder, table_of
 from offaxis.geometry import Layers
+from offaxis.geometry.public import PublicIdentity
 from offaxis.randomizers import (
     NAMES,
     KaryResponse,
     MemoisedPrivUnit2,
     MemoisedResponse,
+    PrivUnit2,
     SubsetSelection,
     base,
     make,
@@ -32,7 +40,7 @@ from offaxis.randomizers import (
 )
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
 from offaxis.randomizers.laplace import pack
-from offaxis.release import Release
+from offaxis.release import Provenance, Release
 from offaxis.sampling.choices import Response, below, choose_subsets
 from offaxis.sampling.gaussian import RoundedGaussian
 from offaxis.sampling.laplace import DiscreteLaplace
@@ -226,6 +234,122 @@ def release(name: str) -> offaxis.Release:
     return offaxis.fit(task, public, epsilon=4, mechanism=name, delta=delta_for(name))
 
 
+PAIR_INPUTS = [*INPUTS[:4], [-1.5, 2.0, 0.75]]
+COLOUR = Classes(["red", "green", "blue"], name="colour")
+SMOKER = Classes(["no", "yes"], name="smoker", optional=True)
+AGE, SCORE = Number(0, 100, name="age"), Number(-1.5, 2.5, name="score", optional=True)
+REGION = Classes(["2", "1", "0", "7"], name="region")  # names that an index could be taken for
+
+PAIRS: dict[str, tuple[str, str, tuple[int, ...], tuple[Asked, ...], list[Any]]] = {
+    "pairs-moments": (
+        *("moments", "relu+normalise", (3, 5, 4, 2), (COLOUR,)),
+        ["red", "blue", 1, 2, "green"],
+    ),
+    "pairs-mixed": (
+        *("moments", "normalise", (3, 5, 3), (SMOKER, AGE, REGION)),
+        [
+            {"smoker": "yes", "age": 41.5, "region": "7"},
+            {"smoker": None, "age": 0, "region": "0"},
+            {"smoker": 0, "age": 1000, "region": "1"},
+            {"smoker": "no", "age": -3, "region": "2"},
+            {"smoker": 1, "age": 99.999, "region": "7"},
+        ],
+    ),
+    "pairs-number": ("moments", "tanh", (3, 4, 3), (SCORE,), [0.25, None, -1.5, 7.5, 1.0]),
+    "pairs-nothing": ("moments", "silu", (3, 4, 3), (), [None] * 5),
+    "pairs-cells": ("cells", "relu", (3, 4, 3), (COLOUR,), ["red", "blue", "green", 2, 0]),
+    "pairs-optional": (
+        *("cells", "elu+relu", (3, 5, 4, 3), (REGION, SMOKER)),
+        [
+            {"region": "2", "smoker": "yes"},
+            {"region": "1", "smoker": None},
+            {"region": "7", "smoker": 0},
+            {"region": "0", "smoker": None},
+            {"region": "0", "smoker": 1},
+        ],
+    ),
+    "pairs-right": ("right", "gelu", (3, 4, 3), (COLOUR,), ["red", 1, "blue", "green", 0]),
+    "pairs-range": ("right", "identity", (3, 2), (AGE,), [0.5, 101, 0, 1e300, 40]),
+}
+"""Per name: form, activations, sizes of the layers, what is asked, and the answers to it."""
+
+
+def network(sizes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return weights and biases whose entries are fractions of 64: the same on every machine."""
+
+    def entries(count: int, start: int) -> np.ndarray:
+        k = np.arange(start, start + count)
+        return ((37 * k * k + 11 * k) % 101 - 50) / 64
+
+    steps = list(enumerate(pairwise(sizes)))
+    weights = [entries(b * a, 7 * i).reshape(b, a) for i, (a, b) in steps]
+    return weights, [entries(b, 50 + i) for i, (_, b) in steps]
+
+
+def pair_release(name: str) -> Release:
+    """A small release of pairs, from numbers that every machine computes alike."""
+    form, activations, sizes, asked, _ = PAIRS[name]
+    encoder: Any = pair_encoder(form, activations)(*network(sizes), table_of(asked))
+    d, inner = encoder.features, encoder.output_dim
+    randomizer: Any
+    decoder: Any
+    if form == "moments":
+        randomizer = PrivUnit2(inner, 1.0, Fraction(3), target="vector")
+        decoder = MomentsDecoder(np.eye(d) / (2 * d), np.full(d, 1 / 16), np.array([inner / d]))
+    elif form == "cells":
+        subsets = name == "pairs-cells"
+        randomizer = (SubsetSelection if subsets else KaryResponse)(inner, Fraction(3, 2))
+        decoder = CellsDecoder(np.array([0.5, 0.375, 0.125]), np.array([inner / d]))
+    else:
+        randomizer = KaryResponse(2, Fraction(1))
+        decoder = RightDecoder(np.array([2.0]))
+    vectors = np.array(PAIR_INPUTS, dtype="<f8")
+    sha256 = hashlib.sha256(vectors.tobytes()).hexdigest()
+    provenance = Provenance(None, PublicIdentity(len(vectors), 3, sha256))
+    return Release(encoder, randomizer, decoder, provenance, asked=asked)
+
+
+def pairs(name: str) -> dict:
+    """Vectors and answers, their rows and encodings, and reports made one by one from a tape."""
+    built, answers = pair_release(name), PAIRS[name][4]
+    columns: Any = answers
+    if len(built.asked) != 1:
+        columns = {part.name: [one[part.name] for one in answers] for part in built.asked} or None
+    rows = built.pairs(np.array(PAIR_INPUTS), columns)
+    encoded = built.encode_private(rows)
+    tape: Any = Tape.named(f"pairs {name}", 1 << 16)
+    with (
+        mock.patch.object(base, "require_entropy"),
+        mock.patch("offaxis.release.Entropy", return_value=tape),
+    ):
+        made: list[Any] = [built.privatize(row) for row in rows]
+    randomizer: Any = built.randomizer
+    lattice = encoded.dtype.kind == "f"
+    return {
+        "release": built.hash,
+        "asked": [
+            {"name": part.name, "optional": part.optional}
+            | (
+                {"kind": "classes", "names": list(part.names)}
+                if isinstance(part, Classes)
+                else {"kind": "number", "low": part.low, "high": part.high}
+            )
+            for part in built.asked
+        ],
+        "encoder": built.encoder.kind,
+        "vectors": [[x.hex() for x in row] for row in PAIR_INPUTS],
+        "answers": answers,
+        "rows": [[x.hex() for x in row] for row in rows.tolist()],
+        "encodings": encoded.tolist(),
+        **({"parameters": offaxis.randomizers.parameters(randomizer)} if lattice else {}),
+        **({"integers": randomizer.integers(encoded).tolist()} if lattice else {}),
+        "tape": f"pairs {name}",
+        "reports": [report.hex() for report in made],
+        "bytes": tape.used,
+        "observations": built.observe(made).tolist(),
+    }
+
+
 def content() -> dict[str, dict]:
     """Everything that is recorded as JSON and can be reproduced exactly."""
     wide = np.array([[0, 1, -1, (1 << 23) - 1, -(1 << 23), 1 << 24, -(1 << 40)]])
@@ -241,16 +365,33 @@ def content() -> dict[str, dict]:
             **{name: symbol_payloads(name) for name in SYMBOL_RANDOMIZERS},
         },
         "sequences": {name: sequence(name) for name in SEQUENCE_RANDOMIZERS},
+        "pairs": {name: pairs(name) for name in PAIRS},
     }
 
 
+def close(first: Any, second: Any) -> bool:
+    """Equal, up to the last digits of floats."""
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(close(first[k], second[k]) for k in first)
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(close, first, second))
+    if isinstance(first, float):
+        return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
+    return bool(first == second)
+
+
 def main() -> None:
-    """Write all files."""
+    """Write all files; one that agrees with what is recorded keeps its bytes."""
     for name, record in content().items():
-        text = json.dumps(record, indent=1)
-        (FOLDER / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        path, text = FOLDER / f"{name}.json", json.dumps(record, indent=1)
+        if path.exists() and close(json.loads(text), json.loads(path.read_text(encoding="utf-8"))):
+            continue
+        path.write_text(text + "\n", encoding="utf-8")
     record_reports("reports.json", mechanisms.NAMES, release)
     record_reports("sequence-reports.json", SEQUENCE_RELEASES, sequence_release)
+    for name in PAIRS:
+        if not (FOLDER / f"{name}.release").exists():
+            pair_release(name).save(FOLDER / f"{name}.release")
 
 
 def record_reports(file: str, names: Iterable[str], build: Callable[[str], Release]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import struct
 from fractions import Fraction
 from pathlib import Path
 from statistics import NormalDist
@@ -14,11 +15,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 import offaxis
 from offaxis import mechanisms
+from offaxis.errors import BiasedDecoder
 from offaxis.randomizers import NAMES
 from tests.vectors.make import (
+    PAIRS,
     SEQUENCE_RANDOMIZERS,
     SEQUENCE_RELEASES,
     SYMBOL_RANDOMIZERS,
+    close,
     content,
 )
 
@@ -34,18 +38,7 @@ def made() -> dict:
     return json.loads(json.dumps(content()))
 
 
-def close(first, second) -> bool:
-    """Equal, up to the last digits of floats."""
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(close(first[k], second[k]) for k in first)
-    if isinstance(first, list):
-        return len(first) == len(second) and all(map(close, first, second))
-    if isinstance(first, float):
-        return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
-    return first == second
-
-
-@pytest.mark.parametrize("name", ["samplers", "directions", "payloads", "sequences"])
+@pytest.mark.parametrize("name", ["samplers", "directions", "payloads", "sequences", "pairs"])
 def test_the_code_reproduces_the_recorded_vectors(made, name):
     """A difference is a change of the format: it needs a new version, not a new recording."""
     assert close(made[name], recorded(name))
@@ -181,3 +174,109 @@ def test_a_reader_of_sequences_written_from_the_document_agrees(name):
             else:
                 plain = plain_observation("privunit2", parameters, record["mean"], octets[2:])
             assert close(plain, observation)
+
+
+# ---- Pairs
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_recorded_releases_of_pairs_are_still_read(name):
+    record = recorded("pairs")[name]
+    release = offaxis.load(FOLDER / f"{name}.release", expect=record["release"])
+    reports = [bytes.fromhex(report) for report in record["reports"]]
+    assert close(release.observe(reports).tolist(), record["observations"])
+    with pytest.raises(BiasedDecoder, match="decodes to no vector"):
+        release.decode(reports)
+
+
+def plain_tensors(name: str) -> tuple[dict, dict[str, list]]:
+    """Return the manifest and the tensors of a release file, read with the document alone."""
+    blob = (FOLDER / f"{name}.release").read_bytes()
+    (size,) = struct.unpack_from("<Q", blob)
+    header = json.loads(blob[8 : 8 + size])
+    manifest = json.loads(header.pop("__metadata__")["offaxis"].partition("\n")[2])
+    tensors = {}
+    for tensor, entry in header.items():
+        begin, end = entry["data_offsets"]
+        numbers = struct.unpack_from(f"<{(end - begin) // 8}d", blob, 8 + size + begin)
+        *rows, columns = entry["shape"]
+        tensors[tensor] = (
+            [list(numbers[i * columns : (i + 1) * columns]) for i in range(rows[0])]
+            if rows
+            else list(numbers)
+        )
+    return manifest, tensors
+
+
+PLAIN = {
+    "identity": lambda x: x,
+    "relu": lambda x: max(0.0, x),
+    "tanh": math.tanh,
+    "gelu": lambda x: x * NormalDist().cdf(x),
+    "silu": lambda x: x / (1 + math.exp(min(-x, 700.0))),
+    "elu": lambda x: x if x > 0 else math.expm1(x),
+}
+
+
+def plain_features(activations: list[str], tensors: dict[str, list], x: list[float]) -> list[float]:
+    def clipped(values: list[float]) -> list[float]:
+        return [max(-1e100, min(1e100, value)) for value in values]
+
+    depth = sum(name.startswith("encoder.weight.") for name in tensors)
+    for i in range(depth):
+        weight, bias = tensors[f"encoder.weight.{i}"], tensors[f"encoder.bias.{i}"]
+        inputs = clipped(x)
+        x = [
+            sum(w * v for w, v in zip(row, inputs, strict=True)) + b
+            for row, b in zip(weight, bias, strict=True)
+        ]
+        if i == depth - 1:
+            continue
+        activation = activations[i % len(activations)]
+        if activation == "normalise":
+            root = math.hypot(*x, math.sqrt(len(x))) / math.sqrt(len(x))
+            x = [value / root for value in x]
+        else:
+            x = [PLAIN[activation](value) for value in x]
+    return clipped(x)
+
+
+def plain_pair(name: str, row: list[float]) -> int | list[float]:
+    """docs/release-format.md in plain Python: the encoding of a row."""
+    manifest, tensors = plain_tensors(name)
+    _, activations, form = manifest["encoder"]["kind"].split("-")
+    asked = [] if tensors["encoder.asked"] == [[1, 0, 0, 0]] else tensors["encoder.asked"]
+    m = len(row) - len(asked)
+    x = plain_features(activations.split("+"), tensors, row[:m])
+    best = x.index(max(x))
+    own = [
+        math.floor(y + 0.5) if -0.5 < y < k - 0.5 else None
+        for y, (k, *_) in zip(row[m:], asked, strict=True)
+    ]
+    if form == "right":
+        ((k, *_),) = asked
+        return int(own[0] == best if k else x[0] <= row[m] <= x[1])
+    if form == "cells":
+        symbol = best
+        for y, (k, _, _, optional) in zip(own, asked, strict=True):
+            symbol = int(symbol * (k + optional) + ((k if optional else 0) if y is None else y))
+        return symbol
+    codes: list[float] = [] if asked else [1.0]
+    for number, y, (k, low, high, _) in zip(row[m:], own, asked, strict=True):
+        if k:
+            scales = [math.sqrt(k / ((k - 1) * i * (i + 1))) for i in range(1, int(k))]
+            codes += [
+                0.0 if y is None or y > i else scale if y < i else -i * scale
+                for i, scale in enumerate(scales, start=1)
+            ]
+        else:
+            scaled = max(-1.0, min(1.0, 2 * (number - low) / (high - low) - 1))
+            codes.append(0.0 if abs(number) >= 1e29 else scaled)
+    return [code * feature / math.sqrt(max(1, len(asked))) for code in codes for feature in x]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_an_encoder_of_pairs_written_from_the_document_agrees(name):
+    record = recorded("pairs")[name]
+    for row, encoding in zip(record["rows"], record["encodings"], strict=True):
+        assert close(plain_pair(name, [float.fromhex(x) for x in row]), encoding)

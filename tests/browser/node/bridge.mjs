@@ -5,7 +5,12 @@ import { nextReport } from "../../../src/offaxis/collector/pages/client/device/s
 import { ENCODERS } from "../../../src/offaxis/collector/pages/client/encoders.js";
 import { Entropy } from "../../../src/offaxis/collector/pages/client/entropy.js";
 import { OffaxisError } from "../../../src/offaxis/collector/pages/client/errors.js";
-import { DiscreteLaplace, Response, below } from "../../../src/offaxis/collector/pages/client/exact.js";
+import {
+  DiscreteLaplace,
+  Response,
+  below,
+  chooseSubsets,
+} from "../../../src/offaxis/collector/pages/client/exact.js";
 import { exact } from "../../../src/offaxis/collector/pages/client/fraction.js";
 import {
   loadRelease,
@@ -17,7 +22,8 @@ import { Laplace } from "../../../src/offaxis/collector/pages/client/laplace.js"
 import { PrivUnit2 } from "../../../src/offaxis/collector/pages/client/privunit.js";
 import { meanComponent } from "../../../src/offaxis/collector/pages/client/ranks.js";
 import { canonicalJson, parseJson } from "../../../src/offaxis/collector/pages/client/strict_json.js";
-import { asParameters, fromHex, toHex } from "./recorded.mjs";
+import { SubsetSelection } from "../../../src/offaxis/collector/pages/client/subset.js";
+import { asParameters, fromHex, toHex, withTape } from "./recorded.mjs";
 import { Written } from "./tape.mjs";
 
 const bytes = (text) => Uint8Array.from(Buffer.from(text, "base64"));
@@ -48,6 +54,9 @@ const SAMPLERS = {
       .draw(count, tape)
       .map(({ isNear, offset }) => [Number(isNear), offset]),
   below: ({ limit }, count, tape) => [...below(limit, count, tape)],
+  // The members of each subset, then the one that is singled out.
+  subsets: ({ columns, chosen }, count, tape) =>
+    chooseSubsets(columns, chosen, count, tape).map(({ member, last }) => [...member, last]),
 };
 
 /** Return a report, or the first one of a new sequence. */
@@ -59,8 +68,8 @@ async function firstReport(release, vector) {
 const HANDLERS = {
   load: ({ files }) =>
     verdicts(files, async (file) => {
-      const { hash, guarantee, inputDim, reportSize, publicMean } = await load({ file });
-      return { hash, guarantee, inputDim, reportSize, publicMean: [...publicMean] };
+      const { hash, guarantee, inputDim, reportSize, asked, publicMean } = await load({ file });
+      return { hash, guarantee, inputDim, reportSize, asked, publicMean: [...publicMean] };
     }),
   privatize: async (request) => {
     const release = await load(request);
@@ -81,6 +90,28 @@ const HANDLERS = {
   answer: async (request) => {
     const release = await load(request);
     return verdicts(request.answers, async (answer) => toHex(await release.privatizeAnswer(answer)));
+  },
+  // The row of each vector with its answers.
+  pair: async (request) => {
+    const release = await load(request);
+    return verdicts(request.pairs, ([vector, answers]) => [...release.pair(vector, answers)]);
+  },
+  // The report of each vector with its answers, from a tape in the place of the browser's randomness.
+  taped: async (request) => {
+    const release = await load(request);
+    return eachOf(request.pairs, async ([vector, answers, text]) => {
+      const tape = new Written(fromHex(text));
+      const report = await withTape(tape, () => release.privatize(vector, answers));
+      return { report: toHex(report), used: tape.used };
+    });
+  },
+  // The payloads of symbols from each tape.
+  subsetPayloads: ({ parameters, symbols, tapes }) => {
+    const form = new SubsetSelection(asParameters(parameters));
+    return eachOf(tapes, async (text) => {
+      const tape = new Written(fromHex(text));
+      return { payloads: (await form.report(symbols, tape)).map(toHex), used: tape.used };
+    });
   },
   decode: async (request) => {
     const release = await load(request);

@@ -54,6 +54,89 @@ async function vectors(read) {
   }
 }
 
+// Answers besides those that JSON can hold (tests/browser/test_client_pairs.py).
+async function answers(read) {
+  const colour = await load(read, "pairs-moments");
+  const mixed = await load(read, "pairs-mixed"); // an optional class, a number and a class
+  const score = await load(read, "pairs-number"); // optional, from -1.5 to 2.5
+  const nothing = await load(read, "pairs-nothing");
+  const laplace = await load(read, "laplace");
+  const vector = [0.5, -2, 1];
+  const full = { smoker: null, age: 30, region: "7" };
+  const wrong = [
+    ...[undefined, null, NaN, -1, 3, 0.5, 1n, "RED", "", true, Symbol.iterator, () => "red"],
+    ...[[], ["red"], {}, { colour: undefined }, { colour: "red", more: 1 }, new Map([["colour", 0]])],
+    ...[Object.create({ colour: "red" }), new String("red"), new Number(0), new Date(0)],
+  ].map((answer) => [colour, answer]);
+  wrong.push(...[NaN, Infinity, -Infinity, "1", "", true, 1n, [1], {}].map((a) => [score, a]));
+  wrong.push(...[0, "red", {}, [], NaN, false].flatMap((a) => [[nothing, a], [laplace, a]]));
+  const incomplete = [
+    ...[undefined, null, "yes", 0, {}, { ...full, age: undefined }, { ...full, smoker: undefined }],
+    ...[{ ...full, age: NaN }, { ...full, age: null }, { ...full, region: null }],
+    ...[{ ...full, region: 3 }, { ...full, region: "8" }, { ...full, "": 1 }, { age: 1, region: "7" }],
+  ];
+  wrong.push(...incomplete.map((answer) => [mixed, answer]));
+  for (const [release, answer] of wrong) {
+    if (release !== nothing && release !== laplace && answer === undefined) {
+      await rejects("InvalidInput", () => release.privatize(vector), "no answers");
+    }
+    await rejects("InvalidInput", async () => release.pair(vector, answer), "pair()");
+    await rejects("InvalidInput", () => release.privatize(vector, answer), "privatize()");
+  }
+  const same = (release, answer, ...codes) =>
+    expect([...release.pair(vector, answer)].join() === [...vector, ...codes].join(), "a row");
+  same(colour, "blue", 2);
+  same(colour, { colour: 1 }, 1);
+  same(mixed, full, 1e30, 30, 3);
+  same(mixed, { region: "2", smoker: 1, age: 1e300 }, 1, 100, 0);
+  same(score, null, 1e30);
+  same(score, -7, -1.5);
+  same(nothing, null);
+  same(laplace, undefined);
+  for (const unusable of [[1, 2, NaN], [1, 2], null, [1, "a secret", 3]]) {
+    for (const release of [colour, laplace]) {
+      const answer = release === colour ? "red" : undefined;
+      await rejects("InvalidInput", () => release.privatize(unusable, answer), "a vector");
+    }
+  }
+  // A row is a vector with numbers for its answers; a vector alone is not one.
+  expect((await colour.privatize(colour.pair(vector, 2))).length === colour.reportSize, "a row");
+  await rejects("InvalidInput", () => colour.privatize(colour.pair(vector, 2), 2), "answers twice");
+  for (const { asked } of [colour, mixed, score, nothing, laplace]) {
+    const parts = [asked, ...asked, ...asked.flatMap(({ names }) => (names ? [names] : []))];
+    expect(parts.every(Object.isFrozen), "what is asked can be changed");
+  }
+  expect(laplace.asked.length === 0 && nothing.asked.length === 0, "something is asked");
+}
+
+// No message of an error contains what is private.
+async function messages(read) {
+  const secret = "a secret 123456";
+  const releases = await Promise.all(
+    ["pairs-moments", "pairs-mixed", "pairs-number", "pairs-cells", "pairs-nothing", "laplace"].map(
+      (name) => load(read, name),
+    ),
+  );
+  const vectors = [[1, 2, 3], [1, 2, secret], [123456, 2], secret, [123456.5, NaN, 1], [1, 2, 3, secret]];
+  const given = [secret, 123456, { colour: secret }, { smoker: secret, age: 123456, region: secret }];
+  given.push({ [secret]: 1 }, [secret], null, undefined, { colour: 123456 });
+  let thrown = 0;
+  for (const release of releases) {
+    for (const vector of vectors) {
+      for (const answer of given) {
+        try {
+          await release.privatize(vector, answer);
+        } catch (error) {
+          thrown += 1;
+          expect(error instanceof offaxis.InvalidInput, error.stack);
+          expect(!/secret|123456/.test(error.message), `a private value in: ${error.message}`);
+        }
+      }
+    }
+  }
+  expect(thrown > 200, "too few errors");
+}
+
 async function single(read) {
   const means = await load(read, "memoised-means");
   await rejects("InvalidInput", () => means.privatize([1, 2, 3]), "a sequence without a device");
@@ -92,12 +175,16 @@ async function noSeed(read) {
   const values = Object.getOwnPropertyNames(release).map((name) => release[name]);
   expect(values.every((value) => typeof value !== "function" && !value?.report), "a release exposes a part");
   expect(!("Entropy" in offaxis) && Entropy.length === 0, "an entropy takes a seed");
-  expect(release.privatize.length === 1, "privatize takes more than a vector");
+  expect(release.privatize.length === 2, "privatize takes more than a vector and answers");
+  for (const seed of [42, "seed", { seed: 42 }, [42], false]) {
+    await rejects("InvalidInput", () => release.privatize([1, 2, 3], seed), "a seed");
+  }
   await rejects("InvalidInput", () => new offaxis.Release(Symbol("made by loadRelease")), "a forgery");
 }
 
 async function withoutRandomness(read) {
-  const releases = await Promise.all(["laplace", "privunit2", "response"].map((n) => load(read, n)));
+  const names = ["laplace", "privunit2", "response", "subset"];
+  const releases = await Promise.all(names.map((name) => load(read, name)));
   globalThis.crypto.getRandomValues = () => {
     throw new Error("none today");
   };
@@ -198,6 +285,8 @@ async function changedMeanwhile(read) {
 export function checks(read) {
   return [
     ["vectors are rejected or reported", () => vectors(read)],
+    ["answers are rejected or reported", () => answers(read)],
+    ["messages without private values", () => messages(read)],
     ["the page's limit", () => limits(read)],
     ["sequences need a device", () => single(read)],
     ["pinned hashes", () => hashes(read)],

@@ -1,14 +1,21 @@
 // The recorded vectors of tests/vectors, checked with the client in Node and in a page.
+import { readHeader, readTensors } from "../../../src/offaxis/collector/pages/client/container.js";
 import { nextReport } from "../../../src/offaxis/collector/pages/client/device/sequences.js";
 import { nearest, table, vector } from "../../../src/offaxis/collector/pages/client/directions.js";
+import { ENCODERS } from "../../../src/offaxis/collector/pages/client/encoders.js";
 import {
   DiscreteLaplace,
   Probability,
   Response,
   below,
+  chooseSubsets,
 } from "../../../src/offaxis/collector/pages/client/exact.js";
 import { exact } from "../../../src/offaxis/collector/pages/client/fraction.js";
-import { Unsupported, loadRelease } from "../../../src/offaxis/collector/pages/client/index.js";
+import {
+  BiasedDecoder,
+  Unsupported,
+  loadRelease,
+} from "../../../src/offaxis/collector/pages/client/index.js";
 import { Laplace, pack, unpack } from "../../../src/offaxis/collector/pages/client/laplace.js";
 import { latticeLength } from "../../../src/offaxis/collector/pages/client/lattice.js";
 import {
@@ -17,6 +24,7 @@ import {
 } from "../../../src/offaxis/collector/pages/client/memoised.js";
 import { PrivUnit2, PrivUnitG } from "../../../src/offaxis/collector/pages/client/privunit.js";
 import { KaryResponse } from "../../../src/offaxis/collector/pages/client/response.js";
+import { SubsetSelection } from "../../../src/offaxis/collector/pages/client/subset.js";
 import { Tape } from "./tape.mjs";
 
 const FORMS = {
@@ -27,6 +35,7 @@ const FORMS = {
   "privunit2-mean": PrivUnit2,
   "privunitg-mean": PrivUnitG,
 };
+const SYMBOLS = { response: KaryResponse, subset: SubsetSelection };
 const SEQUENCES = {
   "memoised-response": MemoisedResponse,
   "memoised-privunit2": MemoisedPrivUnit2,
@@ -35,10 +44,11 @@ const SEQUENCES = {
 const SEQUENCE_RELEASES = ["memoised-classes", "memoised-means", "memoised-directions"];
 const RELEASES = [
   ...Object.keys(FORMS),
-  ...["response", "class-response", "scalar-response", "task-aware"],
+  ...["response", "subset", "class-response", "scalar-response", "task-aware"],
   ...["coordinatewise-laplace", "task-aware-network"],
 ];
-const UNSUPPORTED = ["gaussian", "spherical-laplace", "duchi", "piecewise", "hybrid", "subset", "projunit"];
+const PAIRS = ["moments", "mixed", "number", "nothing", "cells", "optional", "right", "range"];
+const UNSUPPORTED = ["gaussian", "spherical-laplace", "duchi", "piecewise", "hybrid", "projunit"];
 
 function equal(actual, expected, what) {
   const [a, b] = [actual, expected].map((value) => JSON.stringify(value));
@@ -80,6 +90,19 @@ export function asParameters(plain) {
   );
 }
 
+// A tape in the place of crypto.getRandomValues, for the time of an action.
+export async function withTape(tape, action) {
+  globalThis.crypto.getRandomValues = (bytes) => {
+    bytes.forEach((_, i) => (bytes[i] = Number(tape.integer(8))));
+    return bytes;
+  };
+  try {
+    return await action();
+  } finally {
+    delete globalThis.crypto.getRandomValues; // the prototype has the real one
+  }
+}
+
 async function samplers(read) {
   const recorded = await read("samplers.json");
   const drawn = {
@@ -87,6 +110,8 @@ async function samplers(read) {
       [...new DiscreteLaplace(b, b < 20 ? 24 : 32).draw(20, tape)],
     uniform: ({ limit }, tape) => [...below(limit, 20, tape)],
     bernoulli: ({ p }, tape) => Probability.of(exact(p, "p")).draw(20, tape).map(Number),
+    subsets: ({ columns, chosen }, tape) =>
+      chooseSubsets(columns, chosen, 5, tape).map(({ member }) => [...member]),
     response: ({ size, near, epsilon }, tape) =>
       new Response(size, near, exact(epsilon, "epsilon"))
         .draw(20, tape)
@@ -135,9 +160,9 @@ async function vectors(read, name) {
   }
 }
 
-async function symbols(read) {
-  const record = (await read("payloads.json")).response;
-  const form = new KaryResponse(asParameters(record.parameters));
+async function symbols(read, name) {
+  const record = (await read("payloads.json"))[name];
+  const form = new SYMBOLS[name](asParameters(record.parameters));
   const payloads = await form.report(record.inputs, new Tape(record.tape));
   equal(payloads.map(toHex), record.payloads, "payloads");
   for (const [i, payload] of payloads.entries()) {
@@ -181,6 +206,44 @@ async function release(read, name, file = "reports.json") {
   await loaded.decode(fresh);
 }
 
+// Rows, encodings, lattice points, and reports of the public API from a tape.
+async function pairs(read, name) {
+  const record = (await read("pairs.json"))[name];
+  const content = await read(`${name}.release`);
+  const loaded = await loadRelease(content, { expect: record.release });
+  const sorted = (asked) => asked.map((part) => Object.entries(part).sort());
+  equal(sorted(loaded.asked), sorted(record.asked), "what is asked");
+  const encoder = ENCODERS.get(record.encoder)(readTensors(content, readHeader(content)), "encoder");
+  const vectors = record.vectors.map((vector) => vector.map(hexFloat));
+  const rows = vectors.map((vector, i) => loaded.pair(vector, record.answers[i]));
+  equal(rows.map((row) => [...row]), record.rows.map((row) => row.map(hexFloat)), "rows");
+  const encoded = rows.map((row) => encoder.encode(row));
+  if (record.integers) {
+    encoded.forEach((moments, i) => close(moments, record.encodings[i], "moments"));
+    const form = new PrivUnit2(asParameters(record.parameters));
+    equal(encoded.map((moments) => [...form.integers(moments)]), record.integers, "lattice points");
+  } else equal(encoded, record.encodings, "symbols");
+  const tape = new Tape(record.tape);
+  const made = await withTape(tape, async () => {
+    const reports = [];
+    for (const [i, vector] of vectors.entries()) {
+      reports.push(await loaded.privatize(vector, record.answers[i]));
+    }
+    return reports;
+  });
+  equal(made.map(toHex), record.reports, "reports");
+  equal(tape.used, record.bytes, "bytes");
+  const again = await withTape(new Tape(record.tape), () => loaded.privatize(rows[0]));
+  equal(toHex(again), record.reports[0], "the report of a row");
+  for (const [i, report] of made.entries()) {
+    close(await loaded.observe(report), record.observations[i], "observation");
+    const error = await loaded.decode(report).then(() => null, (thrown) => thrown);
+    equal(error instanceof BiasedDecoder, true, "a decoded report of a pair");
+  }
+  const blank = await loaded.privatize(loaded.publicMean);
+  equal(blank.length, loaded.reportSize, "size of a report");
+}
+
 async function unsupported(read, name) {
   try {
     await loadRelease(await read(`${name}.release`));
@@ -198,13 +261,14 @@ export function checks(read) {
     ["directions", () => directions(read)],
     ["integers on the wire", () => integers(read)],
     ...Object.keys(FORMS).map((name) => [`payloads of ${name}`, () => vectors(read, name)]),
-    ["payloads of response", () => symbols(read)],
+    ...Object.keys(SYMBOLS).map((name) => [`payloads of ${name}`, () => symbols(read, name)]),
     ...Object.keys(SEQUENCES).map((name) => [`sequence of ${name}`, () => sequences(read, name)]),
     ...SEQUENCE_RELEASES.map((name) => [
       `release ${name}`,
       () => release(read, name, "sequence-reports.json"),
     ]),
     ...RELEASES.map((name) => [`release ${name}`, () => release(read, name)]),
+    ...PAIRS.map((name) => [`release pairs-${name}`, () => pairs(read, `pairs-${name}`)]),
     ...UNSUPPORTED.map((name) => [`${name} is not supported`, () => unsupported(read, name)]),
   ];
 }

@@ -12,7 +12,7 @@ export const NO_ANSWER = 1e30;
 
 const MISSING_FROM = 1e29;
 const LARGEST_RANGE = 1e20;
-const MOST_CLASSES = 1 << 10;
+const MOST_CLASSES = 512;
 
 /** Whether a number of a row stands for a missing answer to a question for a number. */
 export const isMissing = (entry) => !(Math.abs(entry) < MISSING_FROM);
