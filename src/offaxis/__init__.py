@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from offaxis.evaluation.smallest import smallest_epsilon
     from offaxis.fitting import fit, memoise
     from offaxis.learning.learn import learn
+    from offaxis.learning.plan import plan_learning
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
     from offaxis.simulation import simulate
@@ -50,6 +51,7 @@ __all__ = [
     "learn",
     "load",
     "memoise",
+    "plan_learning",
     "recommend",
     "recommend_range",
     "simulate",
@@ -66,6 +68,7 @@ _HOMES = {
     "fit": "offaxis.fitting",
     "learn": "offaxis.learning.learn",
     "memoise": "offaxis.fitting",
+    "plan_learning": "offaxis.learning.plan",
     "recommend": "offaxis.evaluation.recommend",
     "recommend_range": "offaxis.evaluation.recommend",
     "simulate": "offaxis.simulation",

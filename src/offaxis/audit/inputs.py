@@ -280,7 +280,7 @@ def _answered(encoder: AnswerEncoder, symbol: int) -> Vectors:
     raise InvalidInput(f"found no vector that is encoded as symbol {symbol}")
 
 
-def _paired(encoder: Any, W: NDArray[Any]) -> Vectors:
+def _paired(encoder: PairEncoder, W: NDArray[Any]) -> Vectors:
     """Return the tried pairs that are encoded as the symbols, or farthest along the rows."""
     rng = np.random.default_rng(0)
     size = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1))

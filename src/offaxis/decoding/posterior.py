@@ -27,6 +27,7 @@ from offaxis.encoding.encoders import (
     ShiftEncoder,
     frozen_map,
 )
+from offaxis.encoding.pairs import NO_ANSWER, PairEncoder
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.base import Ball, FiniteSet, Randomizer, Sphere
 from offaxis.randomizers.gaussian import Gaussian
@@ -204,8 +205,10 @@ def public_mean(encoder: Encoder, decoder: Decoder) -> Vectors:
     """Return the public mean, (m,): the decoder's prior mean, or the centre of the encoder.
 
     It is zero if the maps do not determine it: nothing was fitted, or the decoder returns something
-    else than a vector.
+    else than a vector. Of pairs it is the row of a zero vector without answers.
     """
+    if isinstance(encoder, PairEncoder):
+        return np.append(np.zeros(encoder.vector_dim), np.full(encoder.answer_count, NO_ANSWER))
     with np.errstate(all="ignore"):
         if isinstance(decoder, CodewordDecoder | PosteriorDecoder):
             mean = decoder.prior_mean

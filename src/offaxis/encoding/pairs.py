@@ -14,7 +14,7 @@ network, a device reports one of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final
@@ -36,7 +36,8 @@ _LARGEST_RANGE: Final = 1e20
 MOST_SYMBOLS: Final = 1 << 16
 """The most symbols of a release of cells."""
 
-MOST_CLASSES: Final = 1 << 10
+MOST_CLASSES: Final = 512
+"""As many as a release file can name, with room for everything else."""
 
 
 # ---- What is asked
@@ -94,7 +95,7 @@ class Classes:
             If an answer is none of the classes. The message does not contain it.
         """
         known: Answers = self._answers  # type: ignore[attr-defined]
-        listed = answers.tolist() if hasattr(answers, "tolist") else list(answers)
+        listed = _listed(answers)
         return np.array(
             [
                 NO_ANSWER if answer is None else float(known.symbol_of(answer))
@@ -154,14 +155,14 @@ class Number:
         InvalidInput
             If an answer is not a finite number. The message does not contain it.
         """
-        listed = answers.tolist() if hasattr(answers, "tolist") else list(answers)
+        listed = _listed(answers)
         codes = []
         for answer in _optional_checked(listed, self):
             if answer is None:
                 codes.append(NO_ANSWER)
                 continue
             number = isinstance(answer, int | float | np.number) and not isinstance(answer, bool)
-            if not number or not math.isfinite(answer):
+            if not number or not -math.inf < answer < math.inf:
                 raise InvalidInput(f"the answer {self.name!r} must be a finite number")
             codes.append(float(min(max(answer, self.low), self.high)))
         return np.array(codes)
@@ -180,6 +181,14 @@ def _check_asked(asked: Asked) -> None:
         raise InvalidInput("the name of an answer has 1 to 200 characters")
     if not isinstance(asked.optional, bool):
         raise InvalidInput("optional must be True or False")
+
+
+def _listed(answers: Any) -> list[Any]:
+    """Return answers as a list of Python objects."""
+    listed = answers.tolist() if hasattr(answers, "tolist") else answers
+    if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
+        return [listed]
+    return list(listed)
 
 
 def _optional_checked(answers: list[Any], asked: Asked) -> list[Any]:
@@ -330,6 +339,10 @@ class PairEncoder(NetworkMap):
     def features(self) -> int:
         """Number of features."""
         return int(self.weights[-1].shape[0])
+
+    def encode(self, Z: Vectors) -> NDArray[Any]:
+        """Map rows (n, m + a) to (n, d) numbers or (n,) symbols."""
+        raise NotImplementedError
 
     def split(self, rows: Any) -> tuple[Any, list[Any]]:
         """Return the features of rows, (n, d), and the columns of their answers."""

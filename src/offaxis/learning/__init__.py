@@ -5,6 +5,7 @@ from offaxis.learning.features import FeatureMap, cells, principal, random_featu
 from offaxis.learning.learn import ReportClassifier, ReportRegressor, learn
 from offaxis.learning.moments import ExpectedAccuracy
 from offaxis.learning.pairs import accuracy, fit_check, fit_pairs
+from offaxis.learning.plan import Plan, Prediction, plan_learning
 from offaxis.learning.sums import PairSums
 from offaxis.learning.trends import Change, Trend, expected_error, trend
 
@@ -15,6 +16,8 @@ __all__ = [
     "FeatureMap",
     "Number",
     "PairSums",
+    "Plan",
+    "Prediction",
     "ReportClassifier",
     "ReportRegressor",
     "Trend",
@@ -24,6 +27,7 @@ __all__ = [
     "fit_check",
     "fit_pairs",
     "learn",
+    "plan_learning",
     "principal",
     "random_features",
     "trend",

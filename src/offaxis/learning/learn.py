@@ -6,12 +6,13 @@ the reports. Everything that reports tell about the answers is in sums (:class:`
 * *Cells*: the reported table of cells by answers; a model answers with the largest of a row.
 * *Moments*: M = E[a(y) xᵀ], estimated without bias with noise of a known size, s²I/n. With C =
   E[x xᵀ] of the public vectors the coefficients of least squares are M C⁻¹. The model uses their
-  posterior mean under the prior N(0, τ²I), with τ by marginal likelihood (docs/proofs.md §25):
+  posterior mean under the prior N(0, τ²I) (docs/proofs.md §25),
 
-      B = τ² M C (τ² C² + s²/n I)⁻¹.
+      B = τ² M C (τ² C² + s²/n I)⁻¹,
 
-  Without evidence τ is zero, and the model gives everybody the same answer. ``method="logistic"``
-  fits a logistic model to the same moments, which needs the public vectors; it is convex.
+  averaged over the posterior of τ, which is zero with probability one half before the reports.
+  ``method="logistic"`` fits a logistic model to the same moments; it is convex, and needs the
+  public vectors.
 
 The model is linear in public features, and so can be no better than the best such model.
 """
@@ -43,6 +44,9 @@ Method = Literal["least squares", "logistic"]
 
 _PUBLIC: Final = 4_000
 """Public vectors that a logistic model is fitted on."""
+
+_CONVINCING: Final = 0.95
+"""The least posterior probability that there is anything to learn, to call it evidence."""
 
 _STEEP: Final = 1e4
 _MOST_EXPORTED: Final = 128
@@ -203,8 +207,8 @@ class ReportClassifier(_Estimator):
     >>> model = ReportClassifier(release).fit(reports)
     >>> model.predict(6 * np.eye(3))
     array([0, 1, 2])
-    >>> model.expected_accuracy()
-    ExpectedAccuracy(0.9..., ...)
+    >>> bool(model.expected_accuracy().high > 0.9)
+    True
     """
 
     _settings = ("release", "answer", "method", "public")
@@ -272,7 +276,7 @@ class ReportClassifier(_Estimator):
     ) -> None:
         self._fitted = moments
         k, posterior = len(names), moments.posterior()
-        self.evidence_ = posterior.strength > 0
+        self.evidence_ = posterior.evidence > _CONVINCING
         weight = moments.turn @ posterior.slopes
         bias = 1 / k + moments.turn @ posterior.offset
         if self.method == "logistic":
@@ -411,7 +415,7 @@ class ReportRegressor(_Estimator):
         moments = self._moments = Moments.of(sums, asked, encoder)
         posterior = moments.posterior()
         half, middle = (asked.high - asked.low) / 2, (asked.high + asked.low) / 2
-        self.evidence_ = posterior.strength > 0
+        self.evidence_ = posterior.evidence > _CONVINCING
         self.coef_ = half * posterior.slopes[0]
         estimate, error = moments.least_squares()
         self.estimate_, self.standard_error_ = half * estimate[0], half * error[0]

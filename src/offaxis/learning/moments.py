@@ -53,11 +53,14 @@ class ExpectedAccuracy:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Posterior means of the coefficients (w, d) and of the offset (w,), and the τ of the prior."""
+    """Posterior means of the coefficients (w, d) and of the offset (w,).
+
+    ``evidence`` is the posterior probability that there is anything to learn.
+    """
 
     slopes: Vectors
     offset: Vectors
-    strength: float
+    evidence: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +111,7 @@ class Moments:
         per = np.maximum(counts, 1)[:, None, None]
         length = (randomizer.radius / randomizer.mean) ** 2
         spread = None
-        fixed = constant_feature(decoder.second, decoder.mean)
-        level = None if fixed is not None else np.zeros(corners.shape[1])
+        level = cls.unknown_level(decoder, corners.shape[1])
         if sums.labels is None:
             place = sums.release.asked.index(asked)
             first = int(sum(encoder.widths[:place]))
@@ -141,6 +143,12 @@ class Moments:
         return cls(
             cross, folds, counts, decoder.second, decoder.mean, noise, spread, turn, level, public
         )
+
+    @staticmethod
+    def unknown_level(decoder: MomentsDecoder, width: int) -> Vectors | None:
+        """Return zero without a constant feature, which would tell the level; otherwise None."""
+        known = constant_feature(decoder.second, decoder.mean) is None
+        return np.zeros(width) if known else None
 
     def posterior(self, cross: Vectors | None = None, n: float | None = None) -> Posterior:
         """Return the posterior mean of the coefficients, for other moments if given."""
@@ -201,11 +209,11 @@ def posterior_mean(
     variance: float,
     level: Vectors | None = None,
 ) -> Posterior:
-    """Return τ² M C (τ² C² + v I)⁻¹, with the τ of the largest marginal likelihood.
+    """Return E[τ² M C (τ² C² + v I)⁻¹], over the posterior of τ.
 
     M and C are taken about the means. In the eigenbasis of C the moments are independent, each
-    N(0, τ² λ² + v). The mean of the codes, if it is not known as ``level``, is that of the constant
-    feature, shrunk with a prior of its own.
+    N(0, τ² λ² + v), which gives the likelihood of τ. The mean of the codes, if it is not known as
+    ``level``, is that of the constant feature, shrunk with a prior of its own.
     """
     constant = constant_feature(second, mean)
     if level is None:
@@ -219,7 +227,7 @@ def posterior_mean(
     found = _shrunken(centred, covariance, variance)
     slopes = np.zeros_like(cross)
     slopes[:, rest] = found.slopes
-    return Posterior(slopes, level - slopes @ mean, found.strength)
+    return Posterior(slopes, level - slopes @ mean, found.evidence)
 
 
 def constant_feature(second: Vectors, mean: Vectors) -> int | None:
@@ -229,22 +237,31 @@ def constant_feature(second: Vectors, mean: Vectors) -> int | None:
 
 
 def _shrunken(cross: Vectors, second: Vectors, variance: float) -> Posterior:
+    """Return the posterior mean over coefficients and τ: half zero, half of any size.
+
+    It explains no more than codes of length one allow, tr(B C Bᵀ) ≤ 1.
+    """
     values, vecs = np.linalg.eigh(second)
     values = np.where(values > values[-1] * _NEGLIGIBLE, values, 0.0)
     turned = cross @ vecs
-    best, strength = -math.inf, 0.0
-    for tau in [0.0, *_STRENGTHS / math.sqrt(values[-1])]:
-        total = tau**2 * values**2 + variance
-        likelihood = -0.5 * float((turned**2 / total + np.log(total)).sum())
-        if likelihood > best + 1e-9:
-            best, strength = likelihood, float(tau)
-    shrunk = strength**2 * values / (strength**2 * values**2 + variance)
-    return Posterior((turned * shrunk) @ vecs.T, np.zeros(len(cross)), strength)
+    taus = np.append(0.0, _STRENGTHS / math.sqrt(values[-1]))
+    spread = np.square(np.multiply.outer(taus, values)) + variance
+    squares = (turned * turned).sum(axis=0)
+    evidence = -0.5 * ((squares / spread).sum(axis=1) + len(cross) * np.log(spread).sum(axis=1))
+    prior = np.append(0.5, np.full(len(_STRENGTHS), 0.5 / len(_STRENGTHS)))
+    weights = softmax(evidence + np.log(prior))
+    shrunk = weights @ (np.square(taus)[:, None] * values / spread)
+    slopes = turned * shrunk
+    explained = float((np.square(slopes) * values).sum())
+    slopes /= math.sqrt(max(explained, 1.0))
+    return Posterior(slopes @ vecs.T, np.zeros(len(cross)), float(1 - weights[0]))
 
 
 def _inverse(second: Vectors) -> Vectors:
     """Return the inverse of C on the directions that it has."""
-    inverse: Vectors = np.linalg.pinv(second, rcond=_NEGLIGIBLE, hermitian=True)
+    values, vecs = np.linalg.eigh(second)
+    kept = values > values[-1] * _NEGLIGIBLE
+    inverse: Vectors = (vecs[:, kept] / values[kept]) @ vecs[:, kept].T
     return inverse
 
 

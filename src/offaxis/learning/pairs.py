@@ -226,7 +226,7 @@ def _band(layers: Layers, within: float | None) -> Layers:
 
 
 def _release(
-    encoder: Any,
+    encoder: PairEncoder,
     randomizer: Randomizer,
     decoder: Any,
     asked: tuple[Asked, ...],

@@ -139,8 +139,8 @@ _DELTA_LIMITS: Final = (Fraction(1, 10**4), Fraction(1, 10**3), Fraction(1, 10**
 """Where a promise stops being strong, moderate, weak. No official limits exist; these are ours."""
 
 Subject = Literal["report", "pair", "sequence", "answer"]
-"""What a guarantee is about: one report, of a vector or of a vector and private answers; all reports
-of a person's sequence; or the reports of one permanent answer of a sequence that has no end."""
+"""What a guarantee is about: one report, of a vector or of a vector and private answers; all
+reports of a person's sequence; or the reports of one permanent answer of a sequence without end."""
 
 ABOUT: Final[dict[Subject, str]] = {
     "report": "one report",
