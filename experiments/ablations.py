@@ -24,7 +24,8 @@ from offaxis.geometry import Geometry, PublicVectors, as_task_model, measure, sp
 from offaxis.mechanisms import PublicInputs, find_mechanism
 from offaxis.mechanisms.literature import randomizer_behind
 from offaxis.privacy.guarantee import exact_epsilon
-from offaxis.release import Provenance, Release
+from offaxis.provenance import Provenance
+from offaxis.release import Release
 from offaxis.vectors import Vectors, as_number
 
 __all__ = ["ablate", "compare"]

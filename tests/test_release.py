@@ -34,7 +34,7 @@ def test_one_vector_gives_bytes_and_a_batch_a_list(release):
 
 
 def test_no_seed_reaches_a_report(release, monkeypatch):
-    assert list(inspect.signature(release.privatize).parameters) == ["vectors"]
+    assert list(inspect.signature(release.privatize).parameters) == ["vectors", "answers"]
     z = np.ones(6)
     reports = set()
     for _ in range(5):

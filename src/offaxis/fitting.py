@@ -21,6 +21,7 @@ from offaxis.mechanisms.answers import affine_answer
 from offaxis.mechanisms.base import Goal, gather
 from offaxis.privacy.guarantee import Unit
 from offaxis.privacy.wording import MEAN_OVER
+from offaxis.provenance import Provenance, check_statement
 from offaxis.randomizers import (
     KaryResponse,
     MemoisedPrivUnit2,
@@ -30,7 +31,7 @@ from offaxis.randomizers import (
     SubsetSelection,
 )
 from offaxis.randomizers.memoised import Memoised
-from offaxis.release import LONGEST_STATEMENT, Provenance, Release
+from offaxis.release import Release
 from offaxis.simulation import simulate
 from offaxis.theory.ceilings import (
     fidelity_ceiling,
@@ -173,7 +174,7 @@ def fit(
                 f"{name}={value!r} is a setting of a mechanism: name one, such as "
                 f"mechanism='laplace', or leave it out"
             )
-    _check_statement(statement)
+    check_statement(statement)
     chosen = _default(model, public, "answers" if goal is None else goal)
     release = fit_mechanism(
         chosen.model,
@@ -211,7 +212,7 @@ def fit_mechanism(
 
     With ``every_answer``, an answer of the model that no public vector has is an error.
     """
-    _check_statement(statement)
+    check_statement(statement)
     if not isinstance(mechanism, Mechanism):
         mechanism = find_mechanism(mechanism)
     inputs, reshaping_settings = gather(
@@ -431,13 +432,6 @@ def _is_model(value: Any) -> bool:
     except (InvalidInput, UnsupportedModel):
         return False
     return True
-
-
-def _check_statement(statement: str) -> None:
-    if not isinstance(statement, str) or len(statement) > LONGEST_STATEMENT:
-        raise InvalidInput(f"statement must be a text of at most {LONGEST_STATEMENT:,} characters")
-    if not statement.isascii() and statement != statement.encode(errors="replace").decode():
-        raise InvalidInput("statement must be a text that can be written as UTF-8")
 
 
 # ---- Sequences

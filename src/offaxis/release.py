@@ -9,7 +9,7 @@ from the randomizer alone. No method here takes a seed: :func:`offaxis.simulate`
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -23,20 +23,17 @@ from offaxis.decoding.aggregate import known_error_of
 from offaxis.decoding.posterior import NeedsRandomizer, public_mean
 from offaxis.encoding import AffineEncoder, Answers, Encoder, ModelEncoder, ShiftEncoder
 from offaxis.encoding.pairs import Asked, PairEncoder, pair_names, rows_of, table_of
-from offaxis.errors import BiasedDecoder, InvalidInput, InvalidReport
+from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.formats import reports as wire
-from offaxis.geometry.models import ModelIdentity
-from offaxis.geometry.public import PublicIdentity
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import ALWAYS, PER_SEQUENCE, PER_UNIT, Guarantee, Unit
+from offaxis.provenance import Provenance
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import Ball, Box, FiniteSet
 from offaxis.randomizers.memoised import Memoised
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
-
-LONGEST_STATEMENT: Final = 10_000
 
 _PRIVATIZE_ROWS: Final = 4096
 _MAKE: Final = "make reports with offaxis.client.Reporter or Device, which keep these answers"
@@ -45,28 +42,6 @@ _PROBES: Final = 8
 """Number of vectors on which a decoder is compared with the inverse of the encoder."""
 _DECODE_ROWS: Final = 4096
 _DECODE_NUMBERS: Final = 1 << 20
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """The public inputs of a release, recorded so that others can check them.
-
-    Attributes
-    ----------
-    model : ModelIdentity or None
-        The public model; None if the release was fitted without one.
-    public : PublicIdentity
-        Number, dimension and hash of the public vectors.
-    settings : dict
-        The settings of the fit.
-    statement : str
-        The publisher's statement on where the public data came from.
-    """
-
-    model: ModelIdentity | None
-    public: PublicIdentity
-    settings: dict[str, str | float] = field(default_factory=dict)
-    statement: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -272,10 +247,7 @@ class Release:
         return known_error_of(self.unbiased_decoder, self.randomizer)
 
     def pairs(self, vectors: Any, answers: Any) -> Vectors:
-        """Join vectors and private answers to the rows that a release of pairs takes.
-
-        Every function of the library that takes private vectors takes such rows: privatize(), a
-        :class:`~offaxis.client.Reporter`, a device or a bulk job.
+        """Join vectors and private answers to the rows that reporters, devices and jobs take.
 
         Parameters
         ----------
@@ -283,11 +255,6 @@ class Release:
         answers
             One per vector: classes by name or index, numbers, or None where a person has none and
             the release allows it. For several answers, a mapping from their names to such lists.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such answer. The message does not contain it.
 
         Examples
         --------
@@ -442,21 +409,15 @@ class Release:
         return replace(self, encoder=attached)
 
     def observe(self, reports: Iterable[bytes], *, first: int = 0) -> NDArray[Any]:
-        """Read reports strictly and return the observations of the randomizer, not decoded.
-
-        ``first`` is the index of the first report in a larger whole, for error messages.
-        """
+        """Read reports strictly and return observations; ``first`` is for error messages."""
         randomizer = self.randomizer
         size = randomizer.payload_size
         payloads = wire.unframe(reports, randomizer.wire_id, self.hash, size, first=first)
         return randomizer.read(payloads)
 
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
-        """Decode one report to a vector (m,), or several to vectors (n, m).
-
-        Counting the answers of decoded vectors gives biased shares: use :meth:`shares`.
-        """
-        decoded = self.decoder.decode(self.observe(_as_iterable(reports)))
+        """Decode one report to a vector (m,), or several to (n, m); see also :meth:`shares`."""
+        decoded = self.decoder.decode(self.observe(wire.as_iterable(reports)))
         return decoded.reshape(-1) if isinstance(reports, bytes) else decoded
 
     def decode_in_batches(
@@ -469,7 +430,7 @@ class Release:
 
     def _observe_in_batches(self, reports: Iterable[bytes], widest: int) -> Iterator[NDArray[Any]]:
         """Yield observations; ``widest`` is the number of values per report in memory."""
-        source = iter(_as_iterable(reports))
+        source = iter(wire.as_iterable(reports))
         rows = min(_DECODE_ROWS, max(1, _DECODE_NUMBERS // widest))
         seen = 0
         while (batch := list(islice(source, rows))) or not seen:
@@ -636,16 +597,3 @@ class Release:
 
         release = read(path, expect=expect)
         return release if model is None else release.with_model(model)
-
-
-def _as_iterable(reports: Any) -> Iterable[bytes]:
-    """Return one or several reports as an iterable; reject anything else."""
-    if isinstance(reports, bytes):
-        return [reports]
-    is_array = isinstance(reports, np.ndarray | bytearray | memoryview | str)
-    if is_array or not isinstance(reports, Iterable):
-        raise InvalidReport(
-            f"reports must be bytes or a list of bytes, got {type(reports).__name__}; simulated "
-            f"arrays are not reports, only privatize() makes them"
-        )
-    return reports

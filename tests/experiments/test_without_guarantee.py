@@ -16,8 +16,9 @@ from experiments.without_guarantee import (
 from offaxis.decoding import ShiftDecoder
 from offaxis.encoding import ShiftEncoder
 from offaxis.errors import InvalidInput
+from offaxis.provenance import Provenance
 from offaxis.randomizers.gaussian import log_delta, noise_scale
-from offaxis.release import Provenance, Release
+from offaxis.release import Release
 from offaxis.simulation import simulate
 
 

@@ -22,9 +22,9 @@ from offaxis.formats.strict_json import canonical_json
 from offaxis.geometry.public import PublicIdentity
 from offaxis.mechanisms import NAMES
 from offaxis.privacy import Ledger, Limit
+from offaxis.provenance import Provenance
 from offaxis.randomizers import Laplace
 from offaxis.randomizers.base import VectorParameters
-from offaxis.release import Provenance
 from offaxis.simulation import simulate
 from tests.checks import delta_for, effective, task_for
 from tests.limits import bounded

@@ -15,7 +15,8 @@ from offaxis.geometry.public import survey
 from offaxis.mechanisms.answers import SCALAR_RESPONSE, affine_answer, interval_encoder
 from offaxis.mechanisms.base import PublicInputs
 from offaxis.mechanisms.scalar_channel import refined_channel
-from offaxis.release import Provenance, Release
+from offaxis.provenance import Provenance
+from offaxis.release import Release
 from offaxis.simulation import simulate
 
 RNG = np.random.default_rng(11)

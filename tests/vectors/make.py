@@ -27,6 +27,7 @@ from offaxis.encoding import Classes, Number
 from offaxis.encoding.pairs import Asked, pair_encoder, table_of
 from offaxis.geometry import Layers
 from offaxis.geometry.public import PublicIdentity
+from offaxis.provenance import Provenance
 from offaxis.randomizers import (
     NAMES,
     KaryResponse,
@@ -40,7 +41,7 @@ from offaxis.randomizers import (
 )
 from offaxis.randomizers.directions import TABLE_SHA256, expand, table
 from offaxis.randomizers.laplace import pack
-from offaxis.release import Provenance, Release
+from offaxis.release import Release
 from offaxis.sampling.choices import Response, below, choose_subsets
 from offaxis.sampling.gaussian import RoundedGaussian
 from offaxis.sampling.laplace import DiscreteLaplace

@@ -53,9 +53,10 @@ from offaxis.formats.strict_json import canonical_json, parse_json, shown
 from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import PublicIdentity
 from offaxis.privacy.guarantee import RELATION, Guarantee
+from offaxis.provenance import LONGEST_STATEMENT, Provenance
 from offaxis.randomizers import parameters, rebuild
 from offaxis.randomizers.base import LARGEST_DIM
-from offaxis.release import LONGEST_STATEMENT, Provenance, Release
+from offaxis.release import Release
 from offaxis.vectors import Vectors
 
 __all__ = ["Manifest"]

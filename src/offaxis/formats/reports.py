@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from offaxis.errors import InvalidReport
 from offaxis.files import replacing
@@ -34,6 +36,19 @@ def frame(payloads: list[bytes], wire_id: int, release_hash: str) -> list[bytes]
     """Put the header before every payload."""
     head = header(wire_id, release_hash)
     return [head + payload for payload in payloads]
+
+
+def as_iterable(reports: Any) -> Iterable[bytes]:
+    """Return one or several reports as an iterable; reject anything else."""
+    if isinstance(reports, bytes):
+        return [reports]
+    is_array = isinstance(reports, np.ndarray | bytearray | memoryview | str)
+    if is_array or not isinstance(reports, Iterable):
+        raise InvalidReport(
+            f"reports must be bytes or a list of bytes, got {type(reports).__name__}; simulated "
+            f"arrays are not reports, only privatize() makes them"
+        )
+    return reports
 
 
 def unframe(

@@ -30,8 +30,9 @@ from offaxis.geometry.models import answer_names, layers_for_answers
 from offaxis.geometry.public import PublicIdentity, survey
 from offaxis.learning.features import FeatureMap, as_public
 from offaxis.privacy.guarantee import Unit
+from offaxis.provenance import Provenance, check_statement
 from offaxis.randomizers import KaryResponse, PrivUnit2, Randomizer, SubsetSelection
-from offaxis.release import LONGEST_STATEMENT, Provenance, Release
+from offaxis.release import Release
 from offaxis.vectors import Vectors, as_number
 
 MOST_MOMENTS: Final = 1 << 15
@@ -235,8 +236,7 @@ def _release(
     unit: Unit,
     statement: str,
 ) -> Release:
-    if not isinstance(statement, str) or len(statement) > LONGEST_STATEMENT:
-        raise InvalidInput(f"a statement is a text of at most {LONGEST_STATEMENT} characters")
+    check_statement(statement)
     provenance = Provenance(None, public, settings, statement)
     return Release(encoder, randomizer, decoder, provenance, unit, asked=asked)
 

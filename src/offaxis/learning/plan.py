@@ -44,11 +44,9 @@ SIGNAL: Final = 0.8
 TASKS: Final = 40
 """Simulated tasks. A new one lies between the smallest and the largest with 39/41 = 95 %."""
 
-_POINTS: Final = 2_000
-_MOST_PEOPLE: Final = 100_000_000
+_POINTS, _MOST_PEOPLE, _MOST_EPSILON = 2_000, 100_000_000, 16
 _PEOPLE: Final = (1_000, 4_000, 10_000, 40_000, 100_000)
 _EPSILONS: Final = (Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
-_MOST_EPSILON: Final = 16.0
 
 
 @dataclass(frozen=True)
@@ -195,8 +193,7 @@ class Plan:
 
     def __repr__(self) -> str:
         """Return for example ``Plan(cells, ε = 1, answer: one of 10 classes)``."""
-        epsilon = float(self.release.guarantee.epsilon)
-        return f"Plan({self.features.kind}, ε = {epsilon:g}, {self.asked!r})"
+        return f"Plan({self.features.kind}, {self.release.guarantee}, {self.asked!r})"
 
     @property
     def assumption(self) -> str:
@@ -268,7 +265,7 @@ class Plan:
     def smallest_epsilon(self, target: float, people: Any) -> float | None:
         """Return the least budget, in steps of a tenth, at which people reach an accuracy."""
         target = _share(target, "target")
-        steps = [Fraction(i, 10) for i in range(1, int(10 * _MOST_EPSILON) + 1)]
+        steps = [Fraction(i, 10) for i in range(1, 10 * _MOST_EPSILON + 1)]
         found = _first(steps, lambda epsilon: self.expected(people, epsilon).accuracy >= target)
         return None if found is None else float(found)
 

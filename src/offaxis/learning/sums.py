@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from offaxis.encoding.pairs import Asked, Classes, Number, as_asked
 from offaxis.errors import InvalidInput
+from offaxis.formats.reports import as_iterable
 from offaxis.learning.pairs import classes_of, pair_encoder_of, scaled
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
@@ -115,7 +116,7 @@ class PairSums:
             )
         fresh = PairSums(self.release, self.labels)
         rows = max(1, min(_ROWS, _NUMBERS // self.totals.shape[2]))
-        source = _as_iterator(reports)
+        source = iter(as_iterable(reports))
         named = None if labels is None else iter(labels)
         seen = 0
         while batch := list(islice(source, rows)):
@@ -235,11 +236,3 @@ def _labels(asked: Asked | None, labels: Iterator[Any], count: int) -> Vectors:
         raise InvalidInput("there are fewer labels than reports")
     assert asked is not None
     return asked.codes_of(taken)
-
-
-def _as_iterator(reports: Any) -> Iterator[bytes]:
-    if isinstance(reports, bytes):
-        return iter([reports])
-    if isinstance(reports, np.ndarray | bytearray | str) or not isinstance(reports, Iterable):
-        raise InvalidInput(f"reports are a list of bytes, got {type(reports).__name__}")
-    return iter(reports)
