@@ -27,7 +27,7 @@ GROUPS = {
     "Guarantee and randomness": ("sampling", "privacy"),
     "Parts of a release": ("geometry", "encoding", "randomizers", "decoding"),
     "Fitting and simulation": ("simulation", "mechanisms"),
-    "The release": ("release", "formats", "card"),
+    "The release": ("release", "provenance", "formats", "card"),
     "Many reports": ("learning",),
     "Devices and collectors": ("client", "collector"),
     "Theory, fitting and utility": ("theory", "fitting", "audit", "evaluation"),
