@@ -25,9 +25,9 @@ PICTURE = ROOT / "docs/pictures/module-map.svg"
 GROUPS = {
     "Foundation": ("version", "errors", "tables", "vectors", "files"),
     "Guarantee and randomness": ("sampling", "privacy"),
-    "Parts of a release": ("geometry", "encoding", "randomizers", "decoding"),
+    "Parts of a release": ("geometry", "provenance", "encoding", "randomizers", "decoding"),
     "Fitting and simulation": ("simulation", "mechanisms"),
-    "The release": ("release", "provenance", "formats", "card"),
+    "The release": ("release", "formats", "card"),
     "Many reports": ("learning",),
     "Devices and collectors": ("client", "collector"),
     "Theory, fitting and utility": ("theory", "fitting", "audit", "evaluation"),
