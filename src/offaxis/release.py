@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from offaxis.decoding import Aggregate, Decoder, KnownError, Shares, aggregate, estimate_shares
 from offaxis.decoding.aggregate import known_error_of
+from offaxis.decoding.pairs import LEARN_INSTEAD, PairDecoder
 from offaxis.decoding.posterior import NeedsRandomizer, public_mean
-from offaxis.encoding import AffineEncoder, Answers, Encoder, ModelEncoder, ShiftEncoder
-from offaxis.encoding.pairs import Asked, PairEncoder, pair_names, rows_of, table_of
+from offaxis.encoding import AffineEncoder, Answers, Encoder, ModelEncoder, ShiftEncoder, pairs
+from offaxis.encoding.pairs import Asked, PairEncoder
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.formats import reports as wire
 from offaxis.privacy import wording
@@ -118,7 +119,7 @@ class Release:
         if not isinstance(self.encoder, PairEncoder):
             if self.asked:
                 raise InvalidInput("only a release of pairs asks people for answers")
-        elif not np.array_equal(self.encoder.asked, table_of(self.asked)):
+        elif not np.array_equal(self.encoder.asked, pairs.table_of(self.asked)):
             raise InvalidInput("the encoder reads other answers than the release asks for")
 
     @cached_property
@@ -186,8 +187,7 @@ class Release:
     def summary(self) -> str:
         """What a release fitted to a goal is expected to keep, and the most that any report could.
 
-        For people distributed as the public vectors. Other releases were not measured:
-        :func:`offaxis.evaluation.evaluate` does it.
+        For people like the public vectors. Others: :func:`offaxis.evaluation.evaluate`.
         """
         return wording.utility(self.provenance.settings, self.provenance.model is not None)
 
@@ -229,6 +229,8 @@ class Release:
         """
         if self.supports_mean:
             return self.mean_decoder or self.decoder
+        if isinstance(self.decoder, PairDecoder):
+            raise BiasedDecoder(LEARN_INSTEAD)
         if isinstance(self.randomizer, SymbolForm):
             raise BiasedDecoder(
                 "a report of this release names a symbol, which does not determine a vector, so "
@@ -266,7 +268,7 @@ class Release:
         """
         dim = self.encoder.vector_dim if isinstance(self.encoder, PairEncoder) else self.input_dim
         batch, single = as_batch(vectors, dim)
-        rows = rows_of(batch, self.asked, answers)
+        rows = pairs.rows_of(batch, self.asked, answers)
         return rows[0] if single else rows
 
     @vectors_alone
@@ -296,7 +298,7 @@ class Release:
         """
         self.require_single_reports(_MAKE)
         self.require_model()
-        if answers is not None:
+        if answers is not None or pairs.lacks_answers(self.encoder, vectors):
             vectors = self.pairs(vectors, answers)
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()
@@ -317,17 +319,12 @@ class Release:
     def privatize_answer(self, answers: Any) -> bytes | list[bytes]:
         """Turn private answers into reports, without a vector or a model.
 
-        For releases of a model's answer ("class-response"), on devices that already know the
-        answer. As with :meth:`privatize`, every call spends the budget again.
+        For releases of a model's answer, on devices that know it; spends as :meth:`privatize` does.
 
         Parameters
         ----------
         answers : int or str, or a sequence of these
             Indices or names of answers (``release.answers.names``).
-
-        Returns
-        -------
-        bytes, or list of bytes for a sequence
 
         Raises
         ------
@@ -525,10 +522,11 @@ class Release:
         self.require_single_reports(BY_TREND)
         randomizer = self.randomizer
         if not isinstance(randomizer, SymbolForm):
+            other = "fit a release with mechanism='class-response' for shares of answers"
+            instead = f"use aggregate() for means, or {other}"
             raise InvalidInput(
                 f"reports of the {randomizer.kind} randomizer hold vectors, not symbols, so they "
-                f"have no shares; use aggregate() for means, or fit a release with "
-                f"mechanism='class-response' for shares of answers"
+                f"have no shares; {LEARN_INSTEAD if self.asked else instead}"
             )
         names = self.symbol_names or ()
         batches = self._observe_in_batches(reports, randomizer.size)
@@ -544,7 +542,7 @@ class Release:
         """
         answers = self.answers
         if isinstance(self.encoder, PairEncoder):
-            return pair_names(self.encoder, self.asked)
+            return pairs.pair_names(self.encoder, self.asked)
         if answers is None or len(answers.kept) == len(answers.names):
             return None if answers is None else answers.names
         if isinstance(self.encoder, ModelEncoder):

@@ -77,6 +77,11 @@ COMMANDS: Final = {
         _REPORTS,
         "Estimate shares or means over time from the reports of a release of sequences.",
     ),
+    "learn": Entry(
+        "learn:learn",
+        _REPORTS,
+        "Plan, learn and check models from reports of vectors and private answers.",
+    ),
     "export-onnx": Entry(
         "inspect:export_onnx",
         _REPORTS,

@@ -166,6 +166,11 @@ def publish(
 def _make_profile(release: Release, public: str) -> bytes:
     from offaxis.evaluation.profiles import profile_of
 
+    if release.asked:
+        raise InvalidInput(
+            "a profile says what reports of public vectors look like, and reports of this release "
+            "depend on private answers, too: leave out --public"
+        )
     return profile_of(release, read_array(public)).to_json().encode()
 
 

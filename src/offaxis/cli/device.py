@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
+from offaxis.cli.answers import ANSWERS, describe_asked, locate_answers, read_answers
 from offaxis.cli.inputs import check_output, locate, read_array
 from offaxis.cli.ledger import balance_facts, format_time, parse_limit
 from offaxis.cli.options import (
@@ -21,11 +23,14 @@ from offaxis.cli.options import (
 )
 from offaxis.cli.terminal import buffered_console, one_line, plain_table, pluralize, print_json
 from offaxis.client import Device, Entry, Offer, Terms
+from offaxis.client.device import LARGEST_RELEASE
 from offaxis.client.terms import largest_report
+from offaxis.client.transport import PATIENCE
 from offaxis.errors import InvalidInput
 from offaxis.formats.documents import public_key
 from offaxis.privacy.guarantee import exact
 from offaxis.privacy.wording import rounded
+from offaxis.release import Release
 
 device = typer.Typer(
     cls=Group,
@@ -132,13 +137,23 @@ def rounds(state: State, as_json: AsJson = False) -> None:
     _print_table(facts, columns)
 
 
-@example("offaxis device report my.device energy-7 --vector today.npy")
+@example(
+    "offaxis device report my.device energy-7 --vector today.npy",
+    "offaxis device report my.device habits-1 --vector today.npy --answers today.csv",
+)
 def report(
     state: State,
     round_: RoundName,
     vector: Annotated[
         str | None,
         typer.Option(metavar="FILE", help=f"One vector: {ARRAY}."),
+    ] = None,
+    answers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"With --vector, in a round that asks for them: the private answers, {ANSWERS}.",
+        ),
     ] = None,
     public_mean: Annotated[
         bool,
@@ -152,15 +167,20 @@ def report(
 ) -> None:
     """Answer a round: verify it, pay, make the report and keep it for `offaxis device send`.
 
-    A round is answered once: a second call pays nothing and does not read the vector. A file
-    without a usable vector becomes a report of the public mean, so that silence reveals nothing.
+    A round is answered once: a second call pays nothing and does not read the files. Files without
+    a usable vector and answers become a report of the public mean, so that silence reveals nothing.
     """
     if (vector is None) != public_mean:
         raise UsageError("use either --vector FILE or --public-mean")
-    if vector is not None and not locate(vector)[0].is_file():
-        raise InvalidInput(f"file not found: {locate(vector)[0]}; nothing was paid or reported")
+    if answers is not None and vector is None:
+        raise UsageError("--answers is used with --vector: they are about the same vector")
+    files = [locate(vector)[0]] if vector else []
+    files += [locate_answers(answers)] if answers else []
+    for path in files:
+        if not path.is_file():
+            raise InvalidInput(f"file not found: {path}; nothing was paid or reported")
     with _open_device(state) as opened:
-        read = (lambda: _only_row(read_array(vector))) if vector else None
+        read = None if vector is None else _private_source(opened, round_, vector, answers)
         entry = opened.report(round_, read, group)
         spent = opened.ledger.spent()[0]
     if as_json:
@@ -239,6 +259,49 @@ def _read_token(path: Path) -> str:
         return path.read_text().strip()
     except (OSError, ValueError) as error:
         raise InvalidInput(f"cannot read a token from {path}: {error}") from None
+
+
+def _private_source(
+    opened: Device, round_: str, vector: str, answers: str | None
+) -> Callable[[], Any]:
+    """Return what reads the vector of a report, or the row of a vector and its answers.
+
+    Raises
+    ------
+    UsageError
+        If the round asks for answers and there are none, or the other way round. This depends on
+        the command line alone, and nothing has been paid.
+    """
+    release = _release_of(opened, round_)
+    asked = () if release is None else release.asked
+    if asked and answers is None:
+        listed = " and ".join(map(describe_asked, asked))
+        raise UsageError(f"Missing option '--answers': round {round_} asks for {listed}")
+    if release is not None and not asked and answers is not None:
+        raise UsageError(f"round {round_} asks for no answer: leave out --answers")
+
+    def read() -> Any:
+        row = _only_row(read_array(vector))
+        if release is None or answers is None:
+            return row
+        return release.pairs(row, read_answers(answers, release.asked))
+
+    return read
+
+
+def _release_of(opened: Device, round_: str) -> Release | None:
+    """Return the release of a round; None if it was answered, or :meth:`Device.report` rejects it.
+
+    The device fetches and verifies the release again when it reports.
+    """
+    if any(entry.round == round_ and entry.report for entry in opened.status()):
+        return None
+    hashes = [offer.round.release for offer in opened.rounds() if offer.round.name == round_]
+    if not hashes:
+        return None
+    path = f"/v1/releases/{hashes[0]}"
+    found = opened.terms.transport(PATIENCE).request("GET", path, largest=LARGEST_RELEASE)
+    return opened.terms.accept(found.body, hashes[0]) if found.status == 200 else None
 
 
 def _only_row(array: Any) -> Any:

@@ -25,6 +25,8 @@ from offaxis.cli.terminal import (
     spinner,
     step_bar,
 )
+from offaxis.encoding.pairs import PairEncoder
+from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
 from offaxis.evaluation import evaluate as measure
 from offaxis.evaluation.bounds import MEANINGS, ReferenceValue, limits
@@ -95,6 +97,11 @@ def evaluate(
         raise UsageError(f"--theory measures errors and needs --seeds 2 or more, got {seeds}")
     check_engine(engine, master, exact=exact, theory=theory)
     loaded = Release.load(release, expect=expect)
+    if isinstance(loaded.encoder, PairEncoder):
+        raise InvalidInput(
+            "reports of this release are for learning a model, not for the answers of one: see "
+            "offaxis learn evaluate"
+        )
     task = load_model(model)
     if engine is not None:
         path, column = locate_column(vectors)

@@ -21,6 +21,7 @@ from offaxis.card import (
     spent,
     subject,
 )
+from offaxis.cli.answers import asked_facts, describe_asked
 from offaxis.cli.evaluate import (
     compute_theory,
     format_limit,
@@ -32,6 +33,7 @@ from offaxis.cli.evaluate import (
 from offaxis.cli.inputs import check_output, load_model, read_array
 from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile, UsageError, example
 from offaxis.cli.terminal import buffered_console, field_table, plain_table, print_json, printable
+from offaxis.encoding.pairs import PairEncoder
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.bounds import ReferenceValue, limits
 from offaxis.files import replacing
@@ -122,6 +124,11 @@ def _compute_limits_and_theory(
     release: Release, model: str, vectors: str, public: str | None, *, draws: int, seed: int
 ) -> tuple[dict[str, ReferenceValue], list[TheoryRow]]:
     """Return what ε allows for the model's answers, and what theory predicts for the release."""
+    if isinstance(release.encoder, PairEncoder):
+        raise InvalidInput(
+            "reports of this release are for learning a model, and not for the answers of one: "
+            "leave out --model and --vectors"
+        )
     task = load_model(model)
     batch, _ = as_batch(read_array(vectors), release.input_dim)
     allowed = limits(task, batch, None, release.single_report_guarantee)
@@ -145,6 +152,7 @@ def describe(release: Release) -> dict[str, Any]:
         "can_decode_mean": release.supports_mean,
         "summary": release.summary,
         "input_dim": release.input_dim,
+        "asked": asked_facts(release.asked),
         "encoder": {"kind": release.encoder.kind, "output_dim": release.encoder.output_dim},
         "stretch": _stretch_facts(release),
         "randomizer": {
@@ -208,7 +216,7 @@ def print_card(release: Release, console: Console) -> None:
     if promises := sequence_promises(release):
         _print_section(console, "What a sequence of reports promises", [field_table(promises)])
     if rows := wording.allowed(guarantee):
-        verb = "allows" if about == "report" else "allow"
+        verb = "allows" if about in ("report", "pair") else "allow"
         _print_section(console, f"What {wording.ABOUT[about]} {verb}", _allowed(rows, about))
     protected = wording.protected(guarantee, about)
     _print_section(console, "To whom", map(Text, protected))
@@ -279,17 +287,22 @@ def _promised(release: Release) -> list[RenderableType]:
 def _allowed(rows: Iterable[tuple[str, ...]], about: wording.Subject) -> list[RenderableType]:
     what = {
         "report": "the vector, from any report of this ε",
+        "pair": "the vector or its private answers, from any report of this ε",
         "sequence": "a person, from all reports together",
         "answer": "a vector, from all reports of one permanent answer",
     }[about]
-    return [
+    parts: list[RenderableType] = [
         Text(f"How often anyone can guess one of several equally likely answers about {what}:"),
         _number_table(("answers", "without a report", "with reports, at most"), rows),
-        Text(
-            "A model's answers are seldom equally likely. With --model and --vectors, offaxis "
-            "inspect computes the bound for the answers of that model."
-        ),
     ]
+    if about != "pair":
+        parts.append(
+            Text(
+                "A model's answers are seldom equally likely. With --model and --vectors, offaxis "
+                "inspect computes the bound for the answers of that model."
+            )
+        )
+    return parts
 
 
 def _number_table(names: Iterable[str], rows: Iterable[tuple[str, ...]]) -> RenderableType:
@@ -302,12 +315,20 @@ def _number_table(names: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Rend
 
 
 def _report_rows(release: Release) -> list[tuple[str, str]]:
-    size = f"{release.input_dim} numbers"
-    if release.encoder.output_dim != release.input_dim:
-        size += f", encoded to {release.encoder.output_dim}"
+    encoder, asked = release.encoder, release.asked
+    vector_dim = release.input_dim - len(asked)
+    size = f"{vector_dim} numbers"
+    if encoder.output_dim != vector_dim:
+        joined = ", with the answers" if asked else ""
+        symbols = (
+            "one of " if isinstance(encoder, PairEncoder) and encoder.form != "moments" else ""
+        )
+        size += f"{joined}, encoded to {symbols}{encoder.output_dim}"
+    of = "vector and answer" if asked else "vector"
     rows = [
-        ("one report", f"{release.report_size:,} bytes, the same for every vector"),
+        ("one report", f"{release.report_size:,} bytes, the same for every {of}"),
         ("one vector", size),
+        *(("asked", describe_asked(part)) for part in asked),
         ("randomizer", release.randomizer.kind),
         ("really spent", _describe_spent(release)),
     ]

@@ -10,6 +10,7 @@ import typer
 from numpy.typing import NDArray
 
 from offaxis.card import guarantee_facts, is_sequence
+from offaxis.cli.answers import ANSWERS, describe_asked, locate_answers, read_answers
 from offaxis.cli.engine import (
     IDS,
     Engine,
@@ -42,7 +43,10 @@ def _reject_seed(seed: str | None) -> None:
         )
 
 
-@example("offaxis privatize my.release --vectors mine.npy --out mine.reports")
+@example(
+    "offaxis privatize my.release --vectors mine.npy --out mine.reports",
+    "offaxis privatize pairs.release --vectors mine.npy --answers mine.csv --out pairs.reports",
+)
 def privatize(
     release: ReleaseFile,
     vectors: Annotated[
@@ -52,6 +56,14 @@ def privatize(
         Path,
         typer.Option(metavar="REPORTS", help="The file of reports to write."),
     ],
+    answers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help=f"For a release of pairs (offaxis learn): the private answers, {ANSWERS}. With "
+            "--engine: the column of the answer, or of several, as smoker,age.",
+        ),
+    ] = None,
     force: Force = False,
     ledger: Annotated[
         Path | None,
@@ -103,12 +115,16 @@ def privatize(
     check_engine(engine, master, ledger=ledger)
     if engine is not None:
         loaded = Release.load(release, expect=expect)
-        _privatize_records(engine, master, loaded, vectors, out, ids, force=force, as_json=as_json)
+        _privatize_records(
+            engine, master, loaded, vectors, answers, out, ids, force=force, as_json=as_json
+        )
         return
-    check_output(out, release, locate(vectors)[0], *([ledger] if ledger else []))
+    others = [ledger] if ledger else []
+    others += [locate_answers(answers)] if answers else []
+    check_output(out, release, locate(vectors)[0], *others)
     check_new_reports(out, force=force)
     loaded = Release.load(release, expect=expect)
-    batch = read_array(vectors)
+    batch = _read_private(loaded, vectors, answers)
     sequence = isinstance(loaded.randomizer, Memoised)
     if sequence and (ledger is None or number is None):
         raise UsageError(
@@ -130,6 +146,18 @@ def privatize(
             epsilon, delta = (now - then for now, then in zip(opened.spent(), before, strict=True))
             paid = written_budget(epsilon, delta)
     _print_result(loaded, count, out, ledger, balances, paid, as_json=as_json)
+
+
+def _read_private(release: Release, vectors: str, answers: str | None) -> NDArray[Any]:
+    """Read the private vectors; of a release of pairs, the rows of vectors and answers."""
+    if not release.asked:
+        if answers is not None:
+            raise UsageError("this release asks people for no answer: leave out --answers")
+        return read_array(vectors)
+    if answers is None:
+        listed = " and ".join(map(describe_asked, release.asked))
+        raise UsageError(f"Missing option '--answers': this release asks for {listed}")
+    return release.pairs(read_array(vectors), read_answers(answers, release.asked))
 
 
 def _print_result(
@@ -162,9 +190,10 @@ def _print_result(
             f"each permanent answer costs {release.guarantee}; nothing was drawn if paid ε = 0"
         )
     else:
+        covered = ", for a vector and its answers together" if release.asked else ""
         typer.echo(
-            f"each promises {release.guarantee}; a second run on the same vectors would spend it "
-            f"again"
+            f"each promises {release.guarantee}{covered}; a second run on the same vectors would "
+            f"spend it again"
         )
     if balances is not None:
         left = (f"ε = {rounded(b.left, up=False)} {b.limit.stretch}" for b in balances)
@@ -176,6 +205,7 @@ def _privatize_records(
     master: str | None,
     release: Release,
     vectors: str,
+    answers: str | None,
     out: Path,
     ids: str,
     *,
@@ -186,7 +216,7 @@ def _privatize_records(
     path, column = locate_column(vectors)
     with open_engine(engine, master, "making reports") as running:
         source = running.open(path)
-        columns = {"ids": ids, "vectors": column}
+        columns = {"ids": ids, "vectors": column, "answers": _columns_of(release, answers)}
         facts = running.functions.privatize(
             source, release, str(out), **columns, force=force, **running.callbacks
         )
@@ -198,6 +228,18 @@ def _privatize_records(
         f"their ids, to folder {out}\neach promises {release.guarantee} towards anyone who sees "
         f"only the reports; a second run would spend it again"
     )
+
+
+def _columns_of(release: Release, answers: str | None) -> dict[str, str] | None:
+    """Return the column of every private answer, in the order in which they are asked."""
+    if answers is None:
+        return None
+    columns = [answers] if len(release.asked) == 1 else answers.split(",")
+    if len(columns) != len(release.asked):
+        listed = " and ".join(map(describe_asked, release.asked)) or "no answer"
+        raise UsageError(f"--answers names {len(columns)} columns; this release asks for {listed}")
+    names = (part.name for part in release.asked)
+    return dict(zip(names, columns, strict=True))
 
 
 def _write_reports(

@@ -150,7 +150,7 @@ def trend(
         raise UsageError(f"--out must be a .csv file, got {out}")
     files = _numbered_files(reports)
     loaded = Release.load(release, expect=expect)
-    rounds = ((number, _reports_of(path, loaded.report_size)) for number, path in files)
+    rounds = ((number, reports_in(path, loaded.report_size)) for number, path in files)
     table = None if values is None else read_array(values)
     estimated = estimate_trend(loaded, rounds, window=window, values=table, new_only=new_only)
     with replacing(out) as file:
@@ -204,7 +204,7 @@ def _summary(estimated: Trend) -> RenderableType:
     return table
 
 
-def _reports_of(path: Path, report_size: int) -> Iterator[bytes]:
+def reports_in(path: Path, report_size: int) -> Iterator[bytes]:
     """Yield the reports of a file, or of an export of a collector."""
     if path.suffix != ".parquet":
         yield from read_reports(path, report_size)

@@ -208,9 +208,12 @@ class Device:
         ----------
         round_name : str
         vector : array (m,), or a callable that returns one
-            An unusable vector (None, a callable that raises, NaN, a wrong dimension) becomes a
-            report of the public mean, so that nobody learns of it. So does a callable that ended
-            the process three times.
+            For a release of pairs, ``{"vector": vector, "answers": answers}``, with answers as in
+            :meth:`offaxis.Release.pairs`.
+
+            An unusable vector (None, a callable that raises, NaN, a wrong dimension, an unknown
+            answer) becomes a report of the public mean, so that nobody learns of it. So does a
+            callable that ended the process three times.
         group : str, optional
             One of the round's groups, if it has any. It is not private.
 

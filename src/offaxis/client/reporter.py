@@ -10,13 +10,14 @@ release per person (unit "user") gives one report or one sequence per study.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from offaxis.client.sequences import pay_and_report, vector_needed
+from offaxis.encoding.pairs import PairEncoder
 from offaxis.errors import InvalidInput
 from offaxis.privacy.ledger import Ledger
 from offaxis.randomizers.memoised import MOST_ROUNDS, Memoised
@@ -89,9 +90,12 @@ class Reporter:
         Parameters
         ----------
         vector : array (m,)
+            For a release of pairs the row of a vector and its answers
+            (:meth:`offaxis.Release.pairs`), or ``{"vector": vector, "answers": answers}``.
+
             For a release of sequences also None, or a callable: it is evaluated only if the round
-            draws a permanent answer, and then None, NaN or a callable that raises count as the
-            public mean, so that nobody learns of it.
+            draws a permanent answer, and then None, NaN, an unknown answer or a callable that
+            raises count as the public mean, so that nobody learns of it.
         number : int, optional
             For a release of sequences: the number of the round, such as the day, the same for
             everybody and larger than every earlier one. By default rounds are numbered by the
@@ -125,8 +129,8 @@ class Reporter:
         if number is not None:
             number = as_integer(number, "number", 0, MOST_ROUNDS)
         if vector is not None and not callable(vector):
-            # Its size is no secret; whether its numbers are finite could be.
-            self._one_row(vector)
+            # Its size is no secret; whether its numbers are finite or its answers known could be.
+            self._check_size(vector)
         with self.ledger.alone():
             needed = vector_needed(self.ledger, self.release, self.study, number)
         usable = usable_vector(self.release, vector) if needed else None
@@ -183,13 +187,20 @@ class Reporter:
     def _check(self, vector: Any) -> Vectors:
         self.release.require_model()
         # Copied, so that the vector that is checked is the vector that is reported.
-        batch = np.array(self._one_row(vector))
+        batch = np.array(self._one_row(joined(self.release, vector)))
         check_finite(batch)
         return batch
 
-    def _one_row(self, vector: Any) -> Vectors:
+    def _check_size(self, vector: Any) -> None:
+        encoder = self.release.encoder
+        if isinstance(vector, Mapping) and isinstance(encoder, PairEncoder):
+            self._one_row(_parts(vector)[0], encoder.vector_dim)
+        else:
+            self._one_row(vector)
+
+    def _one_row(self, vector: Any, dim: int | None = None) -> Vectors:
         """Return a batch of one vector; its numbers may be anything."""
-        batch = as_rows(as_array(vector), self.release.input_dim)
+        batch = as_rows(as_array(vector), self.release.input_dim if dim is None else dim)
         if len(batch) != 1:
             raise InvalidInput(f"a device reports one vector at a time, got {len(batch)}")
         return batch
@@ -205,14 +216,32 @@ def usable_vector(release: Release, source: Any) -> Vectors:
     ----------
     release : Release
     source : array (m,), or a callable that returns one
+        For a release of pairs also a mapping, as in :func:`joined`.
     """
     mean = release.public_mean
     try:
         value = source() if callable(source) else source
-        batch, _ = as_batch(value, release.input_dim)
+        batch, _ = as_batch(joined(release, value), release.input_dim)
         # Copied, so that the vector that is checked is the vector that is reported.
         vector = np.array(batch[0])
         check_finite(vector)
     except Exception:
         return mean
     return vector if len(batch) == 1 else mean
+
+
+def joined(release: Release, value: Any) -> Any:
+    """Return the row of a pair ``{"vector": vector, "answers": answers}``; all else unchanged.
+
+    Raises
+    ------
+    InvalidInput
+        If the mapping has other keys, or :meth:`offaxis.Release.pairs` rejects the pair.
+    """
+    return release.pairs(*_parts(value)) if isinstance(value, Mapping) else value
+
+
+def _parts(pair: Mapping[str, Any]) -> tuple[Any, Any]:
+    if set(pair) != {"vector", "answers"}:
+        raise InvalidInput('a pair is a mapping {"vector": vector, "answers": answers}')
+    return pair["vector"], pair["answers"]

@@ -24,6 +24,10 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from offaxis.collector.database import lock_rounds, moments, report, round_, writing
 from offaxis.decoding import Shares
 from offaxis.decoding.aggregate import Moments
+from offaxis.decoding.pairs import PairDecoder
+from offaxis.encoding.pairs import PairEncoder
+from offaxis.learning.sums import FOLDS, PairSums
+from offaxis.randomizers.memoised import Memoised
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
 
@@ -31,7 +35,9 @@ _PART_NUMBERS: Final = 1 << 17
 MOST_NUMBERS: Final = 1 << 22
 """Largest :func:`moments_size` that a round may have."""
 
-_LEVEL: Final = 0.95
+LEVEL: Final = 0.95
+"""Level of intervals."""
+
 _FIELDS: Final = ("sums", "mean", "squared_mean", "spread")
 
 
@@ -47,12 +53,21 @@ class Totals:
         Of the decoded reports, of all people and per group.
     symbols : dict of Moments
         Of the observations per group, if a report is a symbol; their means are its shares.
+    folds : (folds, 1 + D) array or None
+        Of pairs to learn from: the number of reports and the sums of their observations, as in
+        :class:`~offaxis.learning.PairSums`.
     """
 
     observed: Moments = field(default_factory=Moments)
     everybody: Moments = field(default_factory=Moments)
     groups: dict[str, Moments] = field(default_factory=dict)
     symbols: dict[str, Moments] = field(default_factory=dict)
+    folds: NDArray[np.float64] | None = None
+
+    @property
+    def summed(self) -> int:
+        """Number of reports in the folds."""
+        return 0 if self.folds is None else int(self.folds[:, 0].sum())
 
     def add(self, release: Release, rows: Sequence[tuple[bytes, str | None]]) -> None:
         """Add reports with their labels."""
@@ -65,6 +80,8 @@ class Totals:
             weights = np.ones(len(part))
             rows_by_group = _rows_by_group([label for _, label in part])
             self.observed.add(observations, weights)
+            if learns(release):
+                self.folds = _with_reports(self.folds, release, observations)
             if _reports_symbols(release):
                 _add(self.symbols, observations, rows_by_group)
             if decoder is not None:
@@ -81,6 +98,8 @@ class Totals:
         for i, part in enumerate(parts.values()):
             arrays |= {f"{i} {name}": getattr(part, name) for name in _FIELDS}
         names = json.dumps([[name, part.count] for name, part in parts.items()])
+        if self.folds is not None:
+            arrays["folds"] = self.folds
         arrays["names"] = np.frombuffer(names.encode(), dtype=np.uint8)
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **arrays)
@@ -98,6 +117,7 @@ class Totals:
                     (totals.groups if kind == "group" else totals.symbols)[label] = part
                 else:
                     setattr(totals, name, part)
+            totals.folds = arrays["folds"] if "folds" in arrays.files else None
         return totals
 
 
@@ -116,6 +136,26 @@ def _add(
         groups.setdefault(label, Moments()).add(values[rows], np.ones(len(rows)))
 
 
+def learns(release: Release) -> bool:
+    """Whether the reports are of pairs that a model can be learnt from."""
+    encoder = release.encoder
+    single = not isinstance(release.randomizer, Memoised)
+    pairs = isinstance(encoder, PairEncoder) and encoder.form != "right" and bool(release.asked)
+    return pairs and single
+
+
+def _with_reports(
+    folds: NDArray[np.float64] | None, release: Release, observations: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return sums over the reports of pairs so far and over further observations."""
+    sums = PairSums(release)
+    sums.squares = None
+    if folds is not None:
+        sums.counts, sums.totals = folds[:, :1].astype(np.int64), folds[:, None, 1:].copy()
+    sums.add_observed(observations)
+    return np.hstack([sums.counts, sums.totals[:, 0]])
+
+
 def _reports_symbols(release: Release) -> bool:
     return isinstance(release.randomizer, SymbolForm)
 
@@ -123,12 +163,23 @@ def _reports_symbols(release: Release) -> bool:
 def moments_size(release: Release, groups: int) -> int:
     """Return the number of coordinates in a round's moments, which hold three numbers for each."""
     decoded = release.unbiased_decoder.output_dim * (groups + 1) if release.supports_mean else 0
-    return release.decoder.input_dim * (groups * _reports_symbols(release) + 1) + decoded
+    folds = FOLDS * learns(release)
+    return release.decoder.input_dim * (groups * _reports_symbols(release) + 1 + folds) + decoded
 
 
 def has_estimates(release: Release) -> bool:
     """Return whether means or shares of symbols can be estimated without bias."""
     return release.supports_mean or _reports_symbols(release)
+
+
+def without_estimates(release: Release) -> str:
+    """Return what to do with reports of a release that has no estimates."""
+    if isinstance(release.decoder, PairDecoder):
+        return (
+            "these reports are about vectors and answers together, so they have no mean: export "
+            "them, and learn a model with offaxis.learn"
+        )
+    return "fit a release for means, or export the reports"
 
 
 def means_facts(round_name: str, release: Release, totals: Totals) -> dict[str, Any]:
@@ -166,7 +217,7 @@ def _entry(
     shares = None
     if symbols is not None and symbols.count == count > 0:
         shares = shares_of(release, symbols)
-    low, high = (None, None) if shares is None else shares.interval(_LEVEL)
+    low, high = (None, None) if shares is None else shares.interval(LEVEL)
     return {
         "group": label,
         "reports": count,

@@ -7,7 +7,7 @@ the vector and the answer together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,11 @@ from numpy.typing import NDArray
 from offaxis.encoding.encoders import frozen_matrix, frozen_shift
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.vectors import Vectors
+
+LEARN_INSTEAD: Final = (
+    "a report of this release is about a vector and a private answer together, so it decodes to no "
+    "vector and averages to none: learn from many reports with offaxis.learn(release, reports)"
+)
 
 
 class PairDecoder:
@@ -32,10 +37,7 @@ class PairDecoder:
 
     def decode(self, observations: NDArray[Any]) -> NoReturn:
         """Raise: learn from the reports instead."""
-        raise BiasedDecoder(
-            "a report of this release is about a vector and a private answer together, so it "
-            "decodes to no vector: learn from many reports with offaxis.learn(release, reports)"
-        )
+        raise BiasedDecoder(LEARN_INSTEAD)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

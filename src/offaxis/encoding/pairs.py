@@ -104,9 +104,14 @@ class Classes:
         )
 
     @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.names)
+
+    @property
     def table(self) -> tuple[float, ...]:
         """The row of this answer in the array ``asked`` of an encoder."""
-        return float(len(self.names)), 0.0, 0.0, float(self.optional)
+        return float(self.classes), 0.0, 0.0, float(self.optional)
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,17 @@ class Number:
                 raise InvalidInput(f"the answer {self.name!r} must be a finite number")
             codes.append(float(min(max(answer, self.low), self.high)))
         return np.array(codes)
+
+    def scaled(self, numbers: Vectors) -> Vectors:
+        """Return numbers as −1 … 1, clipped to the range."""
+        clipped = np.clip(numbers, self.low, self.high)
+        share: Vectors = (clipped - self.low) / (self.high - self.low)
+        return 2 * share - 1
+
+    @property
+    def classes(self) -> int:
+        """0: a number is no class."""
+        return 0
 
     @property
     def table(self) -> tuple[float, ...]:
@@ -255,6 +271,13 @@ def rows_of(Z: Vectors, asked: Sequence[Asked], answers: Any) -> Vectors:
             raise InvalidInput(f"there are {len(Z)} vectors and {len(given)} of {part.name!r}")
         columns.append(part.codes_of(given))
     return np.column_stack([Z, *columns])
+
+
+def lacks_answers(encoder: Any, vectors: Any) -> bool:
+    """Return whether an encoder of pairs is given vectors without the answers that it asks for."""
+    if not isinstance(encoder, PairEncoder) or not encoder.answer_count:
+        return False
+    return bool(np.shape(vectors)[-1:] == (encoder.vector_dim,))
 
 
 def table_of(asked: Sequence[Asked]) -> Vectors:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Final
@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from offaxis.card import guarantee_facts
 from offaxis.decoding.aggregate import GroupMoments, positive
+from offaxis.encoding.pairs import PairEncoder
 from offaxis.engines.columns import (
     arrow,
     column_of,
@@ -56,10 +57,42 @@ _BULK: Final = (
 )
 
 
-def check_id_name(ids: str) -> None:
-    """Reject a column of ids whose name is that of the reports."""
+AnswerColumns = str | Mapping[str, str] | None
+"""The column of the only private answer, or the column of each by its name."""
+
+
+def answer_columns(release: Release, answers: AnswerColumns) -> dict[str, str]:
+    """Return the column of each private answer by its name.
+
+    Without ``answers`` it is empty: then the vectors are the rows of pairs (Release.pairs).
+
+    Raises
+    ------
+    InvalidInput
+        If the release asks for other answers.
+    """
+    if answers is None:
+        return {}
+    asked = [part.name for part in release.asked]
+    if not asked:
+        raise InvalidInput("this release asks for no answer: leave out answers")
+    if len(asked) == 1 and not isinstance(answers, Mapping):
+        return {asked[0]: answers}
+    if not isinstance(answers, Mapping) or set(answers) != set(asked):
+        raise InvalidInput(f"answers must map the names {', '.join(map(repr, asked))} to columns")
+    return {name: answers[name] for name in asked}
+
+
+def private_columns(
+    release: Release, ids: str, vectors: str, answers: AnswerColumns
+) -> tuple[str, ...]:
+    """Return the columns of vectors and answers; raise if the ids are one, or named as reports."""
     if ids == REPORT:
         raise InvalidInput(f"the column of ids may not be named {REPORT!r}, as that of the reports")
+    private = (vectors, *answer_columns(release, answers).values())
+    if ids in private[1:]:
+        raise InvalidInput(f"column {ids!r} is private and cannot be the column of ids")
+    return private
 
 
 NO_SEQUENCES: Final = (
@@ -69,7 +102,13 @@ NO_SEQUENCES: Final = (
 
 
 def privatize_batches(
-    release: Release, key: JobKey, batches: Batches, *, ids: str = ID, vectors: str = VECTOR
+    release: Release,
+    key: JobKey,
+    batches: Batches,
+    *,
+    ids: str = ID,
+    vectors: str = VECTOR,
+    answers: AnswerColumns = None,
 ) -> Iterator[Any]:
     """Yield batches of two columns: the records' ids and their reports.
 
@@ -77,13 +116,29 @@ def privatize_batches(
     row, never its contents.
     """
     release.require_single_reports(NO_SEQUENCES)
+    columns = answer_columns(release, answers)
     pa = arrow()
     for batch in nonempty(batches):
-        rows, names = vectors_of(batch, vectors, release.input_dim), ids_of(batch, ids)
+        rows, names = private_rows(batch, release, vectors, columns), ids_of(batch, ids)
         with _one_thread(), np.errstate(all="ignore"):
             reports = list(_draw_reports(release, key, names, rows))
-        columns = [batch.column(ids), pa.array(reports, pa.binary())]
-        yield pa.RecordBatch.from_arrays(columns, names=[ids, REPORT])
+        made = [batch.column(ids), pa.array(reports, pa.binary())]
+        yield pa.RecordBatch.from_arrays(made, names=[ids, REPORT])
+
+
+def private_rows(batch: Any, release: Release, vectors: str, answers: Mapping[str, str]) -> Vectors:
+    """Return a column of vectors, joined with the columns of answers if there are any."""
+    encoder = release.encoder
+    if not isinstance(encoder, PairEncoder) or not release.asked:
+        return vectors_of(batch, vectors, release.input_dim)
+    if answers:
+        given = {name: column_of(batch, column).to_pylist() for name, column in answers.items()}
+        return release.pairs(vectors_of(batch, vectors, encoder.vector_dim), given)
+    rows = vectors_of(batch, vectors)
+    if rows.shape[1] == encoder.vector_dim:
+        names = ", ".join(repr(part.name) for part in release.asked)
+        raise InvalidInput(f"this release asks for {names}: pass answers=..., the column of each")
+    return vectors_of(batch, vectors, release.input_dim)
 
 
 _alone = RLock()
@@ -145,7 +200,7 @@ def decode_batches(
     """
     pa = arrow()
     for batch in nonempty(batches):
-        decoded = release.decode(_reports_of(batch, reports))
+        decoded = release.decode(reports_of(batch, reports))
         at = batch.schema.get_field_index(reports)
         columns, names = batch.columns, batch.schema.names
         columns[at], names[at] = lists_of(decoded, fixed=fixed), VECTOR
@@ -165,16 +220,17 @@ def fold_means(
     moments = GroupMoments(grouped=groups is not None)
     decoder = release.unbiased_decoder
     for batch in nonempty(batches):
-        decoded = decoder.decode(release.observe(_reports_of(batch, reports)))
+        decoded = decoder.decode(release.observe(reports_of(batch, reports)))
         labels = None if groups is None else values_of(column_of(batch, groups), groups)
         values = None if weights is None else values_of(column_of(batch, weights), weights)
         moments.add(decoded, positive(values, len(decoded)), labels)
     return moments
 
 
-def _reports_of(batch: Any, name: str) -> list[bytes]:
+def reports_of(batch: Any, name: str) -> list[bytes]:
+    """Return a column of reports."""
     column = column_of(batch, name)
-    if not is_binary(column.type):
+    if not is_binary(column.type) and not arrow().types.is_fixed_size_binary(column.type):
         raise InvalidInput(f"column {name!r} must hold reports, its type is {column.type}")
     return values_of(column, name)
 

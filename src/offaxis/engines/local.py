@@ -25,7 +25,7 @@ from offaxis.engines.arrow import (
     NO_SEQUENCES,
     REPORT,
     VECTOR,
-    check_id_name,
+    AnswerColumns,
     check_ids,
     decode_batches,
     exists_error,
@@ -33,13 +33,16 @@ from offaxis.engines.arrow import (
     fold_means,
     input_error,
     job_facts,
+    private_columns,
     privatize_batches,
 )
 from offaxis.engines.columns import arrow, ids_of, same_type, vectors_of
+from offaxis.engines.sums import fold_sums
 from offaxis.engines.tallies import fold_tallies
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
 from offaxis.geometry import PublicVectors, as_task_model
+from offaxis.learning import PairSums
 from offaxis.release import Release
 from offaxis.sampling.entropy import JobKey, RecordId, canonical, fresh_key
 from offaxis.vectors import Vectors
@@ -50,6 +53,7 @@ __all__ = [
     "evaluate",
     "group_means",
     "number_of",
+    "pair_sums",
     "privatize",
     "public_vectors",
 ]
@@ -144,6 +148,7 @@ def privatize(
     *,
     ids: str = ID,
     vectors: str = VECTOR,
+    answers: AnswerColumns = None,
     force: bool = False,
     advance: Advance | None = None,
 ) -> dict[str, Any]:
@@ -151,6 +156,9 @@ def privatize(
 
     All ids are checked before the first report is drawn. A second job on the same records draws a
     new key and spends the budget again.
+
+    For a release of pairs, ``answers`` is the column of the private answer, or a mapping from the
+    names of several answers to their columns.
 
     Examples
     --------
@@ -171,15 +179,17 @@ def privatize(
     offaxis.errors.InvalidInput: reports already exists; drawing reports again would spend ...
     """
     release.require_single_reports(NO_SEQUENCES)
-    check_id_name(ids)
+    private = private_columns(release, ids, vectors, answers)
     records = _records_of(source)
     counts = _count_ids(records, ids)
     check_ids(ids, *counts)
     key = JobKey()
     try:
         with _complete_folder(Path(out), records, force=force, reports=True) as folder:
-            batches = records.batches(ids, vectors)
-            reports = privatize_batches(release, key, batches, ids=ids, vectors=vectors)
+            batches = records.batches(*dict.fromkeys((ids, *private)))
+            reports = privatize_batches(
+                release, key, batches, ids=ids, vectors=vectors, answers=answers
+            )
             _write(folder, reports, advance)
             # As on a cluster, the written records are checked again.
             committed = _count_ids(ParquetRecords(folder), ids)
@@ -257,6 +267,50 @@ def group_means(
     batches = _counted(_records_of(source).batches(reports, groups, weights), advance)
     moments = fold_means(release, batches, reports=reports, groups=groups, weights=weights)
     return replace(moments.summary(), known_error=release.known_error)
+
+
+def pair_sums(
+    source: Source,
+    release: Release,
+    *,
+    reports: str = REPORT,
+    labels: str | None = None,
+    answers: Any = None,
+    advance: Advance | None = None,
+) -> PairSums:
+    """Sum reports of pairs, for :func:`offaxis.learn`.
+
+    Parameters
+    ----------
+    source : path or ParquetRecords
+    release : Release
+        Of pairs.
+    reports : str
+        The column of reports.
+    labels : str, optional
+        The column of public labels, if the release asks for no answer.
+    answers : Classes, Number, int or list of str, optional
+        What the public labels are.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> import pyarrow as pa
+    >>> from pyarrow import parquet
+    >>> from offaxis.engines import local
+    >>> from offaxis.learning import fit_pairs, principal
+    >>> vectors = np.random.default_rng(0).standard_normal((2000, 3))
+    >>> answers = np.where(vectors[:, 0] > 0, "yes", "no")
+    >>> table = pa.table({"id": np.arange(2000), "vector": list(vectors), "reply": answers})
+    >>> parquet.write_table(table, "people.parquet")
+    >>> release = fit_pairs(principal(vectors), ["no", "yes"], epsilon=4)
+    >>> facts = local.privatize("people.parquet", release, "reports", answers="reply")
+    >>> model = offaxis.learn(release, local.pair_sums("reports", release))
+    >>> bool(model.score(vectors, answers) > 0.8)
+    True
+    """
+    batches = _counted(_records_of(source).batches(reports, labels), advance)
+    return fold_sums(release, batches, reports=reports, labels=labels, answers=answers)
 
 
 def evaluate(

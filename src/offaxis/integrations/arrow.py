@@ -9,13 +9,21 @@ use ``offaxis privatize --engine``, where a task that is retried repeats its rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from offaxis.engines.arrow import REPORT, VECTOR, decode_batches, nonempty
-from offaxis.engines.columns import column_of, vectors_of
+from offaxis.engines.arrow import (
+    REPORT,
+    VECTOR,
+    AnswerColumns,
+    answer_columns,
+    decode_batches,
+    nonempty,
+    private_rows,
+)
+from offaxis.engines.columns import column_of
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
 
@@ -47,6 +55,7 @@ def privatize(
     release: Release,
     *,
     vectors: str | Sequence[str] = VECTOR,
+    answers: AnswerColumns = None,
     keep: Sequence[str] = (),
     name: str = REPORT,
 ) -> Any:
@@ -62,6 +71,9 @@ def privatize(
     release : Release
     vectors : str or sequence of str
         A column of lists, or columns of numbers in the order of the vector's entries.
+    answers : str or mapping, optional
+        For a release of pairs: the column of the private answer, or a mapping from the names of
+        several answers to their columns. A missing value is a missing answer.
     keep : sequence of str
         Columns to keep. **They are not protected**; all others are dropped. They are copied value
         by value, because a slice refers to the memory of the whole column. A dictionary-encoded
@@ -97,7 +109,9 @@ def privatize(
         raise InvalidInput(f"name must differ from the columns to keep, got name={name!r}")
     data = _arrow(data)
     schema = data.schema
+    of_answers = answer_columns(release, answers)
     private = [vectors] if isinstance(vectors, str) else list(vectors)
+    private += of_answers.values()
     if exposed := [column for column in private if column in keep]:
         raise InvalidInput(f"column {exposed[0]!r} is private; remove it from keep")
     for column in (*private, *keep):
@@ -109,7 +123,7 @@ def privatize(
     def released(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             columns = [_copied(batch.column(column)) for column in keep]
-            reports = pa.array(_reports(batch, release, vectors), pa.binary())
+            reports = pa.array(_reports(batch, release, vectors, of_answers), pa.binary())
             yield pa.RecordBatch.from_arrays([*columns, reports], schema=target)
 
     return _mapped(data, target, released)
@@ -197,11 +211,17 @@ def _copied(column: Any) -> Any:
         ) from None
 
 
-def _reports(batch: Any, release: Release, vectors: str | Sequence[str]) -> list[bytes]:
+def _reports(
+    batch: Any, release: Release, vectors: str | Sequence[str], answers: Mapping[str, str]
+) -> list[bytes]:
     if isinstance(vectors, str):
-        rows: Any = vectors_of(batch, vectors, release.input_dim)
+        reports = release.privatize(private_rows(batch, release, vectors, answers))
     else:
-        rows = batch.select(list(vectors))
-    reports = release.privatize(rows)
+        if release.asked and not answers:
+            raise InvalidInput(
+                "this release asks for answers: pass answers=..., the column of each"
+            )
+        given = {name: batch.column(column).to_pylist() for name, column in answers.items()}
+        reports = release.privatize(batch.select(list(vectors)), answers=given or None)
     assert isinstance(reports, list), "a batch returns a list"
     return reports

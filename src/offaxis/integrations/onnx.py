@@ -1,4 +1,4 @@
-"""ONNX: the public encoder of a release as a graph for devices, and from there to a report.
+"""ONNX: the public encoder of a release as a graph for devices, and models learnt from reports.
 
 **The graph is not private.** It holds the public, deterministic encoder, with a network in front if
 one is given. The client clips its output and draws exact noise from the operating system's
@@ -12,22 +12,21 @@ is shrunk and keeps its direction, as in ``tame``.
 from __future__ import annotations
 
 import io
+import json
 import warnings
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from offaxis.encoding import AffineEncoder, ArgmaxEncoder, BoxEncoder, Encoder, ShiftEncoder
-from offaxis.encoding.encoders import LARGEST_ENTRY, LARGEST_INPUT, NetworkMap
+from offaxis.encoding.pairs import Asked, Classes, PairEncoder
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.formats.reports import frame
 from offaxis.geometry import Layers
 from offaxis.randomizers.base import FiniteSet
 from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
-from offaxis.vectors import LARGEST_SINGLE, SINGLE_RADII, to_numpy
+from offaxis.vectors import SINGLE_RADII, to_numpy
 from offaxis.version import __version__
 
 try:
@@ -35,9 +34,12 @@ try:
 except ImportError as error:
     raise MissingExtra(f"offaxis.integrations.onnx needs onnx: {installing('onnx')}") from error
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, compose, helper, numpy_helper
+from onnx import ModelProto, TensorProto, compose, helper
 
-__all__ = ["privatize_encoded", "to_onnx"]
+from offaxis.integrations.learnt import PublicModel
+from offaxis.integrations.onnx_graph import OPSET, VECTORS, Graph, encoder_graph, model_of
+
+__all__ = ["model_to_onnx", "privatize_encoded", "to_onnx"]
 
 Precision = Literal["float32", "float64"]
 
@@ -46,15 +48,9 @@ NOT_PRIVATE: Final = (
     "the release's randomizer before it leaves the device."
 )
 
-_OPSET: Final = 18
-_IR: Final = 9
-_VECTORS: Final = "vectors"
-_ENCODED: Final = "encoded"
-_SYMBOLS: Final = "symbols"
 _NETWORK_OUTPUT: Final = "offaxis.network"
-
-_LARGEST_SINGLE_SUM: Final = 2.0**69
-"""A row of a map with a larger sum could overflow single precision, on entries of 2**57."""
+_OUTPUTS: Final = "outputs"
+_ANSWER: Final = "answer"
 
 
 def to_onnx(
@@ -69,6 +65,10 @@ def to_onnx(
     """Return the public encoder of a release as an ONNX model; **it contains no noise**.
 
     The model maps ``vectors`` (n, m) to ``encoded`` (n, r), or to ``symbols`` (n,) for a codebook.
+    That of a release of pairs also takes ``answers`` (n, a), one column per answer: the index of a
+    class, or a number; NaN or 1e30 for no answer. ``offaxis.asked`` in ``metadata_props`` is a JSON
+    list of what is asked.
+
     Every input has a finite encoding: NaN counts as zero, an infinity as the largest number, and
     rows that could overflow (beyond 2^56 in float32, 2^500 in float64) are shrunk. The hash and
     the guarantee of the release are in ``metadata_props``.
@@ -121,11 +121,9 @@ def to_onnx(
     >>> {p.key: p.value for p in model.metadata_props}["offaxis.guarantee"]
     'ε = 4, pure'
     """
-    kind = np.dtype(dtype)
-    if kind not in (np.float32, np.float64):
-        raise InvalidInput(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    kind = _checked_dtype(dtype)
     _check_radius(release, kind)
-    model = _model(_encoder_graph(release.encoder, kind))
+    model = model_of(encoder_graph(release.encoder, kind))
     if isinstance(network, Layers):
         model = _joined(_from_layers(network, kind), model, release, network.biases[-1].size)
     elif network is not None:
@@ -168,12 +166,81 @@ def privatize_encoded(release: Release, encoded: Any) -> bytes | list[bytes]:
     >>> len(privatize_encoded(release, encoded)) == release.report_size
     True
     """
+    release.require_single_reports(
+        "make reports with offaxis.client.Reporter or Device, which keep these answers"
+    )
     array = to_numpy(encoded, "encoded vectors")
     single = array.ndim == (0 if isinstance(release.randomizer.domain, FiniteSet) else 1)
     batch = array[None] if single else array
     payloads = release.randomizer.report(batch, Entropy())
     reports = frame(payloads, release.randomizer.wire_id, release.hash)
     return reports[0] if single else reports
+
+
+def model_to_onnx(model: Any, *, dtype: Precision = "float32") -> ModelProto:
+    """Return a public model, such as one learnt from reports, as an ONNX model.
+
+    It maps ``vectors`` (n, m) to ``outputs`` (n, k): scores of the classes, or a number. A
+    classifier also returns ``answer`` (n,), the index of the largest output. The names of the
+    classes are in ``metadata_props``, as a JSON list under ``offaxis.answers``. A model of cells is
+    exact for any number of cells.
+
+    The model is public and needs no protection. What it returns for a private vector is private.
+
+    Parameters
+    ----------
+    model : ReportClassifier, ReportRegressor or Layers
+        As :func:`offaxis.learn` returns it.
+    dtype : {"float32", "float64"}
+        Type of inputs and outputs. GELU is always computed in float32.
+
+    Returns
+    -------
+    onnx.ModelProto
+        A checked model; ``onnx.save(model, path)`` writes it.
+
+    Examples
+    --------
+    >>> import json, onnxruntime
+    >>> import offaxis
+    >>> from offaxis.integrations.onnx import model_to_onnx
+    >>> from offaxis.learning import fit_pairs, principal
+    >>> people = np.random.default_rng(0).standard_normal((3000, 4))
+    >>> release = fit_pairs(principal(people[:500]), ["no", "yes"], epsilon=2)
+    >>> reports = release.privatize(people[500:], answers=1 * (people[500:, 0] > 0))
+    >>> model = model_to_onnx(offaxis.learn(release, reports))
+    >>> session = onnxruntime.InferenceSession(model.SerializeToString())
+    >>> outputs, answer = session.run(None, {"vectors": people[:5].astype(np.float32)})
+    >>> outputs.shape, bool((answer == outputs.argmax(axis=1)).all())
+    ((5, 2), True)
+    >>> json.loads({p.key: p.value for p in model.metadata_props}["offaxis.answers"])
+    ['no', 'yes']
+    """
+    kind, parts = _checked_dtype(dtype), PublicModel.of(model)
+    graph, network, k = Graph(kind), parts.network, parts.output_dim
+    found = graph.layers(VECTORS, network.weights, network.biases, network.activation)
+    if parts.table is not None:
+        found = graph.node("Gather", graph.constant(parts.table), graph.largest(found), axis=0)
+    graph.node("Identity", found, output=_OUTPUTS)
+    outputs = [graph.value(_OUTPUTS, k)]
+    if k > 1:
+        graph.node("Identity", graph.largest(found), output=_ANSWER)
+        outputs.append(helper.make_tensor_value_info(_ANSWER, TensorProto.INT64, ["n"]))
+    inputs = [graph.value(VECTORS, network.input_dim)]
+    exported = model_of(helper.make_graph(graph.nodes, "model", inputs, outputs, graph.constants))
+    facts = {f"offaxis.{name}": value for name, value in parts.facts.items()}
+    if parts.answers is not None:
+        facts["offaxis.answers"] = json.dumps(parts.answers, ensure_ascii=False)
+    helper.set_model_props(exported, facts | {"offaxis.version": __version__})
+    onnx.checker.check_model(exported, full_check=True)
+    return exported
+
+
+def _checked_dtype(dtype: Precision) -> np.dtype[Any]:
+    kind = np.dtype(dtype)
+    if kind not in (np.float32, np.float64):
+        raise InvalidInput(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+    return kind
 
 
 def _check_radius(release: Release, kind: np.dtype[Any]) -> None:
@@ -192,8 +259,18 @@ def _describe(model: ModelProto, release: Release) -> None:
         "offaxis.not_private": NOT_PRIVATE,
         "offaxis.version": __version__,
     }
+    if release.asked:
+        facts["offaxis.asked"] = json.dumps(list(map(_question, release.asked)), ensure_ascii=False)
     helper.set_model_props(model, facts)
     model.doc_string = NOT_PRIVATE
+
+
+def _question(asked: Asked) -> dict[str, Any]:
+    """Return what is asked in one column of ``answers``."""
+    what: dict[str, Any] = {"name": asked.name, "optional": asked.optional}
+    if isinstance(asked, Classes):
+        return what | {"classes": asked.names}
+    return what | {"low": asked.low, "high": asked.high}
 
 
 # ---- The network in front of the encoder
@@ -211,7 +288,7 @@ def _from_layers(network: Layers, kind: np.dtype[Any]) -> ModelProto:
     nodes = helper.make_graph(graph.nodes, "network", [inputs], [output], graph.constants)
     # Prefixes keep the inner names apart from those of the encoder; inputs and outputs stay.
     return compose.add_prefix(
-        _model(nodes), "network.", rename_inputs=False, rename_outputs=False, rename_edges=True
+        model_of(nodes), "network.", rename_inputs=False, rename_outputs=False, rename_edges=True
     )
 
 
@@ -268,7 +345,7 @@ def _traced(
             inputs,
             file,
             dynamo=False,
-            opset_version=_OPSET,
+            opset_version=OPSET,
             input_names=names,
             output_names=[_NETWORK_OUTPUT],
             dynamic_axes=axes,
@@ -290,175 +367,11 @@ def _cast(model: ModelProto, kind: np.dtype[Any]) -> ModelProto:
 
 def _joined(network: ModelProto, encoder: ModelProto, release: Release, width: int) -> ModelProto:
     """Return the encoder applied to the outputs of a network, of dimension ``width``."""
-    if width != release.input_dim:
+    parts = release.encoder
+    dim = parts.vector_dim if isinstance(parts, PairEncoder) else parts.input_dim
+    if width != dim:
         raise InvalidInput(
-            f"the release expects vectors of dimension {release.input_dim}, the network returns "
-            f"{width}"
+            f"the release expects vectors of dimension {dim}, the network returns {width}"
         )
     encoder.ir_version = network.ir_version
-    return compose.merge_models(network, encoder, io_map=[(network.graph.output[0].name, _VECTORS)])
-
-
-# ---- The encoder as a graph
-
-
-def _model(graph: GraphProto) -> ModelProto:
-    """Return a graph as a model, in a version that older runtimes also read."""
-    opset = [helper.make_opsetid("", _OPSET)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=_IR, producer_name="offaxis")
-
-
-def _encoder_graph(encoder: Encoder, dtype: np.dtype[Any]) -> GraphProto:
-    """Return the graph of an encoder, from ``vectors`` (n, m) to ``encoded`` or ``symbols``."""
-    graph = Graph(dtype)
-    encoded, is_symbol = _encoded(graph, encoder, graph.finite(_VECTORS))
-    if is_symbol:
-        graph.node("ArgMax", encoded, output=_SYMBOLS, axis=1, keepdims=0)
-        output = helper.make_tensor_value_info(_SYMBOLS, TensorProto.INT64, ["n"])
-    else:
-        graph.node("Identity", encoded, output=_ENCODED)
-        output = helper.make_tensor_value_info(_ENCODED, graph.kind, ["n", encoder.output_dim])
-    inputs = helper.make_tensor_value_info(_VECTORS, graph.kind, ["n", encoder.input_dim])
-    return helper.make_graph(graph.nodes, "release", [inputs], [output], graph.constants)
-
-
-def _encoded(graph: Graph, encoder: Encoder, x: str) -> tuple[str, bool]:
-    """Return encodings of finite rows, or scores, and whether the symbol is the largest score."""
-    if isinstance(encoder, NetworkMap):
-        most = LARGEST_ENTRY if graph.is_double else LARGEST_SINGLE
-        out = graph.layers(x, encoder.weights, encoder.biases, encoder.activation, most)
-        return out, encoder.kind.endswith("argmax")
-    if not isinstance(encoder, AffineEncoder | ShiftEncoder | ArgmaxEncoder):
-        raise InvalidInput(f"there is no graph for the {encoder.kind} encoder of this release")
-    shifted = graph.node("Sub", graph.tamed(x), graph.constant(encoder.centre))
-    if isinstance(encoder, ShiftEncoder):
-        return shifted, False
-    mapped = graph.mapped(shifted, encoder.matrix)
-    if isinstance(encoder, ArgmaxEncoder):
-        return graph.node("Add", mapped, graph.constant(encoder.bias)), True
-    if isinstance(encoder, BoxEncoder):
-        below = graph.node("Min", mapped, graph.constant(encoder.limits))
-        return graph.node("Max", below, graph.constant(-encoder.limits)), False
-    return mapped, False
-
-
-class Graph:
-    """Nodes and constants of a graph in one floating dtype; methods return the name of a value."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
-        self.kind = helper.np_dtype_to_tensor_dtype(dtype)
-        self.nodes: list[NodeProto] = []
-        self.constants: list[TensorProto] = []
-
-    @property
-    def is_double(self) -> bool:
-        """Whether the graph computes in double precision."""
-        return self.dtype.itemsize == 8
-
-    def constant(self, value: Any, dtype: Any = None) -> str:
-        """Add a constant; raise if its products could overflow single precision.
-
-        Raises
-        ------
-        InvalidInput
-        """
-        array = np.asarray(value, dtype=dtype or np.float64)
-        if dtype is None:
-            if not self.is_double and np.abs(array).max(initial=0.0) > LARGEST_SINGLE:
-                raise InvalidInput("this release is too large for float32; use dtype='float64'")
-            array = array.astype(self.dtype)
-        name = f"offaxis.constant.{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-        return name
-
-    def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Add a node with one output."""
-        name = output or f"offaxis.{len(self.nodes)}.{kind.lower()}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [name], name=name, **attributes))
-        return name
-
-    def clipped(self, x: str, most: float) -> str:
-        """Return the value clipped to ± ``most``."""
-        # Not Clip: ONNX Runtime fuses it with Relu, which fails in double precision.
-        low, high = (self.constant(sign * most, self.dtype) for sign in (-1, 1))
-        return self.node("Max", self.node("Min", x, high), low)
-
-    def mapped(self, x: str, weight: NDArray[Any]) -> str:
-        """Return W x for rows x, with W of shape (out, in); raise if it could overflow.
-
-        Raises
-        ------
-        InvalidInput
-        """
-        if not self.is_double and np.abs(weight).sum(axis=1).max() > _LARGEST_SINGLE_SUM:
-            raise InvalidInput("this map is too large for float32; use dtype='float64'")
-        return self.node("MatMul", x, self.constant(weight.T))
-
-    def affine(self, x: str, weight: NDArray[Any], bias: NDArray[Any]) -> str:
-        """Return W x + b for rows x, with W of shape (out, in)."""
-        return self.node("Add", self.mapped(x, weight), self.constant(bias))
-
-    def activated(self, x: str, activation: str) -> str:
-        """Apply the activation of this name in ``geometry.Layers``."""
-        simple = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid"}
-        if activation == "identity":
-            return x
-        if activation in simple:
-            return self.node(simple[activation], x)
-        if activation == "silu":
-            return self.node("Mul", x, self.node("Sigmoid", x))
-        if activation == "elu":
-            return self.node("Elu", x, alpha=1.0)
-        if activation == "normalise":
-            return self._normalised(x)
-        if activation != "gelu":
-            raise InvalidInput(f"there is no graph for the activation {activation!r}")
-        # GELU, x Φ(x). ONNX Runtime has the error function in single precision only.
-        scaled = self.node("Mul", x, self.constant(np.sqrt(0.5)))
-        single = self.node("Cast", scaled, to=TensorProto.FLOAT)
-        error = self.node("Cast", self.node("Erf", single), to=self.kind)
-        half = self.node("Mul", x, self.constant(0.5))
-        return self.node("Mul", half, self.node("Add", error, self.constant(1.0)))
-
-    def _normalised(self, x: str) -> str:
-        """Return x / √(mean(x²) + 1), divided by its peak first so that no square overflows."""
-        axis, one = self.constant([1], np.int64), self.constant(1.0)
-        peak = self.node("Max", self.node("ReduceMax", self.node("Abs", x), axis, keepdims=1), one)
-        scaled = self.node("Div", x, peak)
-        mean = self.node("ReduceMean", self.node("Mul", scaled, scaled), axis, keepdims=1)
-        inverse = self.node("Div", one, peak)
-        squares = self.node("Add", mean, self.node("Mul", inverse, inverse))
-        return self.node("Div", scaled, self.node("Sqrt", squares))
-
-    def layers(
-        self,
-        x: str,
-        weights: Sequence[NDArray[Any]],
-        biases: Sequence[NDArray[Any]],
-        activation: str,
-        most: float | None = None,
-    ) -> str:
-        """Return affine layers with activations between them, clipped to ± ``most`` if given."""
-        names = activation.split("+")
-        for depth, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            x = x if most is None else self.clipped(x, most)
-            x = self.affine(x, weight, bias)
-            if depth < len(weights) - 1:
-                x = self.activated(x, names[depth % len(names)])
-        return x if most is None else self.clipped(x, most)
-
-    def finite(self, x: str) -> str:
-        """Replace NaN by zero and infinities by the largest number."""
-        zero = self.constant(0.0)
-        numbers = self.node("Where", self.node("IsNaN", x), zero, x)
-        return self.clipped(numbers, float(np.finfo(self.dtype).max))
-
-    def tamed(self, x: str) -> str:
-        """Shrink rows that could overflow in a map; their direction is kept."""
-        most = LARGEST_INPUT if self.is_double else LARGEST_SINGLE
-        axis, largest = self.constant([1], np.int64), self.constant(most)
-        peak = self.node("ReduceMax", self.node("Abs", x), axis, keepdims=1)
-        unit = self.node("Div", x, self.node("Max", peak, self.constant(1.0)))
-        shrunk = self.node("Mul", unit, largest)
-        return self.node("Where", self.node("Greater", peak, largest), shrunk, x)
+    return compose.merge_models(network, encoder, io_map=[(network.graph.output[0].name, VECTORS)])

@@ -6,9 +6,10 @@ when a column is accessed: the result is an ordinary column of bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from offaxis.engines.arrow import answer_columns
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
 
@@ -52,6 +53,7 @@ class PrivateFrame:
         release: Release,
         columns: str | Sequence[str] | None = None,
         *,
+        answers: str | Mapping[str, str] | None = None,
         name: str = "report",
     ) -> pandas.Series[Any]:
         """Return one report per row, as a Series of bytes with the frame's index.
@@ -60,8 +62,11 @@ class PrivateFrame:
         ----------
         release : Release
         columns : str or sequence of str, optional
-            Columns of numbers, in the order of the vector's entries; or one column of lists. All
-            columns by default.
+            Columns of numbers, in the order of the vector's entries; or one column of lists. By
+            default all columns except those of answers.
+        answers : str or mapping, optional
+            For a release of pairs: the column of the private answer, or a mapping from the names of
+            several answers to their columns. A missing value is a missing answer.
         name : str
             Name of the Series.
 
@@ -71,16 +76,23 @@ class PrivateFrame:
             If a column is missing, or the rows are not vectors of the release. Nothing is
             released then.
         """
+        of_answers = answer_columns(release, answers)
+        private = list(of_answers.values())
         frame = self._frame
         names = [columns] if isinstance(columns, str) else columns
-        missing = [c for c in names or () if c not in frame.columns]
+        missing = [c for c in [*(names or ()), *private] if c not in frame.columns]
         if missing:
             existing = ", ".join(map(str, frame.columns))
             raise InvalidInput(f"there is no column {missing[0]!r}; the columns are {existing}")
-        selected: Any = frame if names is None else frame[list(names)]
-        if selected.shape[1] == 1 and release.input_dim > 1:
+        if release.asked and not of_answers:
+            raise InvalidInput(
+                "this release asks for answers: pass answers=..., the column of each"
+            )
+        selected: Any = frame.drop(columns=private) if names is None else frame[list(names)]
+        if selected.shape[1] == 1 and release.input_dim - len(of_answers) > 1:
             selected = selected.iloc[:, 0]
-        return _reports(selected, release, name)
+        given = {key: _values(frame[column]) for key, column in of_answers.items()}
+        return _reports(selected, release, name, given or None)
 
 
 @pandas.api.extensions.register_series_accessor("offaxis")
@@ -107,9 +119,19 @@ class PrivateSeries:
     def __init__(self, series: pandas.Series[Any]) -> None:
         self._series = series
 
-    def privatize(self, release: Release, *, name: str = "report") -> pandas.Series[Any]:
-        """Return one report per entry of a Series of lists or arrays."""
-        return _reports(self._series, release, name)
+    def privatize(
+        self, release: Release, *, answers: Any = None, name: str = "report"
+    ) -> pandas.Series[Any]:
+        """Return one report per entry of a Series of lists or arrays.
+
+        For a release of pairs, ``answers`` is a sequence with one private answer per entry, in the
+        order of the Series, or a mapping from the names of several answers to such sequences.
+        """
+        if isinstance(answers, pandas.DataFrame | Mapping):
+            given: Any = {key: _values(answers[key]) for key in answers}
+        else:
+            given = None if answers is None else _values(answers)
+        return _reports(self._series, release, name, given)
 
     def decode(self, release: Release, *, columns: Sequence[Any] | None = None) -> pandas.DataFrame:
         """Return the decoded vectors of a Series of reports, one per row, with its index."""
@@ -131,12 +153,19 @@ def _check_names(columns: Sequence[Any] | None, width: int) -> None:
         raise InvalidInput(f"the release decodes {width} columns, got {len(columns)} names")
 
 
-def _reports(rows: Any, release: Release, name: str) -> pandas.Series[Any]:
+def _values(answers: Any) -> list[Any]:
+    """Return answers as a list, with None for pandas' missing values."""
+    series = pandas.Series(answers, dtype=None if hasattr(answers, "dtype") else object)
+    values: list[Any] = series.astype(object).where(series.notna(), None).to_list()
+    return values
+
+
+def _reports(rows: Any, release: Release, name: str, answers: Any = None) -> pandas.Series[Any]:
     # A copy: an index that is a slice of the same array as the rows would keep the whole array.
     index = rows.index.copy(deep=True)
     if rows.ndim == 1 and getattr(rows.dtype, "kind", "O") in "fiu":
         raise InvalidInput(
             "a column of numbers is one vector; pass a column of lists, or several columns"
         )
-    reports = release.privatize(rows)
+    reports = release.privatize(rows, answers=answers)
     return pandas.Series(reports, index=index, name=name, dtype=object)

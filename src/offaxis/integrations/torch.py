@@ -1,4 +1,4 @@
-"""PyTorch: a layer that releases its inputs, and datasets whose items are released once.
+"""PyTorch: a layer that releases its inputs, datasets released once, and learnt models.
 
 A layer or a ``transform=`` in front of a model would draw a new report of every item in every
 epoch, and each costs ε again. A :class:`PrivateDataset` draws one report per item, before the first
@@ -8,24 +8,26 @@ epoch, and keeps it. :class:`SimulatedDataset` is the seeded simulation for publ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.lib.recfunctions import repack_fields
 from numpy.typing import NDArray
 
 from offaxis.client import Reporter
-from offaxis.errors import InvalidInput, InvalidRelease, MissingExtra, installing
+from offaxis.decoding.pairs import PairDecoder
+from offaxis.errors import BiasedDecoder, InvalidInput, InvalidRelease, MissingExtra, installing
 from offaxis.formats.release_file import from_bytes, to_bytes
 from offaxis.formats.reports import read_reports, write_reports
+from offaxis.integrations.learnt import PublicModel
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Ledger
 from offaxis.release import Release
 from offaxis.simulation import simulate
 from offaxis.simulation.releases import DECODERS
-from offaxis.vectors import as_array, moved, on_device
+from offaxis.vectors import Vectors, as_array, moved, on_device
 
 try:
     import torch
@@ -36,7 +38,7 @@ from torch._subclasses import FakeTensor
 from torch.fx.experimental import proxy_tensor
 from torch.utils.data import Dataset
 
-__all__ = ["PrivateDataset", "PrivateLayer", "SimulatedDataset"]
+__all__ = ["PrivateDataset", "PrivateLayer", "SimulatedDataset", "model_to_torch"]
 
 
 class PrivateDataset(Dataset[Any]):
@@ -97,6 +99,7 @@ class PrivateDataset(Dataset[Any]):
                 f"release must be a Release, got {type(release).__name__}; read one from its file "
                 f"with offaxis.load(path)"
             )
+        _require_vectors(release)
         vectors, rest = _separated(items)
         reports: bytes | list[bytes]
         if ledger is None:
@@ -292,6 +295,7 @@ class PrivateLayer(torch.nn.Module):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def privatize(self, z: torch.Tensor) -> bytes | list[bytes]:
         """Turn one private vector (m,) into bytes, or a batch (n, m) into a list of bytes."""
+        _require_vectors(self.release)
         if not isinstance(z, torch.Tensor) or not z.is_floating_point():
             kind = getattr(z, "dtype", type(z).__name__)
             raise InvalidInput(f"vectors must be a floating-point tensor, got {kind}")
@@ -346,6 +350,16 @@ class PrivateLayer(torch.nn.Module):
                 f"{self._release.hash[:16]} ({self._release.guarantee}); PrivateLayer() accepts any"
             )
         self._release = loaded
+
+
+def _require_vectors(release: Release) -> None:
+    """Raise for a release whose reports decode to no vector, before a report is drawn."""
+    if isinstance(release.decoder, PairDecoder):
+        raise BiasedDecoder(
+            "reports of this release are about a vector and a private answer together and decode "
+            "to no vector: make them with release.privatize(vectors, answers=...), and learn from "
+            "many of them with offaxis.learn"
+        )
 
 
 def _in_backward() -> bool:
@@ -449,3 +463,88 @@ def _copied(value: Any) -> Any:
         inner = [_copied(part) for part in value]
         return type(value)(*inner) if hasattr(value, "_fields") else tuple(inner)
     return value
+
+
+# ---- Models learnt from reports
+
+_MOST_CELLS: Final = 128
+
+_ACTIVATIONS: Final[dict[str, Callable[[int], torch.nn.Module]]] = {
+    "identity": lambda units: torch.nn.Identity(),
+    "relu": lambda units: torch.nn.ReLU(),
+    "tanh": lambda units: torch.nn.Tanh(),
+    "logistic": lambda units: torch.nn.Sigmoid(),
+    "gelu": lambda units: torch.nn.GELU(),
+    "silu": lambda units: torch.nn.SiLU(),
+    "elu": lambda units: torch.nn.ELU(),
+    "clip": lambda units: torch.nn.Hardtanh(0.0, 1.0),
+    "normalise": lambda units: torch.nn.RMSNorm(units, eps=1.0, elementwise_affine=False),
+}
+
+
+def model_to_torch(model: Any, *, dtype: torch.dtype = torch.float32) -> torch.nn.Sequential:
+    """Return a public model, such as one learnt from reports, as a torch module in eval mode.
+
+    It maps vectors (n, m) to outputs (n, k): scores of the classes, in the order of
+    ``model.classes_``, or a number. It equals ``model.layers_.outputs`` up to the rounding of its
+    dtype. offaxis reads it as layers again, so it can be the model of the next release, also after
+    it was trained further on public data.
+
+    Parameters
+    ----------
+    model : ReportClassifier, ReportRegressor or Layers
+        As :func:`offaxis.learn` returns it. A model of cells has at most 128 of them.
+    dtype : torch.dtype
+        Of the parameters, and of the vectors that the module takes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import offaxis
+    >>> from offaxis.integrations.torch import model_to_torch
+    >>> from offaxis.learning import fit_pairs, principal
+    >>> people = np.random.default_rng(0).standard_normal((3000, 4))
+    >>> release = fit_pairs(principal(people[:500]), ["no", "yes"], epsilon=2)
+    >>> reports = release.privatize(people[500:], answers=1 * (people[500:, 0] > 0))
+    >>> module = model_to_torch(offaxis.learn(release, reports))
+    >>> module(torch.zeros(5, 4)).shape
+    torch.Size([5, 2])
+    >>> offaxis.fit(module, people[:500], epsilon=2).encoder.input_dim  # as the next head
+    4
+    """
+    weights, biases, names = _chain_of(model)
+    modules: list[torch.nn.Module] = []
+    for depth, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        modules.append(_linear(weight, bias, dtype))
+        if depth < len(names):
+            modules.append(_ACTIVATIONS[names[depth]](len(bias)))
+    return torch.nn.Sequential(*modules).eval()
+
+
+def _chain_of(model: Any) -> tuple[list[Vectors], list[Vectors], list[str]]:
+    """Return weights, biases and the activations between them."""
+    parts = PublicModel.of(model)
+    table = parts.table
+    if table is not None and len(table) > _MOST_CELLS:
+        raise InvalidInput(
+            f"a module has at most {_MOST_CELLS} cells, this model has {len(table)}: use "
+            f"offaxis.integrations.onnx.model_to_onnx"
+        )
+    layers = parts.network if table is None else model.layers_
+    weights, biases = list(layers.weights), list(layers.biases)
+    names = list(layers.activations)
+    if table is not None:
+        # Pairs of rectified units, max(g, 0) − max(g − 1, 0), are g clipped to [0, 1]: in single
+        # precision, the difference of two large numbers would not be.
+        half = len(biases[-3]) // 2
+        weights[-3:-1] = [weights[-3][:half], weights[-2][:, :half]]
+        biases[-3], names[-2] = biases[-3][:half], "clip"
+    return weights, biases, names
+
+
+def _linear(weight: NDArray[Any], bias: NDArray[Any], dtype: torch.dtype) -> torch.nn.Linear:
+    linear = torch.nn.Linear(weight.shape[1], weight.shape[0], dtype=dtype)
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor(weight))
+        linear.bias.copy_(torch.tensor(bias))
+    return linear

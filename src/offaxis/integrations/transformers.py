@@ -156,8 +156,14 @@ class PrivateFeatures:
         encode = getattr(self.extractor, "encode", self.extractor)
         return np.asarray(encode(list(inputs)))
 
-    def privatize(self, inputs: Any) -> bytes | list[bytes]:
+    def privatize(self, inputs: Any, *, answers: Any = None) -> bytes | list[bytes]:
         """Turn one private input into a report, or a list of them into a list of reports.
+
+        Parameters
+        ----------
+        inputs : one input, or a list
+        answers : optional
+            For a release of pairs: the private answers, as in :meth:`offaxis.Release.privatize`.
 
         Raises
         ------
@@ -170,7 +176,7 @@ class PrivateFeatures:
         if not rows:
             raise InvalidInput("there are no inputs to release")
         vectors = np.nan_to_num(np.concatenate(rows), nan=0.0, posinf=0.0, neginf=0.0)
-        return self.release.privatize(vectors[0] if single else vectors)
+        return self.release.privatize(vectors[0] if single else vectors, answers=answers)
 
 
 def _pooled(output: Any, mask: Any, pooling: Pooling) -> Any:

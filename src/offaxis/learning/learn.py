@@ -34,8 +34,7 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
 from offaxis.geometry.public import evenly
 from offaxis.learning.moments import ExpectedAccuracy, Moments, assumed_accuracy, logistic
-from offaxis.learning.pairs import pair_encoder_of
-from offaxis.learning.sums import pair_sums
+from offaxis.learning.sums import pair_encoder_of, pair_sums
 from offaxis.learning.tables import Table, projected
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array, as_batch, as_number
@@ -176,6 +175,11 @@ class _Estimator:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a weights file that :meth:`offaxis.geometry.Layers.load` reads."""
+        if not hasattr(self, "layers_"):
+            raise InvalidInput(
+                f"a model of more than {_MOST_EXPORTED} cells is not written as a network; "
+                f"offaxis.integrations.onnx.model_to_onnx writes it as a table"
+            )
         self.layers_.save(path)
 
 

@@ -17,7 +17,6 @@ from scipy.special import ndtri, softmax
 
 from offaxis.decoding import MomentsDecoder
 from offaxis.encoding.pairs import Asked, MomentsEncoder, simplex
-from offaxis.learning.pairs import classes_of
 from offaxis.learning.sums import PairSums
 from offaxis.randomizers import PrivUnit2
 from offaxis.vectors import Vectors
@@ -104,7 +103,7 @@ class Moments:
         decoder, randomizer = sums.release.decoder, sums.release.randomizer
         assert isinstance(decoder, MomentsDecoder)
         assert isinstance(randomizer, PrivUnit2)
-        k, d, n = classes_of(asked), encoder.features, sums.count
+        k, d, n = asked.classes, encoder.features, sums.count
         corners = simplex(k) if k else np.ones((1, 1))
         turn = corners * ((k - 1) / k) if k else corners
         counts = sums.counts.sum(axis=1).astype(np.float64)

@@ -15,7 +15,6 @@ from offaxis.decoding import CellsDecoder, MomentsDecoder, RightDecoder
 from offaxis.decoding.shares import Shares
 from offaxis.encoding.pairs import (
     Asked,
-    Classes,
     MomentsEncoder,
     Number,
     PairEncoder,
@@ -33,7 +32,7 @@ from offaxis.privacy.guarantee import Unit
 from offaxis.provenance import Provenance, check_statement
 from offaxis.randomizers import KaryResponse, PrivUnit2, Randomizer, SubsetSelection
 from offaxis.release import Release
-from offaxis.vectors import Vectors, as_number
+from offaxis.vectors import as_number
 
 MOST_MOMENTS: Final = 1 << 15
 """The largest dimension of cross moments."""
@@ -239,23 +238,3 @@ def _release(
     check_statement(statement)
     provenance = Provenance(None, public, settings, statement)
     return Release(encoder, randomizer, decoder, provenance, unit, asked=asked)
-
-
-def pair_encoder_of(release: Release) -> PairEncoder:
-    """Return the encoder of a release of pairs; raise for others."""
-    if not isinstance(release.encoder, PairEncoder):
-        raise InvalidInput(
-            "models are learnt from releases of pairs: see offaxis.plan_learning or "
-            "offaxis.learning.fit_pairs"
-        )
-    return release.encoder
-
-
-def classes_of(asked: Asked) -> int:
-    """Return the number of classes of an answer; 0 for a number."""
-    return len(asked.names) if isinstance(asked, Classes) else 0
-
-
-def scaled(asked: Number, values: Vectors) -> Vectors:
-    """Return numbers as −1 … 1."""
-    return 2 * (np.clip(values, asked.low, asked.high) - asked.low) / (asked.high - asked.low) - 1

@@ -30,7 +30,8 @@ from offaxis.encoding.pairs import Asked, Classes, MomentsEncoder, Number, as_as
 from offaxis.errors import InvalidInput
 from offaxis.learning.features import FeatureMap, choose, principal
 from offaxis.learning.moments import Moments, posterior_mean
-from offaxis.learning.pairs import classes_of, fit_pairs, pair_encoder_of, scaled
+from offaxis.learning.pairs import fit_pairs
+from offaxis.learning.sums import pair_encoder_of
 from offaxis.learning.tables import Table
 from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.randomizers import PrivUnit2
@@ -145,7 +146,7 @@ def plan_learning(
         if isinstance(asked[0], Number) or (numbers and hidden):
             features = principal(public)
         else:
-            features = choose(public, max(map(classes_of, asked)))
+            features = choose(public, max(part.classes for part in asked))
     release = fit_pairs(
         features, list(asked) if hidden else None, epsilon=epsilon, unit=unit, statement=statement
     )
@@ -349,7 +350,7 @@ class Plan:
         """Draw a task: the chances of the answers of public vectors, or their means."""
         if isinstance(self.asked, Number):
             return _NumberTask.draw(self, x, rng)
-        k = classes_of(self.asked)
+        k = self.asked.classes
         if self.related is not None:
             step = max(1, len(self.related) // len(x))
             chances = np.eye(k)[self.related[::step][: len(x)].astype(np.int64)]
@@ -498,7 +499,7 @@ class _NumberTask(_Task):
         if plan.related is not None:
             assert isinstance(plan.asked, Number)
             step = max(1, len(plan.related) // len(x))
-            return cls(plan, x, scaled(plan.asked, plan.related[::step][: len(x)]), 0.0)
+            return cls(plan, x, plan.asked.scaled(plan.related[::step][: len(x)]), 0.0)
         line = (x - x.mean(axis=0)) @ rng.standard_normal(x.shape[1])
         explained = plan.signal * 0.25
         line *= math.sqrt(explained / max(float(line.var()), 1e-300))

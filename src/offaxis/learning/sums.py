@@ -15,10 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.encoding.pairs import Asked, Classes, Number, as_asked
+from offaxis.encoding.pairs import Asked, Classes, Number, PairEncoder, as_asked
 from offaxis.errors import InvalidInput
 from offaxis.formats.reports import as_iterable
-from offaxis.learning.pairs import classes_of, pair_encoder_of, scaled
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
 from offaxis.vectors import Vectors
@@ -32,6 +31,17 @@ _ROWS: Final = 4096
 _NUMBERS: Final = 1 << 21
 _END: Final = object()
 _MAGIC: Final = "offaxis sums of pairs 1"
+
+
+def pair_encoder_of(release: Release) -> PairEncoder:
+    """Return the encoder of a release of pairs; raise for others."""
+    if not isinstance(release.encoder, PairEncoder):
+        raise InvalidInput(
+            "models are learnt from releases of pairs: see offaxis.plan_learning or "
+            "offaxis.learning.fit_pairs"
+        )
+    release.require_single_reports("models are learnt from people who report once")
+    return release.encoder
 
 
 @dataclass(eq=False)
@@ -48,6 +58,8 @@ class PairSums:
 
     Attributes
     ----------
+    first : int
+        Number of reports counted elsewhere before these, which shifts their folds.
     counts : (folds, labels) array
     totals : (folds, labels, D) array
         Sums of observations; of symbols, how often each is named.
@@ -73,6 +85,7 @@ class PairSums:
 
     release: Release
     labels: Asked | None = None
+    first: int = field(init=False, default=0)
     counts: NDArray[np.int64] = field(init=False)
     totals: Vectors = field(init=False)
     squares: Vectors | None = field(init=False)
@@ -93,7 +106,7 @@ class PairSums:
             self.labels = as_asked(self.labels)[0]
             if isinstance(self.labels, Number) and encoder.form == "cells":
                 raise InvalidInput("cells take classes: public numbers need a release of moments")
-        groups = classes_of(self.labels) if isinstance(self.labels, Classes) else 1
+        groups = self.labels.classes if isinstance(self.labels, Classes) else 1
         dim = self.release.decoder.input_dim
         self.counts = np.zeros((FOLDS, groups), dtype=np.int64)
         self.totals = np.zeros((FOLDS, groups, dim))
@@ -115,6 +128,7 @@ class PairSums:
                 "public labels are given both to the sums and with every report, or not at all"
             )
         fresh = PairSums(self.release, self.labels)
+        fresh.first = self.count
         rows = max(1, min(_ROWS, _NUMBERS // self.totals.shape[2]))
         source = iter(as_iterable(reports))
         named = None if labels is None else iter(labels)
@@ -138,9 +152,9 @@ class PairSums:
             own = labels.astype(np.int64)
         elif isinstance(self.labels, Number):
             assert labels is not None
-            observed = observed * scaled(self.labels, labels)[:, None]
+            observed = observed * self.labels.scaled(labels)[:, None]
         groups = self.counts.shape[1]
-        place = (np.arange(len(observed)) + self.count) % FOLDS * groups + own
+        place = (np.arange(len(observed)) + self.first + self.count) % FOLDS * groups + own
         counts = np.bincount(place, minlength=FOLDS * groups)
         order = np.argsort(place, kind="stable")
         used = np.flatnonzero(counts)

@@ -14,7 +14,6 @@ from offaxis.decoding.shares import Shares
 from offaxis.encoding.pairs import Asked, CellsEncoder
 from offaxis.errors import InvalidInput
 from offaxis.learning.moments import ExpectedAccuracy
-from offaxis.learning.pairs import classes_of
 from offaxis.learning.sums import FOLDS, PairSums
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.vectors import Vectors
@@ -65,7 +64,7 @@ class Table:
                 ]
             )
         counts = sums.counts.sum(axis=1).astype(np.float64)
-        k, entries = classes_of(asked), np.arange(encoder.features)
+        k, entries = asked.classes, np.arange(encoder.features)
         if sums.labels is None:
             place = 1 + sums.release.asked.index(asked)
             grid = _grid(encoder, place)

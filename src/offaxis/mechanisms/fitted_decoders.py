@@ -13,7 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from offaxis.decoding import PosteriorCodewordDecoder, PosteriorDecoder, ShrinkageDecoder
+from offaxis.decoding.pairs import LEARN_INSTEAD
 from offaxis.decoding.posterior import MOST_POINTS
+from offaxis.encoding.pairs import PairEncoder
 from offaxis.errors import InvalidInput
 from offaxis.geometry.public import evenly
 from offaxis.mechanisms.codebook import CellSums
@@ -76,6 +78,7 @@ def shrink(channel: Channel, public: Any) -> ShrinkageDecoder:
     >>> bool(errors[1] < errors[0])
     True
     """
+    _check_vectors(channel.encoder)
     randomizer, domain = channel.randomizer, channel.randomizer.domain
     if isinstance(domain, FiniteSet):
         raise InvalidInput(
@@ -123,6 +126,7 @@ def posterior(
     """
     size = as_integer(size, "size", 1, MOST_POINTS)
     encoder = channel.encoder
+    _check_vectors(encoder)
     if isinstance(channel.randomizer.domain, FiniteSet):
         sample = evenly(public, max(1, _SAMPLE_NUMBERS // encoder.input_dim))
         codewords, prior = _codewords(encoder.encode(sample), sample, encoder.output_dim)
@@ -130,6 +134,11 @@ def posterior(
     points = evenly(public, size)
     prior = np.full(len(points), 1 / len(points))
     return PosteriorDecoder(points, encoder.encode(points), prior).bind(channel.randomizer)
+
+
+def _check_vectors(encoder: Any) -> None:
+    if isinstance(encoder, PairEncoder):
+        raise InvalidInput(LEARN_INSTEAD)
 
 
 def _codewords(symbols: Any, Z: Vectors, count: int) -> tuple[Vectors, Vectors]:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from offaxis.collector.drift import Profile, drift_facts
-from offaxis.collector.means import has_estimates, means_facts
+from offaxis.collector.means import has_estimates, means_facts, without_estimates
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.routes.routing import (
     authorize,
@@ -43,7 +43,7 @@ async def means(request: Request) -> Response:
     def compute() -> dict[str, Any]:
         release = collector.catalogue.release(stored.document.release)
         if not has_estimates(release):
-            raise Problem("no-means", "fit a release for means, or export the reports")
+            raise Problem("no-means", without_estimates(release))
         totals = collector.follower.follow(stored.key, release)
         return means_facts(stored.document.name, release, totals)
 

@@ -1,4 +1,4 @@
-"""Releases on Apache Spark: fit, privatize, decode, average and evaluate on DataFrames.
+"""Releases on Apache Spark: fit, privatize, decode, average, sum and evaluate on DataFrames.
 
 A cluster that privatizes in bulk sees the raw vectors and must be trusted: the local guarantee then
 holds towards anyone who sees only the reports, not towards the cluster. A job draws one key
@@ -8,7 +8,14 @@ lost, repeated or run twice gives the same reports.
 
 from offaxis.engines.spark.cluster import opened, session
 from offaxis.engines.spark.data import SparkVectors, number_of, reader
-from offaxis.engines.spark.jobs import decode, evaluate, group_means, privatize, sweep
+from offaxis.engines.spark.jobs import (
+    decode,
+    evaluate,
+    group_means,
+    pair_sums,
+    privatize,
+    sweep,
+)
 
 __all__ = [
     "SparkVectors",
@@ -17,6 +24,7 @@ __all__ = [
     "group_means",
     "number_of",
     "opened",
+    "pair_sums",
     "privatize",
     "public_vectors",
     "reader",

@@ -19,13 +19,14 @@ from offaxis.engines.arrow import (
     NO_SEQUENCES,
     REPORT,
     VECTOR,
+    AnswerColumns,
     Batches,
-    check_id_name,
     check_ids,
     decode_batches,
     facts_file,
     fold_means,
     job_facts,
+    private_columns,
     privatize_batches,
 )
 from offaxis.engines.spark.cluster import Tasks, pyspark, watched
@@ -38,11 +39,13 @@ from offaxis.engines.spark.data import (
     select,
 )
 from offaxis.engines.spark.plans import check_repeating
+from offaxis.engines.sums import empty_sums, fold_sums
 from offaxis.engines.tallies import Tallies, fold_tallies
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
 from offaxis.evaluation.metrics import SweepCell, fit_cells
 from offaxis.geometry import as_task_model
+from offaxis.learning import PairSums
 from offaxis.release import Release
 from offaxis.sampling.entropy import JobKey
 
@@ -56,6 +59,7 @@ def privatize(
     *,
     ids: str = ID,
     vectors: str = VECTOR,
+    answers: AnswerColumns = None,
     force: bool = False,
     progress: Tasks | None = None,
 ) -> dict[str, Any]:
@@ -75,6 +79,9 @@ def privatize(
         completely or not at all.
     ids, vectors : str
         The columns; ids must be present and unique.
+    answers : str or mapping, optional
+        For a release of pairs: the column of the private answer, or a mapping from the names of
+        several answers to their columns. A missing value is a missing answer.
     force : bool
         Replace an existing folder.
 
@@ -95,8 +102,8 @@ def privatize(
     (40, '2')
     """
     release.require_single_reports(NO_SEQUENCES)
-    check_id_name(ids)
-    spark, records = frame.sparkSession, select(frame, ids, vectors)
+    private = private_columns(release, ids, vectors, answers)
+    spark, records = frame.sparkSession, select(frame, *dict.fromkeys((ids, *private)))
     check_repeating(records)
     with (
         watched(spark, progress),
@@ -107,7 +114,9 @@ def privatize(
         with broadcast(spark, release) as shared, _job_key() as key:
 
             def task(batches: Batches) -> Iterator[Any]:
-                return privatize_batches(shared.value, key, batches, ids=ids, vectors=vectors)
+                return privatize_batches(
+                    shared.value, key, batches, ids=ids, vectors=vectors, answers=answers
+                )
 
             reports = records.mapInArrow(task, f"{quoted(ids)} {kind}, {REPORT} binary")
             reports.write.parquet(folder.address)
@@ -192,6 +201,56 @@ def group_means(
         columns = select(frame, *(name for name in (reports, groups, weights) if name))
         total = fold(columns, part, GroupMoments(grouped=groups is not None), progress)
     return replace(total.summary(), known_error=release.known_error)
+
+
+def pair_sums(
+    frame: DataFrame,
+    release: Release,
+    *,
+    reports: str = REPORT,
+    labels: str | None = None,
+    answers: Any = None,
+    progress: Tasks | None = None,
+) -> PairSums:
+    """Sum reports of pairs on the cluster, for :func:`offaxis.learn`.
+
+    Counts of cells are exact; sums of moments depend on the partitions in their last digits. The
+    frame may be any, as reports are protected already: nothing is drawn.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    release : Release
+        Of pairs.
+    reports : str
+        The column of reports.
+    labels : str, optional
+        The column of public labels, if the release asks for no answer.
+    answers : Classes, Number, int or list of str, optional
+        What the public labels are.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> from offaxis.engines import spark
+    >>> from offaxis.learning import cells, fit_pairs
+    >>> session = spark.session("local[2]")
+    >>> vectors = np.random.default_rng(0).standard_normal((40, 3))
+    >>> release = fit_pairs(cells(vectors, size=2), ["no", "yes"], epsilon=2)
+    >>> answers = np.where(vectors[:, 0] > 0, "yes", "no")
+    >>> reports = enumerate(map(bytearray, release.privatize(vectors, answers=answers)))
+    >>> frame = session.createDataFrame(reports, "id int, report binary")
+    >>> sums = spark.pair_sums(frame, release)
+    >>> sums.count, offaxis.learn(release, sums).predict(vectors).shape
+    (40, (40,))
+    """
+    total = empty_sums(release, labels, answers)  # raises before the job starts
+    with broadcast(frame.sparkSession, release) as shared:
+
+        def part(batches: Batches) -> PairSums:
+            return fold_sums(shared.value, batches, reports=reports, labels=labels, answers=answers)
+
+        return fold(select(frame, *filter(None, (reports, labels))), part, total, progress)
 
 
 def evaluate(

@@ -73,6 +73,13 @@ export async function getJson(path, secret = token.get()) {
   }
 }
 
+/** Return the body of a response as a Blob, or throw a RequestError. */
+export async function getFile(path) {
+  const response = await send(path, token.get());
+  if (response.ok) return response.blob();
+  throw errorOf(response, (await response.json().catch(() => ({}))).detail);
+}
+
 export const getRound = (name) => getJson(`rounds/${encodeURIComponent(name)}`);
 export const getOfRound = (name, part) => getJson(`rounds/${encodeURIComponent(name)}/${part}`);
 export const getOfRelease = (hash, part) => getJson(`releases/${encodeURIComponent(hash)}/${part}`);

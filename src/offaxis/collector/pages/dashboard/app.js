@@ -5,6 +5,7 @@
 
 import { element } from "../shared/dom.js";
 import { getJson, token } from "./api.js";
+import { learningPage } from "./learning.js";
 import { Live } from "./live.js";
 import { releasePage, releasesPage } from "./release.js";
 import { roundPage } from "./round.js";
@@ -15,6 +16,7 @@ const PAGES = [
   [/^#\/rounds\/([a-z0-9-]{1,63})$/, roundPage, "#/"],
   [/^#\/releases\/([0-9a-f]{64})$/, releasePage, "#/releases"],
   [/^#\/releases$/, releasesPage, "#/releases"],
+  [/^#\/learning$/, learningPage, "#/learning"],
   [/^(?:#\/?)?$/, roundsPage, "#/"],
 ];
 const ANNOUNCE_INTERVAL = 10_000;

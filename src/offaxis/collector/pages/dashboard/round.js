@@ -3,6 +3,7 @@
 import { element } from "../shared/dom.js";
 import { getOfRelease, getOfRound, getRound } from "./api.js";
 import { estimates } from "./estimates.js";
+import { learning, teaches } from "./learning.js";
 import { releaseParts } from "./release.js";
 import { badge, count, counted, short, time } from "./words.js";
 
@@ -20,6 +21,9 @@ export function roundPage({ role, announce }, name) {
   const top = element("div", { class: "grid two" },
     section("Reports", reports, retention, period), section("Fit to the public vectors", drift));
   const release = element("div");
+  const learnt = learning(name);
+  const learntPart = section("Learning", learnt.node);
+  learntPart.hidden = true;
   let lastCount = null;
   let access = null;
 
@@ -35,7 +39,9 @@ export function roundPage({ role, announce }, name) {
       means.node.replaceChildren(element("p", {},
         "This release does not support means. Export the reports to decode them one by one."));
     }
-    return { analyst: role === "analyst", averaged };
+    const taught = role === "analyst" && teaches(card);
+    learntPart.hidden = !taught;
+    return { analyst: role === "analyst", averaged, taught };
   }
 
   function showRound(round) {
@@ -58,7 +64,7 @@ export function roundPage({ role, announce }, name) {
 
   return {
     title: `Round ${name}`,
-    parts: [summary, top, section("Estimates", means.node), release],
+    parts: [summary, top, learntPart, section("Estimates", means.node), release],
     async refresh() {
       const round = await getRound(name);
       access ??= await firstLoad(round.document);
@@ -68,6 +74,7 @@ export function roundPage({ role, announce }, name) {
         const [totals, fit] = await Promise.all([
           access.averaged ? getOfRound(name, "means") : null, getOfRound(name, "drift")]);
         if (totals) means.update(totals);
+        if (access.taught) await learnt.update();
         drift.replaceChildren(fitBadge(fit), element("p", {}, fit.summary));
       }
       // Set last, so that a refresh that failed halfway is repeated.

@@ -133,3 +133,57 @@ export const curve = ({ points, mark, label, names, format }) => (width) => {
       drawn("circle", { class: "dot", cx: x(point.x), cy: y(point.y), r: 3.5 })));
   return svg;
 };
+
+const LINE_HEIGHT = 14;
+
+/**
+ * Draw lines that grow within fixed ranges, with error bars if their points have them, and dashed
+ * levels. A line with a text is named at its end.
+ * @param {{lines: {points: {x: number, y: number, low?: number, high?: number}[], text: string,
+ *   kind: "" | "is-past" | "is-alone" | "is-check"}[], levels: {y: number, text: string, below?: boolean}[],
+ *   range: [number, number], domain: [number, number], label: string, names: [string, string],
+ *   format: (value: number) => string, formatX: (value: number) => string}} options
+ */
+export const growth = (options) => (width) => {
+  const { lines, levels, range, domain, label, names, format, formatX } = options;
+  const { svg, y } = frame(width, label, domain, names, format);
+  const x = scale(range, LEFT, width - RIGHT - 12);
+  for (const value of ticks(...range, Math.min(8, width / 60))) {
+    svg.append(tickLabel(x(value), formatX(value)));
+  }
+  for (const { y: value, text, below } of levels) {
+    const at = y(value);
+    const place = below
+      ? { x: width - RIGHT, y: at + 13, "text-anchor": "end" } : { x: LEFT + 6, y: at - 5 };
+    svg.append(
+      drawn("line", { class: "limit", x1: LEFT, x2: width - RIGHT, y1: at, y2: at }),
+      drawn("text", { class: "level", ...place }, text));
+  }
+  const ends = [];
+  for (const { points, text, kind } of lines.filter((line) => line.points.length)) {
+    const whiskers = points.filter((point) => point.low !== undefined).map(({ x: at, low, high }) =>
+      `M${x(at)} ${y(low)}V${y(high)}M${x(at) - 4} ${y(low)}h8M${x(at) - 4} ${y(high)}h8`);
+    svg.append(drawn("g", { class: kind },
+      drawn("path", { class: "error", d: whiskers.join("") }),
+      drawn("path", { class: "line", d: path(points, x, y) }),
+      whiskers.length
+        ? points.map((point) => drawn("circle", { class: "dot", cx: x(point.x), cy: y(point.y), r: 4 }))
+        : drawn("circle", { class: "dot", cx: x(points.at(-1).x), cy: y(points.at(-1).y), r: 3.5 })));
+    if (text) ends.push({ x: x(points.at(-1).x), y: y(points.at(-1).y), text, kind });
+  }
+  // Names of lines that end close to each other are put below each other.
+  const taken = [];
+  for (const end of ends.sort((a, b) => a.y - b.y)) {
+    let height = end.y + LINE_HEIGHT + 2;
+    for (const other of taken) {
+      const near = Math.abs(other.x - end.x) < 48;
+      if (near && height < other.height + LINE_HEIGHT) height = other.height + LINE_HEIGHT;
+    }
+    taken.push({ x: end.x, height });
+    svg.append(drawn("text", {
+      class: `ending ${end.kind}`, x: Math.min(end.x + 4, width - 2), y: height,
+      "text-anchor": "end",
+    }, end.text));
+  }
+  return svg;
+};
