@@ -2,6 +2,7 @@
 # For users:
 #   make demo             the main results on bundled data, as tables and an HTML page
 #   make serve-demo       a collector with the live demo and a simulated crowd
+#   make example-learning phones learn to read digits that nobody uploads (docs/tutorial.md)
 #   make example-text     sentence embeddings, released at several budgets (docs/text-example.md)
 #   make example-flower   federated learning with Flower, in a separate environment (docs/federated.md)
 # For contributors (CONTRIBUTING.md):
@@ -26,7 +27,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --ret
 
 CODE   := src tests experiments benchmarks examples tools docs
 
-.PHONY: demo serve-demo example-text example-flower test lint docs map bench fuzz
+.PHONY: demo serve-demo example-learning example-text example-flower test lint docs map bench fuzz
 .PHONY: package extras lock audit-deps sbom clean
 
 demo: $(VENV)/demo-ready
@@ -57,6 +58,9 @@ bench: $(VENV)/test-ready
 	$(BIN)/python -m benchmarks.exact
 	$(BIN)/python -m benchmarks.published_setting
 	$(BIN)/python -m benchmarks.means
+
+example-learning: $(VENV)/serve-ready
+	@$(BIN)/python -m examples.learning.digits
 
 # Install the pinned torch first, as for the tests.
 example-text: $(BIN)/python

@@ -1,10 +1,10 @@
 """Create the data of the live demo: ``python -m experiments.live_demo.data``.
 
-Requires MNIST in the data cache. Releases are fitted to public data only. For every budget there
-are two: the paper's plain PrivUnit2, on vectors that are not centred, and the release that
-:func:`offaxis.recommend` chooses for the model's answers. The two releases of the rounds also get
-the facts that a publisher attaches: profiles, the curve, and audits, whose reports are truly random
-and therefore differ each time.
+Requires MNIST in the data cache. Releases are fitted to public data only. For every budget of a
+vector there are two: the paper's plain PrivUnit2, on vectors that are not centred, and the release
+that :func:`offaxis.recommend` chooses for the model's answers. The two releases of the rounds also
+get the facts that a publisher attaches: profiles, the curve, and audits, whose reports are truly
+random and therefore differ each time. For every budget of a pair there is one release, of cells.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from experiments.live_demo.site import (
     EPSILON,
     EPSILONS,
     KINDS,
+    PAIR_EPSILONS,
+    PAIRS,
     attached_file,
     data_folder,
     release_file,
@@ -33,12 +35,18 @@ from offaxis.collector.routes.facts import Kind, read_facts
 from offaxis.evaluation.profiles import profile_of
 from offaxis.evaluation.recommend import recommend_range
 from offaxis.files import replacing
+from offaxis.learning import cells, fit_pairs
 from offaxis.release import Release
 from offaxis.simulation import simulate
 
-CROWD = 1_000
+CLASSES = 10
 EXAMPLES = 2
+HELD_OUT = 2_000
+"""The first test digits, which judge what the others teach. The examples are among them."""
+
 SEED = 0
+STEP = 0.75
+"""Features are rounded to multiples of it, 127 at most."""
 
 
 def write(name: str, content: bytes) -> None:
@@ -65,8 +73,38 @@ def attach(releases: dict[str, Release], curve: dict[str, Any], public: Any) -> 
         write(attached_file(kind, "profile"), profile.encode() + b"\n")
 
 
+def write_pairs(public: Any, features: Any) -> None:
+    """Write the releases of pairs, the features of all test digits, and what to compare with.
+
+    Without privacy, the same cells take the most common answer of all people in them.
+    """
+    digits = np.rint(features.vectors / STEP).astype(np.int8)
+    tensors = {"vectors": digits, "labels": features.labels.astype(np.uint8)}
+    write("people.safetensors", save({**tensors, "step": np.array([STEP])}))
+    public_cells = cells(public)
+    own, labels = public_cells.cells_of(digits * STEP), features.labels
+    table = np.zeros((public_cells.size, CLASSES))
+    np.add.at(table, (own[HELD_OUT:], labels[HELD_OUT:]), 1)
+    judged = labels[:HELD_OUT]
+    most_common = np.bincount(labels[HELD_OUT:]).argmax()
+    releases = []
+    for epsilon in PAIR_EPSILONS:
+        release = fit_pairs(public_cells, CLASSES, epsilon=epsilon)
+        release.save(data_folder() / release_file(PAIRS, epsilon))
+        releases.append(
+            {"epsilon": epsilon, "file": release_file(PAIRS, epsilon), "hash": release.hash}
+        )
+    facts = {
+        "held_out": HELD_OUT,
+        "nobody_asked": float(np.mean(judged == most_common)),
+        "without_privacy": float(np.mean(judged == table.argmax(1)[own[:HELD_OUT]])),
+        "releases": releases,
+    }
+    write("pairs.json", (json.dumps(facts, indent=1) + "\n").encode())
+
+
 def main() -> None:
-    """Write the releases, their facts, the head, example digits and the crowd's vectors."""
+    """Write the releases, their facts, the head, example digits and the people."""
     source = open_source("mnist relu")
     public = load_features("mnist", part="validation").vectors.astype(np.float64)
     plain = METHODS["PrivUnit2"].make(source, EPSILONS)
@@ -98,8 +136,7 @@ def main() -> None:
         for label in range(10)
     ]
     write("examples.bin", images.test_images[chosen].astype(np.uint8).tobytes())
-    crowd = load_features("mnist", part="test").vectors[:CROWD].astype(np.float16)
-    write("crowd.safetensors", save({"vectors": crowd}))
+    write_pairs(public, load_features("mnist", part="test"))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""The live demo's server: a collector, two rounds, and a simulated crowd.
+"""The live demo's server: a collector, three rounds, and a simulated crowd.
 
 Contract: nothing is left behind. The collector is a separate process that writes to a temporary
 folder; the publisher's key and the tokens are created at start and stored nowhere. The crowd are
-real devices of the Python client, each with a test vector; they verify, pay and send like any
-other device.
+real devices of the Python client, each with a test digit; they verify, pay and send like any other
+device.
 
-``python -m experiments.live_demo.data`` creates the data: for every budget two releases, the
-paper's plain mechanism and the recommended one; the facts attached to those of the rounds; a head,
-example digits, and the vectors of the crowd.
+``python -m experiments.live_demo.data`` creates the data: for every budget two releases of a
+vector, the paper's plain mechanism and the recommended one, and one of a vector with its answer;
+the facts attached to those of the rounds; a head, example digits, and the features and answers of
+people.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from offaxis.client import Device
@@ -46,11 +48,17 @@ from offaxis.formats.release_file import to_bytes
 from offaxis.privacy.guarantee import exact_epsilon
 from offaxis.privacy.ledger import Limit
 from offaxis.release import Release
+from offaxis.vectors import Vectors
 
 KINDS: Final = ("plain", "recommended")
 EPSILONS: Final = tuple(half / 2 for half in range(1, 21))
 EPSILON: Final = 3.0
 """Budget of a report in the rounds."""
+
+PAIRS: Final = "pairs"
+"""The kind of the releases of a vector and its answer."""
+
+PAIR_EPSILONS: Final = tuple(half / 2 for half in range(1, 9))
 
 PAGE: Final = Path(__file__).parent / "page"
 WEIGHTS: Final = Path(__file__).parents[1] / "weights"
@@ -72,6 +80,21 @@ def data_folder() -> Path:
 def release_file(kind: str, epsilon: float) -> str:
     """Return the file name of a release."""
     return f"{kind}-{epsilon:g}.release"
+
+
+def digit_features() -> tuple[Vectors, NDArray[np.int64]]:
+    """Return the features of the test digits, (n, 32), and their answers.
+
+    The first of them, as many as pairs.json lists, are held out; the others are people.
+    """
+    tensors = load_file(data_folder() / "people.safetensors")
+    return tensors["vectors"] * tensors["step"], tensors["labels"].astype(np.int64)
+
+
+def held_out() -> int:
+    """Return the number of test digits that are not people."""
+    listed: int = json.loads((data_folder() / "pairs.json").read_text())["held_out"]
+    return listed
 
 
 def attached_file(kind: str, fact: str) -> str:
@@ -208,14 +231,14 @@ def _new_token(admin: Transport, role: str) -> str:
 
 
 def _publish(admin: Transport, key: Ed25519PrivateKey) -> None:
-    """Publish both releases with their facts, and open a round for each."""
+    """Publish the releases with their facts, and open a round for each."""
     now = datetime.now(UTC).replace(microsecond=0)
-    for number, kind in enumerate(KINDS):
+    for number, kind in enumerate((*KINDS, PAIRS)):
         release = Release.load(data_folder() / release_file(kind, EPSILON))
         signature = sign_release(key, release.hash)
         path = f"/v1/releases/{release.hash}"
         _request(admin, "PUT", path, to_bytes(release), signature)
-        for fact, resource in _FACTS.items():
+        for fact, resource in _FACTS.items() if kind in KINDS else ():
             body = (data_folder() / attached_file(kind, fact)).read_bytes()
             _request(admin, "PUT", f"{path}/{resource}", body)
         round_ = Round(
@@ -232,20 +255,23 @@ def _publish(admin: Transport, key: Ed25519PrivateKey) -> None:
 
 def crowd(site: Site) -> Generator[int]:
     """Let one person after another report to every round; yield their number, indefinitely."""
-    vectors = load_file(data_folder() / "crowd.safetensors")["vectors"].astype(np.float64)
+    vectors, answers = digit_features()
+    pairs = Release.load(data_folder() / release_file(PAIRS, EPSILON))
     with tempfile.TemporaryDirectory(prefix="offaxis-crowd-") as folder:
         for person in itertools.count(1):
-            vector = vectors[random.randrange(len(vectors))]
+            own = random.randrange(held_out(), len(vectors))
+            (pair,) = pairs.pairs(vectors[own : own + 1], answers[own : own + 1])
             state = Path(folder) / f"{person}.device"
             with Device(
                 state,
                 site.url,
                 publisher=site.publisher,
-                limits=[Limit(exact_epsilon(EPSILON) * len(KINDS))],
+                limits=[Limit(exact_epsilon(EPSILON) * (len(KINDS) + 1))],
                 token=site.device,
             ) as device:
                 for offer in device.rounds():
-                    device.report(offer.round.name, vector)
+                    asked = offer.round.release == pairs.hash
+                    device.report(offer.round.name, pair if asked else vectors[own])
                 device.send(at_once=True)
             for file in Path(folder).iterdir():
                 file.unlink()

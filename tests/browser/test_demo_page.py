@@ -16,6 +16,8 @@ from experiments.live_demo.site import (
     EPSILON,
     EPSILONS,
     KINDS,
+    PAIR_EPSILONS,
+    PAIRS,
     Site,
     data_folder,
     demo_site,
@@ -24,6 +26,7 @@ from experiments.live_demo.site import (
 from experiments.models import load_model
 from experiments.models.networks import embed_digits
 from offaxis.client.transport import Transport
+from offaxis.learning import learn
 from offaxis.release import Release
 from tools.ports import free_port
 
@@ -223,7 +226,7 @@ def test_loading_progress_is_shown(opened: Callable[..., Page]) -> None:
         ready=False,
         prepare=lambda page: page.route(f"{DATA}recommended-7.release", lambda r: held.append(r)),
     )
-    files = 3 + len(KINDS) * len(EPSILONS)
+    files = 4 + len(KINDS) * len(EPSILONS) + len(PAIR_EPSILONS)
     expect(page.locator("#status")).to_contain_text(f"{files - 1} of {files} files")
     expect(page.locator("#tool")).to_be_hidden()
     held.pop().continue_()
@@ -269,11 +272,153 @@ def test_the_page_is_accessible(opened: Callable[..., Page], size: Any) -> None:
     page = opened(viewport=size)
     example(page, 3)
     page.get_by_text("As numbers").first.click()
+    page.get_by_role("button", name="100 people report").click()
+    expect(page.locator("#crowd-count")).to_have_text("100")
+    page.get_by_role("button", name="Try a 3").first.click()
+    page.get_by_text("The curves as a table").click()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         violations = Axe().run(page).response["violations"]
         assert [v["id"] for v in violations if v["impact"] in ("serious", "critical")] == []
         assert page.evaluate("document.scrollingElement.scrollWidth") <= size["width"]
+
+
+# ---- The second act
+
+LEARN = """async ([epsilon, counts]) => {
+  const { Assets } = await import("/browser/demo/assets.js");
+  const { Reader, Sums } = await import("/browser/demo/reader.js");
+  const { hexOf } = await import("/browser/demo/columns.js");
+  const assets = await Assets.open(() => {});
+  const release = await assets.pairRelease(epsilon);
+  const { shares } = assets.publicCells(epsilon);
+  const sums = new Sums(shares.length * 10);
+  const [reports, found] = [[], []];
+  for (const { vector, digit } of assets.people.slice(0, counts.at(-1))) {
+    const report = await release.privatize(vector, digit);
+    reports.push(hexOf(report).replaceAll(" ", ""));
+    sums.add(await release.observe(report));
+    if (!counts.includes(reports.length)) continue;
+    const reader = new Reader(sums, shares);
+    const { table, evidence } = reader;
+    found.push({ table, evidence, expected: reader.expectedAccuracy() });
+  }
+  return { reports, found };
+}"""
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1, 4])
+def test_the_reader_agrees_with_python(opened: Callable[..., Page], epsilon: float) -> None:
+    page = opened()
+    counts = [7, 103, 1500]
+    learnt = page.evaluate(LEARN, [epsilon, counts])
+    reports = [bytes.fromhex(report) for report in learnt["reports"]]
+    release = Release.load(data_folder() / release_file(PAIRS, epsilon))
+    for count, found in zip(counts, learnt["found"], strict=True):
+        model: Any = learn(release, reports[:count])
+        np.testing.assert_allclose(found["table"], model.table_, rtol=0, atol=1e-9)
+        assert found["evidence"] == model.evidence_
+        if count < 10:  # one fold has two reports, the others have one
+            continue
+        expected = model.expected_accuracy()
+        numbers = [getattr(expected, name) for name in ("estimate", "low", "high")]
+        assert [found["expected"][name] for name in ("estimate", "low", "high")] == pytest.approx(
+            numbers, rel=0, abs=1e-9
+        )
+
+
+def asked(page: Page) -> list[str]:
+    """Return the reader's answers for the first ten examples."""
+    answers = []
+    for digit in range(10):
+        page.get_by_role("button", name=f"Try a {digit}").first.click()
+        expect(page.locator("#try-words")).to_contain_text("is the reader's answer")
+        page.evaluate("() => new Promise((done) => setTimeout(done, 50))")
+        answers.append(page.locator("#try-answer").inner_text())
+    return answers
+
+
+def let_everybody_report(page: Page) -> None:
+    page.evaluate(
+        """() => {
+          window.learnt = new Promise((done) => document.addEventListener("learnt", done));
+        }"""
+    )
+    page.get_by_role("button", name="Let everybody report").click()
+    page.evaluate("() => window.learnt")
+
+
+def test_a_crowd_teaches_a_reader_offline(opened: Callable[..., Page]) -> None:
+    page = opened()
+    page.wait_for_load_state("networkidle")
+    page.context.set_offline(True)
+    expect(page.locator("#try-words")).to_contain_text("has learnt nothing yet")
+    page.get_by_label("ε of each person's report").press("End")
+    expect(page.locator("#crowd-promise")).to_contain_text("e^ε = 54.6")
+    let_everybody_report(page)
+    expect(page.locator("#crowd-count")).to_have_text("8,000")
+    # At ε = 4, 8,000 reports name every cell: the false-alarm rate is below 1e-9.
+    listed = json.loads((data_folder() / "pairs.json").read_text())
+    best = f"{100 * listed['without_privacy']:.1f} %"
+    expect(page.locator("#crowd-accuracy")).to_have_text(best)
+    expect(page.locator("#crowd-status")).to_contain_text(f"right on {best}")
+    assert page.locator("#crowd-expected").inner_text() != "–"
+    expect(page.get_by_role("button", name="Let everybody report")).to_be_disabled()
+    expect(page.get_by_role("button", name="100 people report")).to_be_disabled()
+    # One of these nines is among the fours' kind.
+    assert asked(page) == [*"012345678", "4"]
+    page.get_by_role("button", name="Erase").click()
+    expect(page.locator("#try-answer")).to_have_text("–")
+    words = page.locator("#report-words").inner_text()
+    assert "25 bytes, names 2 of 100 pairs" in words
+    assert page.locator("#report-pairs td", has_text="×").count() == 2
+    release = Release.load(data_folder() / release_file(PAIRS, 4))
+    text = page.locator("#report-bytes").inner_text().replace(" ", "")
+    assert (release.observe([bytes.fromhex(text)]) > 0).sum() == 2
+
+
+def test_crowds_are_paused_compared_and_forgotten(opened: Callable[..., Page]) -> None:
+    page = opened()
+    count, play = page.locator("#crowd-count"), page.locator("#crowd-all")
+    play.click()
+    expect(play).to_have_text("Pause")
+    expect(count).not_to_have_text("0")
+    play.click()
+    expect(play).to_have_text("Let everybody report")
+    page.evaluate("() => new Promise((done) => setTimeout(done, 200))")
+    paused = int(count.inner_text().replace(",", ""))
+    assert 0 < paused < 8000
+    assert paused % 100 == 0
+    page.get_by_role("button", name="100 people report").click()
+    expect(count).to_have_text(f"{paused + 100:,}")
+    # Another ε is another crowd; the curve of the first one stays.
+    page.get_by_label("ε of each person's report").press("ArrowRight")
+    expect(count).to_have_text("0")
+    page.get_by_role("button", name="100 people report").click()
+    expect(count).to_have_text("100")
+    page.get_by_text("The curves as a table").click()
+    table = page.get_by_role("region", name="Accuracy by number of reports").locator("tbody th")
+    expect(table).to_have_text(["ε = 1", "ε = 1.5"])
+    expect(page.locator("#crowd-chart .ending")).to_have_count(2)
+    page.get_by_role("button", name="Start over").click()
+    expect(count).to_have_text("0")
+    expect(page.locator("#crowd-chart .ending")).to_have_count(0)
+
+
+def test_a_pair_release_that_is_not_as_listed_is_refused(opened: Callable[..., Page]) -> None:
+    other = (data_folder() / release_file(PAIRS, 4)).read_bytes()
+
+    def tamper(page: Page) -> None:
+        page.route(DATA + release_file(PAIRS, 1), lambda route: route.fulfill(body=other))
+
+    page = opened(prepare=tamper)
+    page.get_by_role("button", name="Let everybody report").click()
+    refused = page.locator("#crowd-refused")
+    expect(refused).to_contain_text("No report is made: this is release")
+    expect(page.locator("#crowd-count")).to_have_text("0")
+    expect(page.locator("#report-bytes")).to_have_text("–")
+    page.get_by_label("ε of each person's report").press("ArrowRight")
+    expect(refused).to_be_hidden()
 
 
 def test_a_report_is_sent_once(demo: Site, opened: Callable[..., Page]) -> None:

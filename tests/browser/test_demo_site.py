@@ -12,16 +12,21 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from experiments.live_demo.site import (
     EPSILON,
     EPSILONS,
     KINDS,
+    PAIR_EPSILONS,
+    PAIRS,
     Site,
     crowd,
     data_folder,
     demo_site,
+    digit_features,
+    held_out,
     release_file,
 )
 from experiments.models import load_model
@@ -64,7 +69,7 @@ def test_the_crowd_reports_to_every_round(demo: Site) -> None:
     people = crowd(demo)
     assert [next(people) for _ in range(3)] == [1, 2, 3]
     people.close()
-    assert [reports_at(demo, f"digits-{kind}") for kind in KINDS] == [3, 3]
+    assert [reports_at(demo, f"digits-{kind}") for kind in (*KINDS, PAIRS)] == [3, 3, 3]
 
 
 def test_a_port_in_use_is_an_error(demo: Site) -> None:
@@ -114,4 +119,25 @@ def test_the_listed_files_exist_and_match() -> None:
     for old, new in zip(head.weights, pruned.weights, strict=True):
         kept = (old == new).all(1) | (new == 0).all(1)
         assert kept.all()
-    assert sum(file.stat().st_size for file in data_folder().iterdir()) < 700_000
+    assert sum(file.stat().st_size for file in data_folder().iterdir()) < 1_000_000
+
+
+def test_the_listed_releases_of_pairs_share_their_cells_and_match() -> None:
+    listed = json.loads((data_folder() / "pairs.json").read_text())
+    assert [row["epsilon"] for row in listed["releases"]] == list(PAIR_EPSILONS)
+    vectors, answers = digit_features()
+    cells = []
+    for row in listed["releases"]:
+        release = Release.load(data_folder() / row["file"], expect=row["hash"])
+        assert release.guarantee.epsilon == row["epsilon"]
+        assert release.encoder.kind == "network-normalise-cells"
+        assert str(release.asked[0]) == "answer: one of 10 classes"
+        cells.append(release.encoder.encode(release.pairs(vectors, answers)) // 10)
+    assert all((own == cells[0]).all() for own in cells)
+    judged, people = np.split(np.arange(len(answers)), [held_out()])
+    table = np.zeros((10, 10))
+    np.add.at(table, (cells[0][people], answers[people]), 1)
+    right = table.argmax(1)[cells[0][judged]] == answers[judged]
+    assert listed["without_privacy"] == np.mean(right)
+    common = np.bincount(answers[people]).argmax()
+    assert listed["nobody_asked"] == np.mean(answers[judged] == common)

@@ -19,7 +19,7 @@ from offaxis.geometry import Layers
 from tests.checks import ALPHA
 from tests.cli.conftest import CLASSES, DIM, Run
 
-WORKFLOW = ("fit", "inspect", "privatize", "decode", "evaluate", "audit", "recommend")
+WORKFLOW = ["fit", "inspect", "learn plan", "privatize", "decode", "evaluate", "audit", "recommend"]
 """Commands that use files written by the commands before them."""
 
 STANDALONE = ("ledger create", "ledger show", "keys new", "keys show")
@@ -93,7 +93,7 @@ def test_paragraphs_are_reflowed_and_flags_have_no_type(
         assert not (line and after) or len(f"{line} {after.split()[0]}") > 78, (line, after)
 
 
-@pytest.mark.parametrize("name", ["", "device", "ledger", "collector", "keys"])
+@pytest.mark.parametrize("name", ["", "device", "ledger", "learn", "collector", "keys"])
 def test_flags_of_groups_have_no_type(name: str, run: Run) -> None:
     assert "<bool>" not in run(*name.split(), "--help").stdout
 
@@ -104,6 +104,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_head: Layers) 
     small_head.save(tmp_path / "head.safetensors")
     np.save(tmp_path / "public.npy", rng.standard_normal((200, DIM)))
     np.save(tmp_path / "mine.npy", rng.standard_normal((3, DIM)))
+    (tmp_path / "mine.csv").write_text("yes\nno\nyes\n")
     np.save(tmp_path / "test.npy", rng.standard_normal((20, DIM)))
     np.save(tmp_path / "labels.npy", rng.integers(0, CLASSES, 20))
     monkeypatch.chdir(tmp_path)

@@ -74,6 +74,7 @@ def test_the_examples_of_the_api_page_run(new_database, tmp_path, for_means, pub
         '{"outcome": "accepted"}',
         '{"accepted": 2, "repeated": 0, "conflicts": []}',
         '"means": [{"group": null, "reports": 2,',
+        '"form": "cells", "alone": {"reports": 100, "answers": [{"name": "answer", "classes": 2,',
         '"state": "closed"',
         '{"deleted": 3}',
     ):

@@ -33,6 +33,8 @@ MATRIX = [
     ("DELETE", "/v1/rounds/other/reports", {"admin"}),
     ("GET", "/v1/rounds/roles/means", {"analyst"}),
     ("GET", "/v1/rounds/roles/drift", {"analyst"}),
+    ("GET", "/v1/rounds/roles/learning", {"analyst"}),
+    ("GET", "/v1/rounds/roles/model", {"analyst"}),
     ("GET", "/v1/rounds/roles/export", {"analyst"}),
     ("POST", "/v1/tokens", {"admin"}),
     ("GET", "/v1/token", ANY),

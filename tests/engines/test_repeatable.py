@@ -22,6 +22,7 @@ from offaxis.encoding.encoders import (
     ShiftEncoder,
     answer_encoder,
 )
+from offaxis.encoding.pairs import FORMS, Classes, Number, pair_encoder, table_of
 from offaxis.engines import arrow
 from offaxis.engines.arrow import privatize_batches
 from offaxis.errors import InvalidInput
@@ -54,22 +55,39 @@ ENCODERS = {
     **{cls.kind: cls(_WEIGHTS, _BIASES) for cls in ANSWERS.values()},
 }
 
+_ASKED = {
+    "moments": (Classes(3, optional=True), Number(-9, 9, name="size")),
+    "cells": (Classes(3, optional=True), Classes(2, name="other")),
+    "right": (Classes(RANK),),
+}
+"""What each form of pairs asks for; the last numbers of a row are the answers."""
+
+for _form, _asked in _ASKED.items():
+    _first = _WEIGHTS[0][:, : DIM - len(_asked)]
+    _encoder = pair_encoder(_form, "tanh+normalise")(
+        [_first, *_WEIGHTS[1:]], _BIASES, table_of(_asked)
+    )
+    ENCODERS[_encoder.kind] = _encoder
+
 
 @pytest.fixture(params=ENCODERS)
 def any_release(request, release):
     """A release with any encoder that a release file can hold."""
     encoder, answers = ENCODERS[request.param], None
     size = encoder.output_dim
-    if request.param.endswith(("argmax", "answer")):
+    asked = _ASKED.get(request.param.rpartition("-")[2], ())
+    if request.param.endswith(("argmax", "answer", "cells", "right")):
         names = tuple(map(str, range(size)))
         if request.param == "model-answer":
             answers = Answers(names, tuple(range(size)), tuple(range(size)))
         decoder = CodewordDecoder(np.ones((size, DIM)), np.full(size, 1 / size))
-        randomizer = KaryResponse(size, 4)
+        # Of two symbols, so that reports under two keys are not all equal by chance.
+        randomizer = KaryResponse(size, 4 if size > 2 else "0.01")
     else:
         decoder = LinearDecoder(np.ones((DIM, size)), np.zeros(DIM))
         randomizer = SphericalLaplace(size, 1.0, 4)
-    return offaxis.Release(encoder, randomizer, decoder, release.provenance, answers=answers)
+    provenance = release.provenance
+    return offaxis.Release(encoder, randomizer, decoder, provenance, answers=answers, asked=asked)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +97,8 @@ def rows():
 
 
 def test_every_encoder_is_listed():
-    assert set(ENCODERS) >= set(_ENCODERS)
+    pairs = {f"network-tanh+normalise-{form}" for form in FORMS}
+    assert set(ENCODERS) >= set(_ENCODERS) | pairs
 
 
 def at_offset(W, offset):

@@ -92,6 +92,14 @@ export class Drawing {
   }
 }
 
+/** Put a 28×28 image of ink on a canvas of that size. */
+export function showImage(canvas, image) {
+  canvas.width = canvas.height = SIDE;
+  const shown = new ImageData(SIDE, SIDE);
+  image.forEach((ink, i) => (shown.data[4 * i + 3] = ink));
+  canvas.getContext("2d").putImageData(shown, 0, 0);
+}
+
 /** Return ink of any size as a 28×28 image, or null for an empty drawing. */
 export function asDigit(ink, width) {
   const box = boundsOf(ink, width);

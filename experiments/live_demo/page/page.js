@@ -4,7 +4,8 @@ import { element } from "../shared/dom.js";
 import { Assets, KINDS } from "./assets.js";
 import { showBars } from "./bars.js";
 import { Column } from "./columns.js";
-import { Drawing, SIDE } from "./drawing.js";
+import { Crowd } from "./crowd.js";
+import { Drawing, SIDE, showImage } from "./drawing.js";
 import { offerSending } from "./sending.js";
 import { Tally } from "./tally.js";
 
@@ -67,7 +68,7 @@ class Page {
   /** Run the network on the drawing. */
   #encode() {
     const image = this.drawing.image();
-    this.#vector = image && this.assets.encoder.apply(Float64Array.from(image, (ink) => ink / 255));
+    this.#vector = image && this.assets.vectorOf(image);
     this.#own = image && this.assets.head.answer(this.#vector);
     showImage(at("seen"), image ?? new Uint8Array(SIDE * SIDE));
     at("own").textContent = image ? this.#own : "–";
@@ -155,20 +156,14 @@ class Page {
   }
 }
 
-/** Put a 28×28 image of ink on a canvas of that size. */
-function showImage(canvas, image) {
-  canvas.width = canvas.height = SIDE;
-  const shown = new ImageData(SIDE, SIDE);
-  image.forEach((ink, i) => (shown.data[4 * i + 3] = ink));
-  canvas.getContext("2d").putImageData(shown, 0, 0);
-}
-
 async function start() {
   const progress = (done, total) => {
     at("status").textContent = `Loading networks and releases: ${done} of ${total} files…`;
   };
   try {
-    const page = new Page(await Assets.open(progress));
+    const assets = await Assets.open(progress);
+    const page = new Page(assets);
+    new Crowd(assets);
     at("tool").hidden = false;
     at("status").textContent = "Ready. Everything is loaded; the page now works offline.";
     await offerSending(page);

@@ -1,6 +1,8 @@
-/** The public networks, read from safetensors files of this page's origin. */
+/** The public networks and numbers, read from safetensors files of this page's origin. */
 
 const READERS = {
+  I8: [1, (view, at) => view.getInt8(at)],
+  U8: [1, (view, at) => view.getUint8(at)],
   F16: [2, (view, at) => half(view.getUint16(at, true))],
   F32: [4, (view, at) => view.getFloat32(at, true)],
   F64: [8, (view, at) => view.getFloat64(at, true)],
@@ -26,6 +28,12 @@ function readTensors(buffer) {
     return [name, { shape, values }];
   };
   return new Map(Object.entries(header).map(read));
+}
+
+/** Return a function from the name of a tensor to its numbers. */
+export function readNumbers(buffer) {
+  const tensors = readTensors(buffer);
+  return (name) => tensors.get(name).values;
 }
 
 /** Affine layers with ReLU between them. */

@@ -33,7 +33,7 @@ from offaxis.encoding.pairs import Asked, CellsEncoder, Classes, MomentsEncoder,
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
 from offaxis.geometry.public import evenly
-from offaxis.learning.moments import ExpectedAccuracy, Moments, assumed_accuracy, logistic
+from offaxis.learning.moments import ExpectedAccuracy, Moments, logistic
 from offaxis.learning.sums import pair_encoder_of, pair_sums
 from offaxis.learning.tables import Table, projected
 from offaxis.release import Release
@@ -331,10 +331,11 @@ class ReportClassifier(_Estimator):
     def expected_accuracy(self, public: Any = None, level: float = 0.95) -> ExpectedAccuracy:
         """Return how often the model is expected to be right, with an interval.
 
-        Of cells, without any assumption on people: each fold of the reports judges the answers that
-        the other folds named, so it is the accuracy of a model from four fifths of the reports. Of
-        moments, by assumption: ``public`` vectors are like people's, and probabilities are logistic
-        in the features. To know, ask other people (:func:`~offaxis.learning.fit_check`).
+        Each fold of the reports judges the model from the other folds, so it is the accuracy of a
+        model from four fifths of the reports. Of cells, this assumes nothing about people. Of
+        moments, it assumes that ``public`` vectors are like people's, and that the chances of the
+        answers are linear in the features; it is too low where they are steeper. To know, ask other
+        people (:func:`~offaxis.learning.fit_check`).
 
         Parameters
         ----------
@@ -350,9 +351,7 @@ class ReportClassifier(_Estimator):
                 "the moments alone do not tell how often a model is right: pass public vectors for "
                 "an estimate under assumptions, or ask other people with fit_check()"
             )
-        sample = evenly(public, _PUBLIC // 2)
-        predicted = self.layers_.outputs(sample).argmax(axis=1)
-        return assumed_accuracy(self._fitted, self._network.outputs(sample), predicted, level)
+        return self._fitted.accuracy(self._network.outputs(evenly(public, _PUBLIC)), level)
 
 
 class ReportRegressor(_Estimator):

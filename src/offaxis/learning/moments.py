@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import ndtri, softmax
 
 from offaxis.decoding import MomentsDecoder
 from offaxis.encoding.pairs import Asked, MomentsEncoder, simplex
+from offaxis.errors import InvalidInput
 from offaxis.learning.sums import PairSums
 from offaxis.randomizers import PrivUnit2
 from offaxis.vectors import Vectors
 
-_DRAWS: Final = 20
 _RIDGE: Final = 1e-6
 _STRENGTHS: Final = np.logspace(-4, 3, 141)
 """Values of τ to choose from, for features of unit variance."""
@@ -166,7 +165,7 @@ class Moments:
         from N public vectors as for normal features: (b C b C⁻¹ + b bᵀ)/N.
         """
         w, d = self.cross.shape
-        inverse = _inverse(self.second)
+        inverse = inverse_of(self.second)
         estimate = self.cross @ inverse
         n = self.counts.sum()
         variances = np.empty((w, d))
@@ -183,6 +182,49 @@ class Moments:
         cross = found.slopes @ self.second + np.outer(found.offset, self.mean)
         moments: Vectors = self.turn @ cross + self.mean / len(self.turn)
         return moments
+
+    def accuracy(self, features: Vectors, level: float) -> ExpectedAccuracy:
+        """Return the cross-fitted accuracy if the chances of the answers are linear in features.
+
+        A model that answers j where g_j(x) = 1 is right with probability Σ_j E[g_j p_j]. For linear
+        chances p_j, g_j may be replaced by its least-squares fit ⟨q_j, x⟩, and Σ_j ⟨q_j, E[p_j x]⟩
+        is a linear function of the moments. As in :meth:`Table.accuracy`, errors that all folds
+        share are independent, and the others are counted as if they added up.
+        """
+        n, k, inverse = self.counts.sum(), len(self.turn), inverse_of(self.second)
+        folds = [fold for fold, count in enumerate(self.counts) if 0 < count < n]
+        if not folds:
+            raise InvalidInput("there are too few reports to judge a model: at least ten")
+        estimates, directions = [], []
+        for fold in folds:
+            count = self.counts[fold]
+            others = (n * self.cross - count * self.folds[fold]) / (n - count)
+            found = self.posterior(others, n - count)
+            chosen = (features @ (self.turn @ found.slopes).T + self.turn @ found.offset).argmax(1)
+            fitted = (np.eye(k)[chosen].T @ features / len(features)) @ inverse
+            directions.append(self.turn.T @ fitted)
+            estimates.append(1 / k + float((directions[-1] * self.folds[fold]).sum()))
+        weights = self.counts[folds] / self.counts[folds].sum()
+        middle = np.einsum("f,fwd->wd", weights, np.array(directions))
+        deviation = math.sqrt(self.variance(middle) / n)
+        for weight, fold, direction in zip(weights, folds, directions, strict=True):
+            deviation += weight * math.sqrt(self.variance(direction - middle) / self.counts[fold])
+        estimate = float(weights @ estimates)
+        reach = float(ndtri((1 + level) / 2)) * deviation
+        return ExpectedAccuracy(
+            float(np.clip(estimate, 0, 1)),
+            float(np.clip(estimate - reach, 0, 1)),
+            float(np.clip(estimate + reach, 0, 1)),
+            "people's vectors are like the public ones, and the chances of their answers are "
+            "linear in the features",
+        )
+
+    def variance(self, direction: Vectors) -> float:
+        """Return the variance of ⟨direction, report⟩."""
+        flat = direction.ravel()
+        if self.spread is None:
+            return self.noise * float(flat @ flat)
+        return max(0.0, float(flat @ self.spread @ flat))
 
     def explained(self) -> float:
         """Return the variance that the slopes explain, cross-fitted."""
@@ -256,7 +298,7 @@ def _shrunken(cross: Vectors, second: Vectors, variance: float) -> Posterior:
     return Posterior(slopes @ vecs.T, np.zeros(len(cross)), float(1 - weights[0]))
 
 
-def _inverse(second: Vectors) -> Vectors:
+def inverse_of(second: Vectors) -> Vectors:
     """Return the inverse of C on the directions that it has."""
     values, vecs = np.linalg.eigh(second)
     kept = values > values[-1] * _NEGLIGIBLE
@@ -287,42 +329,3 @@ def logistic(features: Vectors, moments: Vectors) -> tuple[Vectors, Vectors]:
         objective, np.zeros(k * d), jac=True, method="L-BFGS-B", options={"maxiter": 500}
     )
     return found.x.reshape(k, d), np.zeros(k)
-
-
-def assumed_accuracy(
-    moments: Moments, features: Vectors, predicted: NDArray[Any], level: float
-) -> ExpectedAccuracy:
-    """Return the accuracy under logistic probabilities, corrected by a parametric bootstrap.
-
-    Under the probabilities p of the estimated moments the model seems right E p(ŷ) of the time. By
-    how much this misleads is measured where p is the truth: there, moments are drawn with the noise
-    of the reports, and what a model from them seems is compared with what it is.
-    """
-    chances = _chances(features, moments.class_moments(moments.posterior()))
-    n, rows = moments.counts.sum(), np.arange(len(features))
-    corners = moments.turn * (len(moments.turn) / max(1, len(moments.turn) - 1))
-    cross = corners.T @ (chances.T @ features) / len(features)
-    rng = np.random.default_rng(0)
-    gaps, seems = [], float(chances[rows, predicted].mean())
-    for _ in range(_DRAWS):
-        drawn = cross + rng.standard_normal(cross.shape) * math.sqrt(moments.noise / n)
-        found = moments.posterior(drawn)
-        answers = (features @ (moments.turn @ found.slopes).T + moments.turn @ found.offset).argmax(
-            axis=1
-        )
-        apparent = _chances(features, moments.class_moments(found))[rows, answers].mean()
-        gaps.append(float(chances[rows, answers].mean() - apparent))
-    middle = seems + float(np.mean(gaps))
-    reach = float(ndtri((1 + level) / 2)) * float(np.std(gaps))
-    return ExpectedAccuracy(
-        min(1.0, max(0.0, middle)),
-        max(0.0, middle - reach),
-        min(1.0, middle + reach),
-        "people's vectors are like the public ones, and their answers are logistic in the features",
-    )
-
-
-def _chances(features: Vectors, moments: Vectors) -> Vectors:
-    weight, bias = logistic(features, moments)
-    chances: Vectors = softmax(features @ weight.T + bias, axis=1)
-    return chances

@@ -92,8 +92,8 @@ class Table:
             total += weight**2 * found.variance(column)
         return total
 
-    def noise_of_rows(self) -> Vectors:
-        """Return the summed variances of the entries of each row of the table, (cells,)."""
+    def noise_of_entries(self) -> Vectors:
+        """Return the variance of each entry of the table, (cells, classes)."""
         noise = np.zeros((len(self.public), self.classes))
         single = len(self.entries) in (noise.size, len(noise))
         for label, weight, found in self.parts[-1]:
@@ -105,8 +105,7 @@ class Table:
                 members = (np.asarray(self.entries == entry) for entry in range(noise.size))
                 flat = [found.variance(part.astype(np.float64)) for part in members]
                 noise = np.array(flat).reshape(noise.shape)
-        summed: Vectors = noise.sum(axis=1)
-        return summed
+        return np.maximum(noise, 1e-300)
 
     def probabilities(self) -> Vectors:
         """Return the probabilities of the classes in each cell, (cells, k).
@@ -120,36 +119,48 @@ class Table:
         everyone = table.sum(axis=0)
         overall = _shrunk(everyone, np.full(k, 1 / k), sum(columns))
         rows = table / self.public[:, None]
-        noise = float((self.noise_of_rows() / self.public**2).sum())
+        noise = float((self.noise_of_entries().sum(axis=1) / self.public**2).sum())
         return projected(overall + _shrunk(rows - everyone, np.zeros(k), noise))
 
     def evidence(self) -> bool:
-        """Return whether the named entries exceed the others by more than three deviations."""
+        """Return whether the answers differ from equal ones by more than noise explains.
+
+        Σ (f_cj − mean over j)²/Var f_cj has about the law χ² with cells·(k − 1) degrees of freedom,
+        if all answers are equally common in every cell. Evidence is three deviations more.
+        """
         table = self.shares()
-        named = _named(table)
-        contrast = named - (1 - named) / (table.shape[1] - 1)
-        return float((table * contrast).sum()) > 3 * math.sqrt(self.variance(contrast))
+        apart = table - table.mean(axis=1, keepdims=True)
+        noise = self.noise_of_entries()
+        freedom = apart.size - len(apart)
+        return bool((apart**2 / noise).sum() > freedom + 3 * math.sqrt(2 * freedom))
 
     def accuracy(self, level: float) -> ExpectedAccuracy:
-        """Return the cross-fitted accuracy."""
-        n, total, variance, used = self.counts.sum(), 0.0, 0.0, 0.0
-        table = self.shares()
-        for fold, count in enumerate(self.counts):
-            if not 1 < count < n:
-                continue
-            own = self.shares(fold)
-            named = _named((n * table - count * own) / (n - count))
-            total += count * float((own * named).sum())
-            variance += count**2 * self.variance(named, fold)
-            used += count
-        if not used:
+        """Return the cross-fitted accuracy.
+
+        The errors of the folds are independent in cells that all folds name alike. In the others
+        they may add up, and are counted as if they did.
+        """
+        n, table = self.counts.sum(), self.shares()
+        folds = [fold for fold, count in enumerate(self.counts) if 1 < count < n]
+        if not folds:
             raise InvalidInput("there are too few reports to judge a model: at least ten")
-        estimate = total / used
-        reach = float(ndtri((1 + level) / 2)) * math.sqrt(variance) / used
+        own = {fold: self.shares(fold) for fold in folds}
+        named = {
+            fold: _named((n * table - self.counts[fold] * own[fold]) / (n - self.counts[fold]))
+            for fold in folds
+        }
+        settled = np.min([named[fold] for fold in folds], axis=0)
+        weights = self.counts[folds] / self.counts[folds].sum()
+        estimate, variance, together = 0.0, 0.0, 0.0
+        for weight, fold in zip(weights, folds, strict=True):
+            estimate += weight * float((own[fold] * named[fold]).sum())
+            variance += weight**2 * self.variance(settled, fold)
+            together += weight * math.sqrt(self.variance(named[fold] - settled, fold))
+        reach = float(ndtri((1 + level) / 2)) * (math.sqrt(variance) + together)
         return ExpectedAccuracy(
-            min(1.0, max(0.0, estimate)),
-            max(0.0, estimate - reach),
-            min(1.0, estimate + reach),
+            float(np.clip(estimate, 0, 1)),
+            float(np.clip(estimate - reach, 0, 1)),
+            float(np.clip(estimate + reach, 0, 1)),
             "none: people whose reports were left out judge the model",
         )
 
