@@ -121,11 +121,15 @@ export class Reader {
     return largest(this.table[cell]);
   }
 
-  /** Whether the named entries exceed the others by more than three deviations. */
+  /** Whether the answers differ from equal ones by more than noise explains: three deviations of χ². */
   get evidence() {
-    const contrast = this.#named(this.#all.estimate).map((named) =>
-      named ? 1 : -1 / (this.classes - 1));
-    return dot(this.#all.estimate, contrast) > CONVINCING * Math.sqrt(this.#all.variance(contrast));
+    const noise = this.#rows(this.#all.noise);
+    const distance = sum(this.#rows(this.#all.estimate).map((row, cell) => {
+      const mean = sum(row) / this.classes;
+      return sum(row.map((share, j) => (share - mean) ** 2 / Math.max(noise[cell][j], TINY)));
+    }));
+    const freedom = this.cells * (this.classes - 1);
+    return distance > freedom + CONVINCING * Math.sqrt(2 * freedom);
   }
 
   /**
@@ -134,19 +138,23 @@ export class Reader {
    */
   expectedAccuracy() {
     const { folds, count: n } = this.#sums;
-    let [total, variance, used] = [0, 0, 0];
-    for (const fold of folds) {
-      if (fold.count < 2) continue;
-      const part = new Shares([fold], this.#sums);
+    const judges = folds.filter(({ count }) => count > 1 && count < n).map((fold) => {
+      const own = new Shares([fold], this.#sums);
       const others = this.#all.estimate.map((share, symbol) =>
-        (n * share - fold.count * part.estimate[symbol]) / (n - fold.count));
-      const named = this.#named(others);
-      total += fold.count * dot(part.estimate, named);
-      variance += fold.count ** 2 * part.variance(named);
-      used += fold.count;
+        (n * share - fold.count * own.estimate[symbol]) / (n - fold.count));
+      return { count: fold.count, own, named: this.#named(others) };
+    });
+    if (!judges.length) return null;
+    const used = sum(judges.map(({ count }) => count));
+    const settled = judges[0].named.map((_, i) => Math.min(...judges.map(({ named }) => named[i])));
+    let [estimate, variance, together] = [0, 0, 0];
+    for (const { count, own, named } of judges) {
+      const weight = count / used;
+      estimate += weight * dot(own.estimate, named);
+      variance += weight ** 2 * own.variance(settled);
+      together += weight * Math.sqrt(own.variance(named.map((entry, i) => entry - settled[i])));
     }
-    if (!used) return null;
-    const [estimate, reach] = [total / used, (NORMAL_975 * Math.sqrt(variance)) / used];
+    const reach = NORMAL_975 * (Math.sqrt(variance) + together);
     const within = (share) => Math.min(1, Math.max(0, share));
     return { estimate: within(estimate), low: within(estimate - reach), high: within(estimate + reach) };
   }
