@@ -168,7 +168,7 @@ def test_tables_are_unbiased_with_the_stated_variance(asked):
     drawn = encoded[rng.integers(24, size=(300, 120))]
     observed = draw_observations(release.randomizer, drawn.ravel(), rng).reshape(300, 120, -1)
     mask = (np.arange(12).reshape(4, 3) % 2).astype(float)
-    totals, stated, tables, rows = [], [], [], []
+    totals, stated, tables, entries = [], [], [], []
     for group in observed:
         sums = PairSums(release)
         sums.add_observed(group)
@@ -176,15 +176,40 @@ def test_tables_are_unbiased_with_the_stated_variance(asked):
         tables.append(table.shares().ravel())
         totals.append(float((table.shares() * mask).sum()))
         stated.append(table.variance(mask))
-        rows.append(table.noise_of_rows())
+        entries.append(table.noise_of_entries().ravel())
     tables, totals = np.array(tables), np.array(totals)
     assert mean_p_value(tables, truth.ravel()) > ALPHA
     assert mean_p_value(tables, np.roll(truth.ravel(), 1)) < ALPHA  # broken control
     deviations = (totals - (truth * mask).sum()) ** 2
     assert mean_p_value(deviations - np.array(stated), 0.0) > ALPHA
     assert mean_p_value(deviations - 0.4 * np.array(stated), 0.0) < ALPHA  # broken control
-    by_row = ((tables - truth.ravel()) ** 2).reshape(300, 4, 3).sum(axis=2)
-    assert mean_p_value(by_row - np.array(rows), 0.0) > ALPHA
+    by_entry = (tables - truth.ravel()) ** 2
+    assert mean_p_value(by_entry - np.array(entries), 0.0) > ALPHA
+    assert mean_p_value(by_entry - 0.4 * np.array(entries), 0.0) < ALPHA  # broken control
+
+
+def test_tables_of_public_labels_have_the_stated_variance():
+    """300 groups of 120 people, with 60, 36 and 24 of each class, whatever their cells."""
+    release = fit_pairs(TABLE, epsilon=3)
+    rng, named = np.random.default_rng(4), np.repeat([0, 1, 2], [60, 36, 24])
+    pools = [np.flatnonzero(kind == KIND) for kind in range(3)]
+    tables, entries, truth = [], [], np.zeros((4, 3))
+    for kind, share in enumerate([0.5, 0.3, 0.2]):
+        cell = TABLE.cells_of(CROWD[pools[kind]])
+        truth[:, kind] = share * np.bincount(cell, minlength=4) / len(cell)
+    for _ in range(300):
+        people = CROWD[[rng.choice(pools[kind]) for kind in named]]
+        symbols = release.encoder.encode(people)
+        sums = PairSums(release, 3)
+        sums.add_observed(draw_observations(release.randomizer, symbols, rng), named.astype(float))
+        table = Table.of(sums, sums.labels, release.encoder)
+        tables.append(table.shares().ravel())
+        entries.append(table.noise_of_entries().ravel())
+    tables, entries = np.array(tables), np.array(entries)
+    assert mean_p_value(tables, truth.ravel()) > ALPHA
+    squared = (tables - truth.ravel()) ** 2
+    assert mean_p_value(squared - entries, 0.0) > ALPHA
+    assert mean_p_value(squared - 0.4 * entries, 0.0) < ALPHA  # broken control
 
 
 def test_folds_are_disjoint_and_add_up():
@@ -329,6 +354,8 @@ def test_a_model_comes_close_to_the_best_linear_one(method, private):
     assert model.report_count_ == 30_000
     probabilities = model.predict_proba(PEOPLE)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    if method == "least squares":
+        np.testing.assert_allclose(model.decision_function(PEOPLE).sum(axis=1), 1)
     shares = np.bincount(CHOSEN) / 30_000
     np.testing.assert_allclose(probabilities.mean(axis=0), shares, atol=0.04)
 
@@ -467,7 +494,7 @@ def test_intervals_of_coefficients_cover(private):
 
 
 def test_what_a_model_explains_is_judged_by_other_reports():
-    """Without a signal, 200 runs: unbiased for the models of the folds. In-sample is not."""
+    """Without a signal, 600 runs: unbiased for the models of the folds. In-sample is not."""
     release = fit_pairs(LINEAR, Number(-2, 2), epsilon=4)
     rng = np.random.default_rng(13)
     judged, true, own = [], [], []
@@ -481,7 +508,7 @@ def test_what_a_model_explains_is_judged_by_other_reports():
             2 * (found.slopes * centred).sum() - (found.slopes @ covariance * found.slopes).sum()
         )
 
-    for seed in range(200):
+    for seed in range(600):
         sums = simulated(release, PUBLIC[:500], rng.uniform(-2, 2, 500), seed=seed)
         moments = Moments.of(sums, release.asked[0], release.encoder)
         judged.append(moments.explained())
@@ -600,15 +627,38 @@ def test_intervals_of_the_expected_accuracy_cover_without_a_signal():
     assert np.mean(covered) > 0.9
 
 
+def expected_and_reached(steep: float, people: int, runs: int):
+    """Return the expected accuracy of models from moments, and the one they reach.
+
+    With ``steep`` 1 the chances of three classes are linear in the features, from 0.06 to 0.76.
+    """
+    x = LINEAR.of(PUBLIC)
+    slopes = np.array([[0.36, 0, 0, 0, 0], [-0.18, 0.18, 0, 0, 0], [-0.18, -0.18, 0, 0, 0]])
+    chances = np.clip(1 / 3 + steep * x @ slopes.T, 0, None)
+    chances /= chances.sum(axis=1, keepdims=True)
+    release, rng = fit_pairs(LINEAR, 3, epsilon=4), np.random.default_rng(14)
+    found, reached = [], []
+    for seed in range(runs):
+        who = rng.integers(1000, size=people)
+        answers = (rng.random((people, 1)) > np.cumsum(chances[who], axis=1)).sum(axis=1)
+        sums = simulated(release, PUBLIC[who], np.minimum(answers, 2), seed=seed)
+        model = learn(release, sums)
+        found.append(model.expected_accuracy(PUBLIC))
+        reached.append(chances[np.arange(1000), model.predict(PUBLIC)].mean())
+    return found, np.array(reached)
+
+
 def test_the_expected_accuracy_of_moments_rests_on_its_assumption():
-    """Logistic answers: the interval is near what a model reaches, from 2,000 people."""
+    """Linear chances: within 0.01 on average, and intervals cover. Steeper ones: too low."""
+    found, reached = expected_and_reached(1.0, 2000, 100)
+    estimates = np.array([part.estimate for part in found])
+    assert abs(estimates.mean() - reached.mean()) < 0.01
+    covered = [part.low <= true <= part.high for part, true in zip(found, reached, strict=True)]
+    assert np.mean(covered) > 0.85  # 95 % if so stated: below once in 10⁴
+    found, reached = expected_and_reached(5.0, 2000, 30)
+    assert np.mean([part.estimate for part in found]) < reached.mean() - 0.05
     release = fit_pairs(LINEAR, 3, epsilon=4)
-    for seed in range(3):
-        part = slice(2000 * seed, 2000 * (seed + 1))
-        model = learn(release, simulated(release, PEOPLE[part], CHOSEN[part], seed=seed))
-        found = model.expected_accuracy(PUBLIC)
-        assert found.low - 0.03 <= model.score(PEOPLE, CHOSEN) <= found.high + 0.03
-        assert found.low <= found.estimate <= found.high
+    model = learn(release, simulated(release, PEOPLE[:50], CHOSEN[:50]))
     with pytest.raises(InvalidInput, match=r"fit_check\(\)"):
         model.expected_accuracy()
 
@@ -625,15 +675,25 @@ def test_the_order_of_reports_does_not_matter_to_the_expected_accuracy():
     assert model.expected_accuracy().high > 0.95
 
 
-@pytest.mark.xfail(strict=True, reason="the named entries are chosen by the same reports")
+def evidence_without_a_signal(people: int) -> float:
+    """Return how often equally common answers, the same in all cells, count as evidence."""
+    release, rng = fit_pairs(TABLE, 5, epsilon=1), np.random.default_rng(15)
+    found = []
+    for seed in range(60):
+        answers = rng.integers(5, size=people)
+        found.append(learn(release, simulated(release, PEOPLE[:people], answers, seed=seed)))
+    return float(np.mean([model.evidence_ for model in found]))
+
+
 def test_cells_without_a_signal_are_rarely_called_evidence():
-    """Three deviations: 0.2 %. More than 10 % in 100 runs would be a fault."""
-    release = fit_pairs(TABLE, 5, epsilon=1)
-    found = [
-        learn(release, simulated(release, PEOPLE[:500], np.arange(500) % 5, seed=seed)).evidence_
-        for seed in range(100)
-    ]
-    assert np.mean(found) <= 0.1
+    """Three deviations of χ²: about 1 %. More than six of 60 at that rate: 1e-6."""
+    assert evidence_without_a_signal(1000) <= 0.1
+
+
+@pytest.mark.xfail(strict=True, reason="symbols that no report names have no estimated variance")
+@pytest.mark.parametrize("people", [3, 10, 20])
+def test_few_reports_of_cells_are_rarely_called_evidence(people):
+    assert evidence_without_a_signal(people) <= 0.1
 
 
 def test_cells_with_a_signal_are_evidence():

@@ -6,28 +6,22 @@ device, another clinic), or their classes have another mix. Nobody is asked for 
 :func:`fit_shift` fits the release. With w = P(z − μ) the whitened coordinates of a vector in r
 public directions, a device reports the direction of (w, √r/2) by PrivUnit2. The last coordinate is
 the same for everybody, so that the direction tells the length of w, too, and nothing is clipped.
-With ℓ(v|u) the density of a report v given the direction u (:mod:`offaxis.randomizers.privunit`),
-three populations are compared by the likelihood of the reports, Σ_i log f(v_i):
 
-* *unchanged*: f(v) is the mean of ℓ(v|w_j) over public vectors w_j;
-* *moved*: the mean of ℓ(v|s·w_j + δ), with a shift δ and a scale s;
-* *other mix*: Σ_c m_c f_c(v), f_c the mean over the public vectors of cell c.
-
-:func:`adapt` subtracts the shift from the model's input if people moved, corrects the model for the
-shares of its classes if the mix is another one, and otherwise leaves it as it is. Everything here
-is a function of reports and public vectors, so it costs no privacy beyond that of the reports.
+:func:`adapt` compares by the likelihood of the reports whether people moved or have another mix
+(:mod:`offaxis.learning.populations`). It subtracts the shift from the model's input if they moved,
+corrects the model for the shares of its classes if the mix is another one, and otherwise leaves it
+as it is. Everything here is a function of reports and public vectors, so it costs no privacy beyond
+that of the reports.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 from scipy.stats import chi2
 
@@ -37,14 +31,19 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, PublicVectors, as_task_model
 from offaxis.geometry.jacobian import measure
 from offaxis.geometry.models import layers_for_answers
-from offaxis.geometry.public import PublicIdentity, evenly, survey
-from offaxis.learning.tables import projected
-from offaxis.mechanisms.codebook import nearest, partition
+from offaxis.geometry.public import evenly, survey
+from offaxis.learning.populations import (
+    HEIGHT,
+    Evidence,
+    contrasts,
+    public_cells,
+    shrunken_shares,
+)
 from offaxis.privacy.guarantee import Unit
 from offaxis.provenance import Provenance, check_statement
 from offaxis.randomizers import PrivUnit2
 from offaxis.release import Release
-from offaxis.vectors import Vectors, as_array, as_integer, check_finite, row_norms
+from offaxis.vectors import Vectors, as_array, as_integer, check_finite
 
 RANK: Final = 9
 """Directions of a release, unless chosen."""
@@ -59,22 +58,12 @@ is believed."""
 FIT_LEVEL: Final = 0.05
 """How often a population that is explained counts as unexplained, at most."""
 
-_HEIGHT: Final = 0.5
-"""The last coordinate of a reported vector, per √r."""
-
-_SCALE_PRIOR: Final = 0.5
-"""Standard deviation of log s before the reports."""
-
-_SUPPORT: Final = 600
 _PUBLIC: Final = 20_000
-_FEWEST_CELLS: Final = 10
-_MOST_CELLS: Final = 40
-_LEAST_PER_CELL: Final = 20
+"""Public vectors that are compared with the reports."""
+
 _PER_PARAMETER: Final = 10
-_NODES: Final = 4097
-_NUMBERS: Final = 1 << 21
-_STEPS: Final = 1000
-_PROBES: Final = 100
+"""The fewest reports per estimated number."""
+
 _LEAST_RATIO: Final = 1 / 30
 """A class whose share is estimated as 0 still keeps this part of its public share."""
 
@@ -133,7 +122,7 @@ def fit_shift(
     gram = measure(layers.centred(), vectors).gram
     forward, back = _whitening(surveyed.covariance, gram, rank)
     r = len(forward)
-    height, length = math.sqrt(r) * _HEIGHT, math.sqrt(r * (1 + _HEIGHT**2))
+    height, length = math.sqrt(r) * HEIGHT, math.sqrt(r * (1 + HEIGHT**2))
     encoder = NetworkEncoder(
         [np.vstack([forward, np.zeros(layers.input_dim)])],
         [np.append(-forward @ surveyed.mean, height)],
@@ -160,9 +149,7 @@ def _classifier(model: Any) -> Layers:
 def _whitening(covariance: Vectors, gram: Vectors, rank: int | None) -> tuple[Vectors, Vectors]:
     """Return P (r, m) and its pseudo-inverse: whitened coordinates of r directions."""
     values, vectors = np.linalg.eigh(covariance)
-    kept = values > max(values[-1], 0.0) * 1e-9
-    if not kept.any():
-        raise InvalidInput("the public vectors do not vary: they are all equal")
+    kept = values > values[-1] * 1e-9
     values, vectors = values[kept][::-1], vectors[:, kept][:, ::-1]
     most = RANK if rank is None else as_integer(rank, "rank", 1, 4096)
     if rank is not None and most > values.size:
@@ -343,8 +330,7 @@ def adapt(model: Any, release: Release, reports: Any, public: Any) -> Adaptation
     >>> bool(right(adapted.model) > right(Layers.linear(centres)))
     True
     """
-    evidence = _evidence(model, release, _observed(release, reports), public)
-    return adapt_to(evidence)
+    return Comparison(model, release, observed(release, reports), public).adaptation
 
 
 def recentre(model: Any, release: Release, reports: Any, public: Any) -> Recentring:
@@ -363,38 +349,11 @@ def recentre(model: Any, release: Release, reports: Any, public: Any) -> Recentr
     >>> recentre(head, release, reports, public).shift.round(0) + 0.0
     array([1., 0., 0.])
     """
-    return _evidence(model, release, _observed(release, reports), public).recentring
+    return Comparison(model, release, observed(release, reports), public).recentring
 
 
-def adapt_to(evidence: Evidence) -> Adaptation:
-    """Return the adaptation to what reports tell."""
-    moved, mixed = evidence.moved, evidence.mixed
-    gain = 2 * (moved.log_likelihood - evidence.unchanged.log_likelihood)
-    change = float(chi2.sf(max(gain, 0.0), moved.parameters))
-    odds = moved.log_likelihood - moved.parameters - mixed.log_likelihood + mixed.parameters
-    layers, recentring = evidence.layers, evidence.recentring
-    verdict: Verdict = "undecided"
-    if change > LEVEL:
-        verdict = "unchanged"
-    elif odds >= math.log(ODDS):
-        verdict, layers = "moved", recentring.model
-    elif odds <= -math.log(ODDS):
-        verdict = "other mix"
-        layers = _with_shares(layers, evidence.shares, evidence.public.answers)
-    return Adaptation(
-        layers,
-        verdict,
-        recentring,
-        evidence.shares,
-        change,
-        odds,
-        max(evidence.fit(moved), evidence.fit(mixed)),
-        len(evidence.reports),
-        evidence.epsilon,
-    )
-
-
-def _observed(release: Release, reports: Any) -> Vectors:
+def observed(release: Release, reports: Any) -> Vectors:
+    """Return the observations of reports, (n, r + 1)."""
     _check_release(release)
     identity = ShiftDecoder(np.zeros(release.encoder.output_dim))
     return np.concatenate(list(release.decode_in_batches(reports, identity)))
@@ -404,13 +363,12 @@ def _check_release(release: Release) -> None:
     """Raise for a release that fit_shift did not make."""
     encoder, randomizer = release.encoder, release.randomizer
     if (
-        type(encoder) is not NetworkEncoder
-        or type(randomizer) is not PrivUnit2
-        or release.provenance.settings.get("mechanism") != "shift"
-        or randomizer.target != "direction"
+        release.provenance.settings.get("mechanism") != "shift"
+        or type(encoder) is not NetworkEncoder
         or len(encoder.weights) != 1
-        or encoder.weights[0][-1].any()
-        or not encoder.biases[0][-1] > 0
+        or type(randomizer) is not PrivUnit2
+        or randomizer.target != "direction"
+        or type(release.decoder) is not LinearDecoder
     ):
         raise InvalidInput(
             "reports of this release do not tell how people differ: fit one with "
@@ -418,328 +376,109 @@ def _check_release(release: Release) -> None:
         )
 
 
-def _evidence(model: Any, release: Release, observations: Vectors, public: Any) -> Evidence:
-    """Return what observations of reports tell; checks that all arguments belong together."""
-    _check_release(release)
-    layers, vectors = _classifier(model), PublicVectors(public)
-    if release.provenance.model != layers.identity():
-        raise InvalidInput("the release was fitted to another model: pass that model")
-    surveyed = survey(vectors)
-    if surveyed.identity != release.provenance.public:
-        raise InvalidInput("the release was fitted to other public vectors: pass those vectors")
-    fewest = _PER_PARAMETER * release.encoder.output_dim
-    if len(observations) < fewest:
-        raise InvalidInput(
-            f"{len(observations)} reports are too few to tell how people differ: at least {fewest} "
-            f"are needed"
-        )
-    support = _support(layers, release, vectors, surveyed.identity)
-    back = _back(release)
-    return Evidence(
-        layers, release, observations / row_norms(observations, 2)[:, None], support, back
-    )
+class Comparison:
+    """The people of some reports, compared with public vectors; the arguments must fit together.
 
-
-def _back(release: Release) -> Vectors:
-    """Return B (m, r): whitened coordinates to vectors."""
-    decoder: Any = release.decoder
-    r = release.encoder.output_dim - 1
-    back: Vectors = decoder.matrix[:, :r] / math.sqrt(r * (1 + _HEIGHT**2))
-    return back
-
-
-# ---- Public vectors
-
-
-@dataclass(frozen=True, eq=False)
-class PublicCells:
-    """Public coordinates in cells of one answer each, with the shares of cells and answers.
-
-    A cell has the share that all public vectors give it, whatever number of them is kept.
-    """
-
-    coordinates: Vectors
-    weights: Vectors
-    cells: NDArray[np.int64]
-    shares: Vectors
-    table: Vectors
-    count: int
-
-    @property
-    def answers(self) -> Vectors:
-        """The shares of the model's answers among public vectors, (k,)."""
-        answers: Vectors = self.shares @ self.table
-        return answers
-
-
-def _support(
-    layers: Layers, release: Release, vectors: PublicVectors, identity: PublicIdentity
-) -> PublicCells:
-    """Return some public vectors of every cell."""
-    sample = evenly(vectors, _PUBLIC)
-    coordinates = release.encoder.encode(sample)[:, :-1]
-    answers = layers.outputs(sample).argmax(axis=1)
-    seed = int(identity.sha256[:16], 16)
-    used = np.unique(answers)
-    cells = np.zeros(len(sample), dtype=np.int64)
-    if used.size > _MOST_CELLS:
-        cells = nearest(coordinates, partition(coordinates, math.inf, _MOST_CELLS, seed))
-    else:
-        count = 0
-        for answer in used:
-            own = answers == answer
-            size = min(-(-_FEWEST_CELLS // used.size), max(1, int(own.sum()) // _LEAST_PER_CELL))
-            points = partition(coordinates[own], math.inf, size, seed)
-            cells[own] = count + nearest(coordinates[own], points)
-            count += len(points)
-    _, cells, counts = np.unique(cells, return_inverse=True, return_counts=True)
-    table = np.zeros((counts.size, len(layers.biases[-1])))
-    np.add.at(table, (cells, answers), 1 / counts[cells])
-    each = max(_SUPPORT // counts.size, 2)
-    kept = np.concatenate(
-        [
-            np.flatnonzero(cells == c)[np.linspace(0, n - 1, min(n, each)).astype(np.int64)]
-            for c, n in enumerate(counts)
-        ]
-    )
-    shares = counts / len(sample)
-    weights = shares[cells[kept]] / np.bincount(cells[kept])[cells[kept]]
-    return PublicCells(coordinates[kept], weights, cells[kept], shares, table, identity.count)
-
-
-# ---- Likelihoods
-
-
-@dataclass(frozen=True, eq=False)
-class Population:
-    """An explanation of the reports.
-
-    Attributes
+    Parameters
     ----------
-    directions, weights : (J, q) and (J,) arrays
-        Its vectors.
-    density : (n,) array
-        f(v_i), up to one constant.
-    scores : (n, p) array
-        Derivatives of log f(v_i) by what was fitted.
-    parameters : int
-        Number of fitted parameters.
-    fitted : array
-        (δ, log s), or the shares of cells.
+    model, release, public
+        As in :func:`adapt`.
+    observations : (n, r + 1) array
+        Of reports (:func:`observed`), or simulated.
     """
 
-    directions: Vectors
-    weights: Vectors
-    density: Vectors
-    scores: Vectors
-    parameters: int
-    fitted: Vectors
-
-    @property
-    def log_likelihood(self) -> float:
-        """Σ_i log f(v_i)."""
-        return float(np.log(self.density).sum())
-
-
-class Evidence:
-    """What reports tell about three populations: unchanged, moved, and of another mix."""
-
-    def __init__(
-        self, layers: Layers, release: Release, reports: Vectors, public: PublicCells, back: Vectors
-    ) -> None:
+    def __init__(self, model: Any, release: Release, observations: Vectors, public: Any) -> None:
+        _check_release(release)
+        layers, vectors = _classifier(model), PublicVectors(public)
+        if release.provenance.model != layers.identity():
+            raise InvalidInput("the release was fitted to another model: pass that model")
+        identity = survey(vectors).identity
+        if identity != release.provenance.public:
+            raise InvalidInput("the release was fitted to other public vectors: pass those vectors")
+        dim = release.encoder.output_dim
+        if len(observations) < _PER_PARAMETER * dim:
+            raise InvalidInput(
+                f"{len(observations)} reports are too few to tell how people differ: at least "
+                f"{_PER_PARAMETER * dim} are needed"
+            )
+        sample = evenly(vectors, _PUBLIC)
+        answers = layers.outputs(sample).argmax(axis=1)
+        coordinates = release.encoder.encode(sample)[:, :-1]
+        classes, seed = len(layers.biases[-1]), int(identity.sha256[:16], 16)
+        cells = public_cells(coordinates, answers, classes, seed)
         randomizer: Any = release.randomizer
-        self.layers, self.reports, self.public, self._back = layers, reports, public, back
-        self.epsilon = float(release.guarantee.epsilon)
-        self._rank = reports.shape[1] - 1
-        self._height = math.sqrt(self._rank) * _HEIGHT
-        angle = np.linspace(-np.pi / 2, np.pi / 2, _NODES)
-        at = np.zeros((_NODES, self._rank + 1))
-        at[:, 0], at[:, 1] = np.sin(angle), np.cos(angle)
-        pole = np.broadcast_to(np.eye(self._rank + 1)[0], at.shape)
-        self._cosine = at[:, 0].copy()
-        self._ratio = np.exp(randomizer.log_density(at, pole))
-        self._slope = np.gradient(self._ratio, self._cosine)
-
-    def _blocks(self, width: int) -> Iterator[slice]:
-        step = max(1, _NUMBERS // width)
-        for start in range(0, len(self.reports), step):
-            yield slice(start, start + step)
-
-    def _ratios(self, block: slice, directions: Vectors) -> Vectors:
-        """Return ℓ(v_i|u_j), (n, J)."""
-        ratios: Vectors = np.interp(self.reports[block] @ directions.T, self._cosine, self._ratio)
-        return ratios
-
-    def _lifted(self, w: Vectors) -> tuple[Vectors, Vectors]:
-        """Return the directions of (w, height), and the lengths."""
-        lifted = np.column_stack([w, np.full(len(w), self._height)])
-        lengths = row_norms(lifted, 2)
-        return lifted / lengths[:, None], lengths
-
-    # ---- Unchanged, or of another mix
-
-    @cached_property
-    def _cells(self) -> Vectors:
-        """f_c(v_i), (n, K)."""
-        public = self.public
-        directions, _ = self._lifted(public.coordinates)
-        member = np.eye(public.shares.size)[public.cells] * public.weights[:, None] / public.shares
-        blocks = self._blocks(len(directions))
-        return np.concatenate([self._ratios(block, directions) @ member for block in blocks])
-
-    def _mixture(self, shares: Vectors, parameters: int) -> Population:
-        public = self.public
-        directions, _ = self._lifted(public.coordinates)
-        density = self._cells @ shares
-        weights = public.weights * (shares / public.shares)[public.cells]
-        scores = self._cells / density[:, None] - 1
-        return Population(directions, weights, density, scores, parameters, shares)
-
-    @cached_property
-    def unchanged(self) -> Population:
-        """The public vectors."""
-        return self._mixture(self.public.shares, 0)
-
-    @cached_property
-    def mixed(self) -> Population:
-        """The shares of public cells of largest likelihood, by expectation–maximisation."""
-        shares = self.public.shares
-        for _ in range(_STEPS):
-            before = shares
-            shares = shares * (self._cells / (self._cells @ shares)[:, None]).mean(axis=0)
-            if np.abs(shares - before).max() < 1e-7:
-                break
-        return self._mixture(shares / shares.sum(), shares.size - 1)
-
-    @cached_property
-    def shares(self) -> Vectors:
-        """The shares of the model's answers, shrunk towards the public ones, (k,).
-
-        The estimate of largest likelihood, not restricted to positive shares, has the covariance
-        I⁻¹, I the information of the reports.
-        """
-        cells, public = self._cells, self.public
-        if public.shares.size == 1:
-            return public.answers
-        basis = _contrasts(public.shares.size)
-        shares = public.shares
-        for _ in range(8):
-            scores = cells @ basis / (cells @ shares)[:, None]
-            step = basis @ (np.linalg.pinv(scores.T @ scores) @ scores.sum(axis=0))
-            while (cells @ (shares + step)).min() <= 0.02:
-                step /= 2
-            shares = shares + step
-            if np.abs(step).max() < 1e-6:
-                break
-        scores = cells @ basis / (cells @ shares)[:, None]
-        apart = basis.T @ (shares - public.shares)
-        answers: Vectors = _shrunken(apart, scores.T @ scores, public.shares) @ public.table
-        return answers
-
-    # ---- Moved
-
-    def _moved_by(self, fitted: Vectors) -> Population:
-        """Return the public vectors s·w + δ; fitted is (δ, log s).
-
-        With u = y/‖y‖ and y = (s·w + δ, height), the derivative of ⟨v, u⟩ in a direction d of y is
-        (⟨v, d⟩ − ⟨v, u⟩⟨u, d⟩)/‖y‖.
-        """
-        public, r = self.public, self._rank
-        scaled = math.exp(fitted[r]) * public.coordinates
-        directions, lengths = self._lifted(scaled + fitted[:r])
-        density, scores = np.empty(len(self.reports)), np.empty((len(self.reports), r + 1))
-        along = (directions[:, :r] * scaled).sum(axis=1)
-        for block in self._blocks(2 * len(directions)):
-            v = self.reports[block, :r]
-            cosines = self.reports[block] @ directions.T
-            density[block] = np.interp(cosines, self._cosine, self._ratio) @ public.weights
-            slopes = np.interp(cosines, self._cosine, self._slope) * (public.weights / lengths)
-            cosines *= slopes
-            scores[block, :r] = v * slopes.sum(axis=1)[:, None] - cosines @ directions[:, :r]
-            scores[block, r] = (v * (slopes @ scaled)).sum(axis=1) - cosines @ along
-        scores /= density[:, None]
-        return Population(directions, public.weights, density, scores, r + 1, fitted)
-
-    @cached_property
-    def moved(self) -> Population:
-        """The shift and the scale of largest likelihood, with a weak prior on log s."""
-        prior = self._prior
-
-        def value(population: Population) -> float:
-            fitted = population.fitted
-            return population.log_likelihood - float(fitted @ prior @ fitted) / 2
-
-        at = self._moved_by(np.zeros(self._rank + 1))
-        for _ in range(50):
-            gradient = at.scores.sum(axis=0) - prior @ at.fitted
-            step = np.linalg.lstsq(at.scores.T @ at.scores + prior, gradient, rcond=None)[0]
-            length = float(np.linalg.norm(step))
-            step *= min(1.0, 1.0 / max(length, 1e-300))
-            new = self._moved_by(at.fitted + step)
-            while value(new) < value(at) and np.abs(step).max() > 1e-4:
-                step /= 2
-                new = self._moved_by(at.fitted + step)
-            gain = value(new) - value(at)
-            if gain > 0:
-                at = new
-            if gain < 0.01:
-                break
-        return at
-
-    @property
-    def _prior(self) -> Vectors:
-        return np.diag(np.append(np.zeros(self._rank), _SCALE_PRIOR**-2))
+        decoder: Any = release.decoder
+        self.evidence = Evidence(randomizer, observations, cells)
+        self._back = decoder.matrix[:, :-1] / math.sqrt((dim - 1) * (1 + HEIGHT**2))
+        self._layers, self._release, self._public = layers, release, identity.count
 
     @cached_property
     def recentring(self) -> Recentring:
         """The model with its input shifted."""
-        moved, r = self.moved, self._rank
-        delta = moved.fitted[:r]
-        covariance = np.linalg.pinv(moved.scores.T @ moved.scores + self._prior)
-        noise = float(np.trace(covariance[:r, :r])) + r / self.public.count
+        fitted = self.evidence.moved.fitted
+        delta = fitted[:-1]
+        noise = self.evidence.shift_error + delta.size / self._public
         distance = float(np.linalg.norm(delta))
         factor = max(0.0, 1 - noise / max(distance**2, 1e-300))
         shift = factor * (self._back @ delta)
-        layers = self.layers
+        layers = self._layers
         biases = [layers.biases[0] - layers.weights[0] @ shift, *layers.biases[1:]]
         model = replace(layers, biases=biases, name=_named(layers, "recentred"))
-        return Recentring(model, shift, factor, distance, math.exp(moved.fitted[r]))
+        return Recentring(model, shift, factor, distance, math.exp(fitted[-1]))
 
-    # ---- Goodness of fit
+    @cached_property
+    def reweighted(self) -> Layers:
+        """The model for the estimated shares of its answers."""
+        return _with_shares(self._layers, self.shares, self.evidence.public.answers)
 
-    def fit(self, population: Population) -> float:
-        """Return the p-value of a score test that a population explains the reports.
+    @property
+    def shares(self) -> Vectors:
+        """The estimated shares of the model's answers, if only the mix is another one."""
+        shares: Vectors = self.evidence.cell_shares @ self.evidence.public.table
+        return shares
 
-        The alternatives add vectors of any direction u, of which :data:`_PROBES` random ones are
-        tried: their scores are s_i(u) = ℓ(v_i|u)/f(v_i) − 1. They are made orthogonal to the
-        scores of what was fitted. The statistic is the squared length of their sum; under the null
-        hypothesis it is a sum of squares of normal variables with the covariance of the scores,
-        approximated by a multiple of a χ² variable with the same mean and variance. The covariance
-        includes that the public vectors are a sample, too.
-        """
-        probes = np.random.default_rng(0).standard_normal((_PROBES, self._rank + 1))
-        probes /= row_norms(probes, 2)[:, None]
-        size = _PROBES + population.scores.shape[1]
-        sums, products = np.zeros(size), np.zeros((size, size))
-        influence = np.zeros((len(population.directions), size))
-        for block in self._blocks(len(population.directions) + _PROBES):
-            density = population.density[block, None]
-            tried = self._ratios(block, probes) / density - 1
-            scores = np.hstack([tried, population.scores[block]])
-            sums += scores.sum(axis=0)
-            products += scores.T @ scores
-            influence += (self._ratios(block, population.directions) / density).T @ scores
-        fitted = products[_PROBES:, _PROBES:]
-        project = np.vstack(
-            [np.eye(_PROBES), -np.linalg.pinv(fitted) @ products[_PROBES:, :_PROBES]]
+    @cached_property
+    def change(self) -> float:
+        """The p-value of a likelihood ratio test that nothing changed."""
+        moved = self.evidence.moved
+        gain = 2 * (moved.log_likelihood - self.evidence.unchanged.log_likelihood)
+        return float(chi2.sf(max(gain, 0.0), moved.parameters))
+
+    @cached_property
+    def odds(self) -> float:
+        """The corrected log likelihood ratio of *moved* against *other mix*."""
+        moved, mixed = self.evidence.moved, self.evidence.mixed
+        gain = moved.log_likelihood - mixed.log_likelihood
+        return gain - (moved.parameters - mixed.parameters)
+
+    @cached_property
+    def adaptation(self) -> Adaptation:
+        """The model to use, and why."""
+        evidence, model = self.evidence, self._layers
+        verdict = _verdict(self.change, self.odds)
+        if verdict == "moved":
+            model = self.recentring.model
+        elif verdict == "other mix":
+            model = self.reweighted
+        return Adaptation(
+            model,
+            verdict,
+            self.recentring,
+            self.shares,
+            self.change,
+            self.odds,
+            max(evidence.fit(evidence.moved), evidence.fit(evidence.mixed)),
+            len(evidence.reports),
+            float(self._release.guarantee.epsilon),
         )
-        total = sums @ project
-        spread = (influence @ project - total) * population.weights[:, None]
-        covariance = project.T @ products @ project + spread.T @ spread
-        mean, square = float(np.trace(covariance)), float((covariance**2).sum())
-        if mean <= 0:
-            return 1.0
-        return float(chi2.sf(float(total @ total) * mean / square, mean**2 / square))
+
+
+def _verdict(change: float, odds: float) -> Verdict:
+    if change > LEVEL:
+        return "unchanged"
+    if abs(odds) < math.log(ODDS):
+        return "undecided"
+    return "moved" if odds > 0 else "other mix"
 
 
 # ---- Shares
@@ -807,43 +546,12 @@ def reweight(model: Any, shares: Any, public: Any, *, labels: Any = None) -> Lay
         )
     answers = np.eye(k)[logits.argmax(axis=1)]
     confusion = answers.T @ classes / len(sample) / np.maximum(old, 1e-300)
-    basis = _contrasts(k)
+    basis = contrasts(k)
     precision = np.linalg.pinv(shares.covariance(), hermitian=True)
     seen = confusion @ basis
     information = seen.T @ precision @ seen
     apart = np.linalg.pinv(information) @ seen.T @ precision @ (shares.estimate - confusion @ old)
-    return _with_shares(layers, _shrunken(apart, information, old), old)
-
-
-def _contrasts(size: int) -> Vectors:
-    """Return an orthonormal basis (k, k − 1) of differences of shares."""
-    basis: Vectors = np.linalg.svd(np.ones((1, size)))[2][1:].T
-    return basis
-
-
-def _shrunken(apart: Vectors, information: Vectors, public: Vectors) -> Vectors:
-    """Return the posterior mean of shares under the prior N(π₀, τ(diag π₀ − π₀π₀ᵀ)), projected.
-
-    ``apart`` is the unbiased estimate of the difference from π₀ in a basis of differences. τ has
-    the largest marginal likelihood.
-    """
-    basis = _contrasts(public.size)
-    noise = np.linalg.pinv(information, hermitian=True)
-    prior = basis.T @ (np.diag(public) - np.outer(public, public)) @ basis
-    # In coordinates in which the noise is I and the prior diagonal.
-    values, vectors = np.linalg.eigh(noise)
-    root = vectors * np.sqrt(np.maximum(values, values[-1] * 1e-12))
-    whiten = np.linalg.inv(root)
-    spread, turn = np.linalg.eigh(whiten @ prior @ whiten.T)
-    spread = np.maximum(spread, 0.0)
-    coordinates = turn.T @ whiten @ apart
-    grid = np.append(0.0, np.geomspace(1e-5, 1e2, 141))[:, None]
-    variance = 1 + grid * spread
-    fit = -(np.log(variance) + coordinates**2 / variance).sum(axis=1)
-    tau = float(grid[fit.argmax(), 0])
-    mean = root @ turn @ (coordinates * tau * spread / (1 + tau * spread))
-    nearest_shares: Vectors = projected((public + basis @ mean)[None])[0]
-    return nearest_shares
+    return _with_shares(layers, shrunken_shares(apart, information, old), old)
 
 
 def _with_shares(layers: Layers, new: Vectors, old: Vectors) -> Layers:
