@@ -244,6 +244,19 @@ def test_people_whose_images_are_duller_are_not_taken_for_another_mix(release):
     np.testing.assert_allclose(found.recentring.shift, expected, atol=0.3)
 
 
+def test_the_odds_are_corrected_for_the_numbers_of_parameters(release):
+    compared = compare(release, PUBLIC[:500] + 1.0)
+    moved, mixed = (
+        float(np.log(found.density).sum()) - count
+        for found, count in (
+            (compared.evidence.moved, DIM + 1),
+            (compared.evidence.mixed, compared.evidence.public.shares.size - 1),
+        )
+    )
+    assert compared.odds == pytest.approx(moved - mixed, abs=1e-9)
+    assert compared.evidence.public.shares.size == 10
+
+
 def test_few_reports_of_a_small_budget_change_nothing():
     release = fit_shift(HEAD, PUBLIC, epsilon="1/4")
     people = PUBLIC + 0.5
@@ -277,8 +290,9 @@ def test_explained_populations_fail_the_test_of_fit_as_often_as_stated():
     For people who moved by three standard deviations it rejects that nothing changed.
     """
     cases = alarms(drawn_from_public, 50, 2, 400)
-    rejected = sum(c.evidence.fit(c.evidence.moved) <= 0.05 for c in cases)
-    assert rejected < 12
+    p_values = [c.evidence.fit(c.evidence.moved) for c in cases]
+    assert sum(p <= 0.05 for p in p_values) < 12
+    assert 0.3 < np.mean(p_values) < 0.7  # 5 standard deviations: it is not merely cautious
     far = alarms(lambda rng, n: drawn_from_public(rng, n) + 3 * np.eye(DIM)[0], 5, 2, 600)
     assert all(c.evidence.fit(c.evidence.unchanged) < 1e-3 for c in far)
 

@@ -6,7 +6,7 @@
 const FOLDS = 5;
 const CONVINCING = 3;
 const NORMAL_975 = 1.959963984540054;
-const TINY = 1e-300;
+const SIZES = Array.from({ length: 81 }, (_, i) => 10 ** (-3 + i / 10));
 
 /** How often each symbol is named, in folds by position: all that a reader needs of the reports. */
 export class Sums {
@@ -26,7 +26,7 @@ export class Sums {
 
   /** Add the observation of one report; return the symbols that it names. */
   add(observed) {
-    const fold = this.folds[this.count % FOLDS];
+    const fold = this.folds[foldOf(this.count)];
     const symbols = [];
     observed.forEach((entry, symbol) => {
       if (entry > 0) symbols.push(symbol);
@@ -46,6 +46,7 @@ export class Sums {
 class Shares {
   #scale;
   #together;
+  #levels;
 
   constructor(folds, { named: d, levels: [low, high] }) {
     const k = folds[0].named.length;
@@ -54,10 +55,17 @@ class Shares {
       sum(folds.map(({ named }) => named[symbol])) / this.count);
     this.estimate = this.named.map((share) => low * (1 - share) + high * share);
     this.#scale = high - low;
+    this.#levels = [low, high];
     const own = (1 - low) / this.#scale;
     const both = own * (d - 1) * (d - 2) + (1 - own) * d * (d - 1);
     const neither = both / Math.max((k - 1) * (k - 2), 1);
     this.#together = [(own * (d - 1)) / (k - 1), neither];
+  }
+
+  /** The squared standard error of a symbol that nobody has: none varies less. */
+  get least() {
+    const [low, high] = this.#levels;
+    return (-low * high) / this.count;
   }
 
   /** The squared standard errors. */
@@ -94,19 +102,17 @@ export class Reader {
     this.#learn(shares);
   }
 
-  /** Estimate the probabilities of the answers in each cell, shrunk by what noise explains. */
+  /** Estimate the probabilities of the answers in each cell: posterior means. */
   #learn(shares) {
-    const { cells, classes } = this;
-    const rows = this.#rows(this.#all.estimate);
-    const everyone = Array.from({ length: classes }, (_, j) => sum(rows.map((row) => row[j])));
-    const columns = everyone.map((_, j) =>
-      this.#all.variance(Float64Array.from({ length: cells * classes }, (_, symbol) =>
-        Number(symbol % classes === j))));
-    const overall = shrunk(everyone.map((share) => share - 1 / classes), sum(columns));
-    const noise = this.#rows(this.#all.noise);
-    const apart = rows.map((row, cell) => row.map((share, j) => share / shares[cell] - everyone[j]));
-    const explained = sum(noise.map((row, cell) => sum(row) / shares[cell] ** 2));
-    const own = this.#rows(shrunk(apart.flatMap((row) => [...row]), explained));
+    const { classes } = this;
+    const table = this.#rows(this.#all.estimate);
+    const everyone = Array.from({ length: classes }, (_, j) => sum(table.map((row) => row[j])));
+    const noise = this.#rows(this.#all.noise).map((row) =>
+      row.map((variance) => Math.max(variance, this.#all.least)));
+    const whole = sum(noise.map(sum));
+    const [overall] = shrunk([everyone.map((share) => share - 1 / classes)], [whole / classes]);
+    const apart = table.map((row, cell) => row.map((share, j) => share / shares[cell] - everyone[j]));
+    const own = shrunk(apart, noise.map((row, cell) => sum(row) / classes / shares[cell] ** 2));
     /** Probabilities of the answers, one array per cell. */
     this.table = own.map((row) => projected(row.map((part, j) => overall[j] + 1 / classes + part)));
   }
@@ -123,12 +129,14 @@ export class Reader {
 
   /** Whether the answers differ from equal ones by more than noise explains: three deviations of χ². */
   get evidence() {
-    const noise = this.#rows(this.#all.noise);
-    const distance = sum(this.#rows(this.#all.estimate).map((row, cell) => {
+    const { least, noise, estimate, count } = this.#all;
+    const [rows, variances] = [this.#rows(estimate), this.#rows(noise)];
+    const distance = sum(rows.map((row, cell) => {
       const mean = sum(row) / this.classes;
-      return sum(row.map((share, j) => (share - mean) ** 2 / Math.max(noise[cell][j], TINY)));
+      return sum(row.map((share, j) => (share - mean) ** 2 / Math.max(variances[cell][j], least)));
     }));
     const freedom = this.cells * (this.classes - 1);
+    if (count < freedom) return false;
     return distance > freedom + CONVINCING * Math.sqrt(2 * freedom);
   }
 
@@ -171,10 +179,29 @@ const sum = (values) => values.reduce((total, value) => total + value, 0);
 const dot = (a, b) => a.reduce((total, value, i) => total + value * b[i], 0);
 const largest = (row) => row.indexOf(Math.max(...row));
 
-/** Shrink numbers towards zero by the share of their squared length that noise explains. */
-function shrunk(apart, noise) {
-  const factor = Math.max(0, 1 - noise / Math.max(dot(apart, apart), TINY));
-  return apart.map((value) => factor * value);
+/** Return the fold of a position: every five reports one each, by turns without a period. */
+function foldOf(position) {
+  const turn = (Math.imul(Math.floor(position / FOLDS), 0x9e3779b1) >>> 0) >>> 16;
+  return (position + turn) % FOLDS;
+}
+
+/** Return posterior means of rows N(0, τ²I) seen with noise, averaged over τ² (tables.py). */
+function shrunk(rows, variances) {
+  const largest = Math.max(...variances);
+  const taus = [0, ...SIZES.map((size) => size * largest)];
+  const squares = rows.map((row) => dot(row, row));
+  const evidence = taus.map((tau, i) => {
+    const terms = variances.map((variance, c) =>
+      squares[c] / (tau + variance) + rows[c].length * Math.log(tau + variance));
+    return Math.log(i ? 0.5 / SIZES.length : 0.5) - sum(terms) / 2;
+  });
+  const peak = Math.max(...evidence);
+  const weights = evidence.map((value) => Math.exp(value - peak));
+  const whole = sum(weights);
+  return rows.map((row, c) => {
+    const kept = sum(weights.map((weight, i) => (weight * taus[i]) / (taus[i] + variances[c])));
+    return row.map((value) => (value * kept) / whole);
+  });
 }
 
 /** Return the nearest probabilities to a row. */

@@ -6,6 +6,7 @@ Everything here is synthetic; an audit needs no private vectors.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeGuard
 
@@ -354,8 +355,34 @@ def pairs(release: Release) -> tuple[Pair, ...]:
         Pair("far", "opposite, far outside", poles[2], poles[3]),
         Pair("zero", "centre and boundary", poles[4], poles[0]),
         Pair("near", "just inside, outside", poles[5], poles[6]),
+        *_other_answers(release, poles[0], poles[1]),
         _extreme(release),
     )
+
+
+def _other_answers(release: Release, first: Vectors, second: Vectors) -> Iterator[Pair]:
+    """Yield a pair of other vectors with other answers: a cost of each would add up."""
+    encoder = release.encoder
+    if not isinstance(encoder, PairEncoder) or not encoder.answer_count:
+        return
+    if (first[: encoder.vector_dim] == second[: encoder.vector_dim]).all():
+        return
+    x, y = first.copy(), second.copy()
+    for place, (classes, low, high, _) in enumerate(encoder.asked, start=encoder.vector_dim):
+        x[place], y[place] = (0, 1) if classes else (low, high)
+    centre = _opposite(encoder, x)
+    y[: encoder.vector_dim] = centre
+    yield Pair("answer", "opposite features, other answers", x, y)
+
+
+def _opposite(encoder: PairEncoder, row: Vectors) -> Vectors:
+    rng = np.random.default_rng(0)
+    tried = 10.0 ** rng.uniform(-2, 4, (_TRIED, 1)) * rng.standard_normal(
+        (_TRIED, encoder.vector_dim)
+    )
+    own = encoder.apply(row[None, : encoder.vector_dim])[0]
+    opposite: Vectors = tried[np.argmin(encoder.apply(tried) @ own)]
+    return opposite
 
 
 def _extreme(release: Release) -> Pair:

@@ -240,7 +240,7 @@ class Shares:
         return ShareDifference(self.of(first), self.of(second))
 
     def variance(self, weights: Any) -> float:
-        """Return an unbiased estimate of the variance of Σ w_j f̂_j, without the covariances.
+        """Return the estimated variance of Σ w_j f̂_j, not below zero, without the covariances.
 
         Parameters
         ----------

@@ -25,7 +25,13 @@ from numpy.typing import NDArray
 from offaxis.encoding.answers import Answers
 from offaxis.encoding.encoders import NetworkMap, form_of_kind, frozen_matrix, network_form
 from offaxis.errors import InvalidInput
-from offaxis.vectors import Vectors, as_integer, as_number, namespace
+from offaxis.vectors import (
+    Vectors,
+    as_integer,
+    as_number,
+    has_device,
+    namespace,
+)
 
 NO_ANSWER: Final = 1e30
 """In a row, the number that stands for a missing answer."""
@@ -75,6 +81,8 @@ class Classes:
         if isinstance(names, str) or not isinstance(names, Sequence | np.ndarray):
             raise InvalidInput("classes are given by their number or a list of their names")
         names = tuple(str(name) for name in names)
+        if not all(map(_is_text, names)):
+            raise InvalidInput("names of classes are texts that can be written as UTF-8")
         if len(names) > MOST_CLASSES:
             raise InvalidInput(f"there are at most {MOST_CLASSES} classes, got {len(names)}")
         everyone = tuple(range(len(names)))
@@ -192,19 +200,30 @@ class Number:
 Asked = Classes | Number
 
 
+def _is_text(name: str) -> bool:
+    return "\0" not in name and name == name.encode(errors="replace").decode()
+
+
 def _check_asked(asked: Asked) -> None:
-    if not isinstance(asked.name, str) or not 1 <= len(asked.name) <= 200:
+    known = isinstance(asked.name, str) and _is_text(asked.name)
+    if not known or not 1 <= len(asked.name) <= 200:
         raise InvalidInput("the name of an answer has 1 to 200 characters")
     if not isinstance(asked.optional, bool):
         raise InvalidInput("optional must be True or False")
 
 
 def _listed(answers: Any) -> list[Any]:
-    """Return answers as a list of Python objects."""
-    listed = answers.tolist() if hasattr(answers, "tolist") else answers
+    """Return answers as a list of Python objects; NaN and the missing values of tables are None."""
+    convert = getattr(answers, "tolist", None) or getattr(answers, "to_pylist", None)
+    listed = convert() if convert else answers
     if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
-        return [listed]
-    return list(listed)
+        listed = [listed]
+    return [None if _is_missing(answer) else answer for answer in listed]
+
+
+def _is_missing(answer: Any) -> bool:
+    nan = isinstance(answer, float) and math.isnan(answer)
+    return nan or type(answer).__name__ in ("NAType", "NaTType")
 
 
 def _optional_checked(answers: list[Any], asked: Asked) -> list[Any]:
@@ -265,8 +284,7 @@ def rows_of(Z: Vectors, asked: Sequence[Asked], answers: Any) -> Vectors:
     columns = []
     for part in asked:
         given = answers[part.name]
-        if isinstance(given, str) or not hasattr(given, "__len__"):
-            given = [given]
+        given = _listed(given)
         if len(given) != len(Z):
             raise InvalidInput(f"there are {len(Z)} vectors and {len(given)} of {part.name!r}")
         columns.append(part.codes_of(given))
@@ -435,7 +453,8 @@ class MomentsEncoder(PairEncoder):
         xp, classes, (low, high) = namespace(column), int(row[0]), row[1:3]
         if classes:
             own, known = _class_of(column, classes)
-            corners = xp.asarray(simplex(classes), dtype=column.dtype)
+            place = {"device": column.device} if has_device(column) else {}
+            corners = xp.asarray(np.array(simplex(classes)), dtype=column.dtype, **place)
             return xp.where(known[:, None], xp.take(corners, own, axis=0), 0.0)
         scaled = xp.clip(2 * ((column - low) / (high - low)) - 1, -1.0, 1.0)
         return xp.where(xp.abs(column) < _MISSING_FROM, scaled, 0.0)[:, None]

@@ -26,13 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from offaxis.encoding.encoders import tame
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, PublicVectors, as_task_model
 from offaxis.geometry.jacobian import measure
 from offaxis.geometry.models import layers_for_answers
 from offaxis.geometry.public import ROWS, PublicIdentity, evenly, survey
 from offaxis.mechanisms.codebook import improve, nearest, spread_out
-from offaxis.vectors import Vectors, as_integer, row_dots
+from offaxis.vectors import Vectors, as_batch, as_integer, row_dots
 
 RANK: Final = 12
 """Directions of a linear model, unless chosen."""
@@ -52,7 +53,7 @@ _NUMBERS: Final = 1 << 24
 _ALL_EIGENVECTORS: Final = 2_048
 """Up to this dimension all eigenvectors are computed."""
 
-_NEGLIGIBLE: Final = 1e-9
+_NEGLIGIBLE: Final = 1e-13
 """Directions with less than this share of the largest variance are dropped."""
 
 _CLUSTERED_ON: Final = 2_000
@@ -114,7 +115,7 @@ class FeatureMap:
 
     def of(self, Z: Vectors) -> Vectors:
         """Return the features (n, d) of vectors (n, m)."""
-        return self.network.outputs(Z)
+        return self.network.outputs(tame(as_batch(Z, self.network.input_dim)[0]))
 
     def cells_of(self, Z: Vectors) -> NDArray[np.int64]:
         """Return the cell of each vector, (n,)."""
@@ -147,7 +148,7 @@ def principal(
     >>> principal(public, heads=rng.standard_normal((3, 6))).size  # two directions, a constant
     3
     """
-    found = _checked(_directions(as_public(public), rank or RANK, heads), rank)
+    found = _checked(_directions(as_public(public), _most(rank), heads), rank)
     return _linear(found, intercept)
 
 
@@ -172,7 +173,7 @@ def random_features(
     first = rng.standard_normal((width, start.rank)) / math.sqrt(start.rank) @ start.forward
     shift = rng.uniform(-1, 1, width) - first @ start.centre
     hidden = Layers([first, np.eye(width)], [shift, np.zeros(width)], "tanh")
-    forward, centre = _leading(hidden.outputs(start.sample), rank or RANK)
+    forward, centre = _leading(hidden.outputs(start.sample), _most(rank))
     curved = replace(start, forward=forward, centre=centre, before=hidden, origin="random features")
     return _linear(_checked(curved, rank), intercept)
 
@@ -210,9 +211,13 @@ def choose(public: Any, classes: int | None) -> FeatureMap:
     if classes is None:
         return linear
     best = _best_cells(vectors, None, None, classes)
-    if best.excess >= CLUSTERED:
+    if best.excess >= CLUSTERED and len(best.points) - 1 <= best.directions.rank:
         return best.feature_map()
     return replace(linear, settings={**linear.settings, "clearness": round(best.excess, 3)})
+
+
+def _most(rank: Any) -> int:
+    return RANK if rank is None else as_integer(rank, "rank", 1, 4096)
 
 
 def as_public(public: Any) -> PublicVectors:
@@ -273,6 +278,8 @@ def _directions(vectors: PublicVectors, most: int, heads: Any) -> _Directions:
     origin = "principal directions"
     if heads is not None:
         listed = heads if isinstance(heads, list | tuple) else [heads]
+        if not listed:
+            raise InvalidInput("heads are public models: pass at least one, or leave them out")
         gram = sum(_scaled_gram(head, vectors) for head in listed)
         back = vecs * np.sqrt(values)
         sensitivity, turn = np.linalg.eigh(back.T @ gram @ back)
@@ -288,7 +295,9 @@ def _scaled_gram(head: Any, vectors: PublicVectors) -> Vectors:
     """Return the Gram of a model, scaled so that every model counts the same."""
     model = as_task_model(head)
     layers = layers_for_answers(model)
-    gram = measure(layers.centred() if layers is not None else model, vectors).gram
+    if layers is not None and layers.biases[-1].size > 1:
+        model = layers.centred()
+    gram = measure(model, vectors).gram
     scale = float(np.trace(gram))
     return gram / scale if scale > 0 else gram
 
@@ -300,6 +309,8 @@ def _leading(sample: Vectors, most: int) -> tuple[Vectors, Vectors]:
     most = min(most, min(centred.shape) - 1)
     if centred.shape[1] <= _ALL_EIGENVECTORS:
         values, vecs = _spectrum(centred.T @ centred / len(centred))
+    elif not centred.any():
+        raise InvalidInput("the public vectors do not vary: they are all equal")
     else:
         _, singular, rows = svds(centred, k=most, v0=np.ones(min(centred.shape)))
         order = np.argsort(singular)[::-1]
@@ -374,11 +385,13 @@ def _best_cells(
     """
     if size is None and rank is not None:
         size = as_integer(rank, "rank", 1, 4095) + 1
-    sizes = [k for k in _NORMAL if k >= fewest]
+    sizes = [k for k in _NORMAL if k >= fewest] or [fewest]
     if size is not None:
         sizes = [as_integer(size, "size", 2, 4096)]
     most = sizes[-1] - 1 if rank is None else rank
     found = _checked(_directions(vectors, most, None), rank)
+    if size is None:
+        sizes = [k for k in sizes if k - 1 <= found.rank] or sizes[:1]
     rng = np.random.default_rng(int(found.public.sha256[:16], 16))
     chosen = found.sample[rng.permutation(len(found.sample))[:_CLUSTERED_ON]]
     tried = []

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, softmax
 
-from offaxis.encoding.encoders import NetworkMap
+from offaxis.encoding.encoders import NetworkMap, tame
 from offaxis.encoding.pairs import Asked, CellsEncoder, Classes, MomentsEncoder, Number
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
@@ -108,6 +108,8 @@ def learn(
     >>> model.layers_  # a public network, for devices or as the head of another release
     Layers(5→5→2, normalise)
     """
+    if not isinstance(release, Release):
+        raise InvalidInput(f"a release is needed, got a {type(release).__name__}")
     sums = pair_sums(release, reports, labels, answers)
     asked = _answer_of(release, sums.labels, answer)
     if isinstance(asked, Number):
@@ -168,13 +170,26 @@ class _Estimator:
         """Dimension of a vector."""
         return pair_encoder_of(self.release).vector_dim
 
-    def _batch(self, vectors: Any) -> Vectors:
+    def _require_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise InvalidInput("this model has not been learnt yet: call fit(reports)")
-        return as_batch(vectors, self.n_features_in_)[0]
+
+    def _batch(self, vectors: Any) -> Vectors:
+        self._require_fitted()
+        return tame(as_batch(vectors, self.n_features_in_)[0])
+
+    def _public(self, public: Any) -> Vectors:
+        sample = evenly(public, _PUBLIC)
+        if sample.shape[1] != self.n_features_in_:
+            raise InvalidInput(
+                f"public vectors have {sample.shape[1]} dimensions, the model takes "
+                f"{self.n_features_in_}"
+            )
+        return tame(sample)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a weights file that :meth:`offaxis.geometry.Layers.load` reads."""
+        self._require_fitted()
         if not hasattr(self, "layers_"):
             raise InvalidInput(
                 f"a model of more than {_MOST_EXPORTED} cells is not written as a network; "
@@ -198,7 +213,7 @@ class ReportClassifier(_Estimator):
         The public model: vectors to one output per class. The largest output is the answer.
     report_count_ : int
     evidence_ : bool
-        Whether the reports show anything; without it, everybody gets the same answer.
+        Whether the reports show that there is anything to learn.
 
     Examples
     --------
@@ -253,6 +268,8 @@ class ReportClassifier(_Estimator):
             raise InvalidInput("this answer is a number: use ReportRegressor")
         if not sums.count:
             raise InvalidInput("there are no reports to learn from")
+        if self.public is not None and self.method != "logistic":
+            raise InvalidInput("public vectors are for method='logistic': leave out public")
         names = asked.names
         numbered = names == tuple(map(str, range(len(names))))
         self.classes_ = np.arange(len(names)) if numbered else np.array(names)
@@ -286,7 +303,7 @@ class ReportClassifier(_Estimator):
         if self.method == "logistic":
             if self.public is None:
                 raise InvalidInput("a logistic model needs the public vectors: pass public=...")
-            features = _network_of(encoder).outputs(evenly(self.public, _PUBLIC))
+            features = _network_of(encoder).outputs(self._public(self.public))
             weight, bias = logistic(features, moments.class_moments(posterior))
         elif self.method not in (None, "least squares"):
             raise InvalidInput(f"method must be 'least squares' or 'logistic', got {self.method!r}")
@@ -304,7 +321,8 @@ class ReportClassifier(_Estimator):
 
     def predict(self, vectors: Any) -> NDArray[Any]:
         """Return the answer for each vector, (n,)."""
-        predicted: NDArray[Any] = self.classes_[self.decision_function(vectors).argmax(axis=1)]
+        chosen = self.decision_function(vectors).argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[chosen]
         return predicted
 
     def predict_proba(self, vectors: Any) -> Vectors:
@@ -319,14 +337,15 @@ class ReportClassifier(_Estimator):
         return projected(outputs)
 
     def score(self, vectors: Any, labels: Any) -> float:
-        """Return the accuracy on vectors with labels."""
-        labels = np.asarray(labels)
+        """Return the accuracy on vectors with labels, names or indices of classes."""
         predicted = self.predict(vectors)
-        if labels.shape != predicted.shape:
-            raise InvalidInput(f"there are {len(predicted)} vectors and labels {labels.shape}")
-        if labels.dtype.kind in "US" and predicted.dtype.kind not in "US":
-            predicted = predicted.astype(str)
-        return float((predicted == labels).mean())
+        labels = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+        whole = (isinstance(label, float) and label.is_integer() for label in labels)
+        labels = [int(a) if is_whole else a for a, is_whole in zip(labels, whole, strict=True)]
+        if len(labels) != len(predicted):
+            raise InvalidInput(f"there are {len(predicted)} vectors and {len(labels)} labels")
+        own = Classes([str(name) for name in self.classes_]).codes_of(labels).astype(np.int64)
+        return float((predicted == self.classes_[own]).mean())
 
     def expected_accuracy(self, public: Any = None, level: float = 0.95) -> ExpectedAccuracy:
         """Return how often the model is expected to be right, with an interval.
@@ -344,6 +363,7 @@ class ReportClassifier(_Estimator):
         level : float
         """
         level = _level(level)
+        self._require_fitted()
         if isinstance(self._fitted, Table):
             return self._fitted.accuracy(level)
         if public is None:
@@ -351,7 +371,7 @@ class ReportClassifier(_Estimator):
                 "the moments alone do not tell how often a model is right: pass public vectors for "
                 "an estimate under assumptions, or ask other people with fit_check()"
             )
-        return self._fitted.accuracy(self._network.outputs(evenly(public, _PUBLIC)), level)
+        return self._fitted.accuracy(self._network.outputs(self._public(public)), level)
 
 
 class ReportRegressor(_Estimator):
@@ -411,6 +431,11 @@ class ReportRegressor(_Estimator):
         asked = _answer_of(self.release, sums.labels, self.answer)
         if not isinstance(asked, Number):
             raise InvalidInput("this answer is a class: use ReportClassifier")
+        if asked.optional:
+            raise InvalidInput(
+                f"reports do not tell missing numbers from middling ones: a model of {asked.name!r}"
+                f" needs a release that asks everybody for it, or asks for classes"
+            )
         if not sums.count:
             raise InvalidInput("there are no reports to learn from")
         encoder = pair_encoder_of(self.release)
@@ -430,13 +455,19 @@ class ReportRegressor(_Estimator):
 
     def predict(self, vectors: Any) -> Vectors:
         """Return the predicted number for each vector, (n,)."""
-        return self.layers_.outputs(self._batch(vectors))[:, 0]
+        batch = self._batch(vectors)
+        return self.layers_.outputs(batch)[:, 0]
 
     def score(self, vectors: Any, numbers: Any) -> float:
         """Return R² on vectors with numbers."""
-        numbers = as_array(numbers, "numbers")
-        error = ((self.predict(vectors) - numbers) ** 2).mean()
-        return float(1 - error / numbers.var())
+        numbers, predicted = as_array(numbers, "numbers"), self.predict(vectors)
+        if numbers.shape != predicted.shape:
+            raise InvalidInput(
+                f"there are {len(predicted)} vectors and numbers of shape {numbers.shape}"
+            )
+        error, spread = ((predicted - numbers) ** 2).mean(), numbers.var()
+        # As scikit-learn has it for numbers that are all equal.
+        return float(1 - error / spread) if spread > 0 else float(error == 0)
 
     def interval(self, level: float = 0.95) -> tuple[Vectors, Vectors]:
         """Return confidence intervals of the coefficients of least squares among people.
@@ -444,6 +475,7 @@ class ReportRegressor(_Estimator):
         Each covers its coefficient with about this probability, if the features have the same
         second moments among people as among the public vectors.
         """
+        self._require_fitted()
         reach = float(ndtri((1 + _level(level)) / 2)) * self.standard_error_
         return self.estimate_ - reach, self.estimate_ + reach
 
@@ -452,6 +484,7 @@ class ReportRegressor(_Estimator):
 
         Each fold of the reports judges the coefficients from the others.
         """
+        self._require_fitted()
         return self._half * math.sqrt(max(0.0, self._moments.explained()))
 
 

@@ -126,7 +126,7 @@ class Moments:
             folds = np.einsum("jw,fjd->fwd", corners, totals) / per
             cross = np.einsum("f,fwd->wd", counts, folds) / n
             share = sums.counts.sum(axis=0) / n
-            level = share @ corners if k else level
+            level = share @ corners if k else np.array([sums.label_total / n])
             code = np.einsum("j,jw,jv->wv", share, corners, corners)
             noise = length / randomizer.dim * float(np.trace(code)) / len(code)
             if sums.squares is not None:
@@ -134,10 +134,13 @@ class Moments:
                 if not k:
                     noise = float(np.trace(sums.squares / n)) / d
         flat = cross.ravel()
-        noise = max(noise - float(flat @ flat) / flat.size, _NEGLIGIBLE)
+        # Of one report, nothing tells the mean from the noise.
+        own = max(0.0, n * float(flat @ flat) / flat.size - noise) / (n - 1) if n > 1 else 0.0
+        noise = max(noise - own, _NEGLIGIBLE)
         if spread is not None:
             spread = spread - np.outer(flat, flat)
-        public = sums.release.provenance.public.count
+        provenance = sums.release.provenance
+        public = int(provenance.settings.get("sampled", provenance.public.count))
         return cls(
             cross, folds, counts, decoder.second, decoder.mean, noise, spread, turn, level, public
         )
@@ -252,23 +255,26 @@ def posterior_mean(
 ) -> Posterior:
     """Return E[τ² M C (τ² C² + v I)⁻¹], over the posterior of τ.
 
-    M and C are taken about the means. In the eigenbasis of C the moments are independent, each
-    N(0, τ² λ² + v), which gives the likelihood of τ. The mean of the codes, if it is not known as
-    ``level``, is that of the constant feature, shrunk with a prior of its own.
+    In the eigenbasis of C the moments are independent, N(0, τ² λ² + v), which gives the likelihood
+    of τ. If the mean of the codes is known (``level``), M and C are taken about the means. If not,
+    the coefficient of the constant feature is one of the others; without slopes, it has a prior of
+    its own.
     """
     constant = constant_feature(second, mean)
-    if level is None:
-        assert constant is not None, "without a constant feature the level is known"
-        one = [constant]
-        level = _shrunken(cross[:, one], second[np.ix_(one, one)], variance).slopes[:, 0]
-        level = level * mean[constant]
     rest = np.arange(len(mean)) != constant
-    centred = cross[:, rest] - np.outer(level, mean[rest])
-    covariance = second[np.ix_(rest, rest)] - np.outer(mean[rest], mean[rest])
-    found = _shrunken(centred, covariance, variance)
     slopes = np.zeros_like(cross)
-    slopes[:, rest] = found.slopes
-    return Posterior(slopes, level - slopes @ mean, found.evidence)
+    if level is not None:
+        covariance = second[np.ix_(rest, rest)] - np.outer(mean[rest], mean[rest])
+        centred = cross[:, rest] - np.outer(level, mean[rest])
+        slopes[:, rest], evidence = _shrunken(centred, covariance, variance)
+        return Posterior(slopes, level - slopes @ mean, evidence)
+    assert constant is not None, "without a constant feature the level is known"
+    one = [constant]
+    alone, _ = _shrunken(cross[:, one], second[np.ix_(one, one)], variance)
+    joint, evidence = _shrunken(cross, second, variance, without=one)
+    slopes[:, rest] = joint[:, rest]
+    offset = joint[:, constant] + (1 - evidence) * alone[:, 0]
+    return Posterior(slopes, offset * mean[constant], evidence)
 
 
 def constant_feature(second: Vectors, mean: Vectors) -> int | None:
@@ -277,25 +283,45 @@ def constant_feature(second: Vectors, mean: Vectors) -> int | None:
     return int(fixed[0]) if fixed.size and len(mean) > 1 else None
 
 
-def _shrunken(cross: Vectors, second: Vectors, variance: float) -> Posterior:
-    """Return the posterior mean over coefficients and τ: half zero, half of any size.
+def _shrunken(
+    cross: Vectors, second: Vectors, variance: float, without: list[int] | None = None
+) -> tuple[Vectors, float]:
+    """Return the posterior mean of coefficients over τ, and the probability that τ is not zero.
 
-    It explains no more than codes of length one allow, tr(B C Bᵀ) ≤ 1.
+    τ is zero with probability one half, otherwise of any size. The alternative to ``without`` is
+    that only these features matter, instead of none. The coefficients explain no more than codes of
+    length one allow, tr(B C Bᵀ) ≤ 1.
     """
     values, vecs = np.linalg.eigh(second)
     values = np.where(values > values[-1] * _NEGLIGIBLE, values, 0.0)
     turned = cross @ vecs
-    taus = np.append(0.0, _STRENGTHS / math.sqrt(values[-1]))
+    taus = _STRENGTHS / math.sqrt(values[-1])
+    likelihoods = _likelihoods((turned * turned).sum(axis=0), values, taus, variance, len(cross))
+    if without is None:
+        none = _likelihoods(
+            (turned * turned).sum(axis=0), values, np.zeros(1), variance, len(cross)
+        )
+    else:
+        squares = (cross * cross).sum(axis=0)
+        own = np.append(0.0, taus)
+        scale = np.zeros(len(squares))
+        scale[without] = np.diag(second)[without]
+        none = _likelihoods(squares, scale, own, variance, len(cross)) - math.log(len(own))
+    weights = softmax(np.concatenate([none, likelihoods - math.log(len(taus))]))
+    weights = weights[len(none) :]
     spread = np.square(np.multiply.outer(taus, values)) + variance
-    squares = (turned * turned).sum(axis=0)
-    evidence = -0.5 * ((squares / spread).sum(axis=1) + len(cross) * np.log(spread).sum(axis=1))
-    prior = np.append(0.5, np.full(len(_STRENGTHS), 0.5 / len(_STRENGTHS)))
-    weights = softmax(evidence + np.log(prior))
-    shrunk = weights @ (np.square(taus)[:, None] * values / spread)
-    slopes = turned * shrunk
-    explained = float((np.square(slopes) * values).sum())
-    slopes /= math.sqrt(max(explained, 1.0))
-    return Posterior(slopes @ vecs.T, np.zeros(len(cross)), float(1 - weights[0]))
+    slopes = turned * (weights @ (np.square(taus)[:, None] * values / spread))
+    slopes /= math.sqrt(max(float((np.square(slopes) * values).sum()), 1.0))
+    return slopes @ vecs.T, float(weights.sum())
+
+
+def _likelihoods(
+    squares: Vectors, values: Vectors, taus: Vectors, variance: float, width: int
+) -> Vectors:
+    """Return the log-likelihood of each τ from summed squares of moments, N(0, τ² λ² + v) each."""
+    spread = np.square(np.multiply.outer(taus, values)) + variance
+    found: Vectors = -0.5 * ((squares / spread).sum(axis=1) + width * np.log(spread).sum(axis=1))
+    return found
 
 
 def inverse_of(second: Vectors) -> Vectors:

@@ -15,6 +15,7 @@ from offaxis.decoding import CellsDecoder, MomentsDecoder, RightDecoder
 from offaxis.decoding.shares import Shares
 from offaxis.encoding.pairs import (
     Asked,
+    Classes,
     MomentsEncoder,
     Number,
     PairEncoder,
@@ -26,8 +27,9 @@ from offaxis.encoding.pairs import (
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, as_task_model
 from offaxis.geometry.models import answer_names, layers_for_answers
-from offaxis.geometry.public import PublicIdentity, survey
+from offaxis.geometry.public import ROWS, PublicIdentity
 from offaxis.learning.features import FeatureMap, as_public
+from offaxis.learning.moments import constant_feature
 from offaxis.privacy.guarantee import Unit
 from offaxis.provenance import Provenance, check_statement
 from offaxis.randomizers import KaryResponse, PrivUnit2, Randomizer, SubsetSelection
@@ -81,8 +83,14 @@ def fit_pairs(
     encoder = pair_encoder(form, network.activation)(
         network.weights, network.biases, table_of(asked)
     )
-    settings = {"mechanism": "pairs", "form": form, **features.settings}
     x = features.of(features.sample)
+    settings = {"mechanism": "pairs", "form": form, **features.settings, "sampled": float(len(x))}
+    for part in asked:
+        if isinstance(part, Number) and constant_feature(x.T @ x / len(x), x.mean(axis=0)) is None:
+            raise InvalidInput(
+                f"without a constant feature nothing tells the mean of {part.name!r}: use features "
+                f"with intercept=True"
+            )
     randomizer: Randomizer
     if isinstance(encoder, MomentsEncoder):
         if encoder.output_dim > MOST_MOMENTS:
@@ -147,13 +155,16 @@ def fit_check(
     asked = as_asked(answers)
     if len(asked) != 1:
         raise InvalidInput("a model is checked on one answer")
+    if isinstance(asked[0], Classes) and layers.answers is not None:
+        layers = _in_order(layers, asked[0])
     if isinstance(asked[0], Number):
         layers = _band(layers, within)
     elif within is not None:
         raise InvalidInput("within is for numbers: leave it out for classes")
     make = pair_encoder("right", layers.activation)
     encoder = make(layers.weights, layers.biases, table_of(asked))
-    identity = survey(as_public(public)).identity
+    vectors = as_public(public)
+    identity = vectors.fold(vectors.hashing, ROWS).identity()
     if identity.dim != layers.input_dim:
         raise InvalidInput(
             f"the model takes {layers.input_dim} numbers, the public vectors have {identity.dim}"
@@ -209,6 +220,21 @@ def _layers_of(model: Any) -> Layers:
         raise InvalidInput("devices must run the model: pass a fully connected network")
     names = answer_names(task)
     return Layers(found.weights, found.biases, found.activation, answers=names)
+
+
+def _in_order(layers: Layers, asked: Classes) -> Layers:
+    """Return the model with its outputs in the order of the classes that are asked for."""
+    own, numbered = list(layers.answers or ()), tuple(map(str, range(asked.classes)))
+    if len(own) != asked.classes or asked.names == numbered or tuple(own) == numbered:
+        return layers
+    if set(own) != set(asked.names):
+        raise InvalidInput("the model answers with other classes than are asked for")
+    order = [own.index(name) for name in asked.names]
+    return Layers(
+        [*layers.weights[:-1], layers.weights[-1][order]],
+        [*layers.biases[:-1], layers.biases[-1][order]],
+        layers.activation,
+    )
 
 
 def _band(layers: Layers, within: float | None) -> Layers:

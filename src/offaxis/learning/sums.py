@@ -7,9 +7,12 @@ reports it was not learnt from. Memory does not grow with the number of reports.
 from __future__ import annotations
 
 import io
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from numbers import Integral
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 from offaxis.encoding.pairs import Asked, Classes, Number, PairEncoder, as_asked
 from offaxis.errors import InvalidInput
 from offaxis.formats.reports import as_iterable
+from offaxis.randomizers import PrivUnit2
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
 from offaxis.vectors import Vectors
@@ -60,6 +64,8 @@ class PairSums:
     ----------
     first : int
         Number of reports counted elsewhere before these, which shifts their folds.
+    label_total : float
+        Sum of public numbers, scaled to −1 … 1.
     counts : (folds, labels) array
     totals : (folds, labels, D) array
         Sums of observations; of symbols, how often each is named.
@@ -86,6 +92,7 @@ class PairSums:
     release: Release
     labels: Asked | None = None
     first: int = field(init=False, default=0)
+    label_total: float = field(init=False, default=0.0)
     counts: NDArray[np.int64] = field(init=False)
     totals: Vectors = field(init=False)
     squares: Vectors | None = field(init=False)
@@ -104,6 +111,8 @@ class PairSums:
                     "release that asks for none"
                 )
             self.labels = as_asked(self.labels)[0]
+            if self.labels.optional:
+                raise InvalidInput("public labels are not optional: leave out reports without one")
             if isinstance(self.labels, Number) and encoder.form == "cells":
                 raise InvalidInput("cells take classes: public numbers need a release of moments")
         groups = self.labels.classes if isinstance(self.labels, Classes) else 1
@@ -152,9 +161,11 @@ class PairSums:
             own = labels.astype(np.int64)
         elif isinstance(self.labels, Number):
             assert labels is not None
-            observed = observed * self.labels.scaled(labels)[:, None]
+            numbers = self.labels.scaled(labels)
+            self.label_total += float(numbers.sum())
+            observed = observed * numbers[:, None]
         groups = self.counts.shape[1]
-        place = (np.arange(len(observed)) + self.first + self.count) % FOLDS * groups + own
+        place = folds_of(np.arange(len(observed)) + self.first + self.count) * groups + own
         counts = np.bincount(place, minlength=FOLDS * groups)
         order = np.argsort(place, kind="stable")
         used = np.flatnonzero(counts)
@@ -172,6 +183,7 @@ class PairSums:
             raise InvalidInput("these are sums over reports of another release, or of other labels")
         self.counts += other.counts
         self.totals += other.totals
+        self.label_total += other.label_total
         if self.squares is not None and other.squares is not None:
             self.squares += other.squares
 
@@ -181,10 +193,11 @@ class PairSums:
         squares = np.zeros((0, 0)) if self.squares is None else self.squares
         np.savez(
             stream,
-            magic=np.array([_MAGIC, self.release.hash]),
+            magic=np.array([_MAGIC, self.release.hash, _described(self.labels)]),
             counts=self.counts,
             totals=self.totals,
             squares=squares,
+            labels=np.array([self.label_total]),
         )
         return stream.getvalue()
 
@@ -196,21 +209,49 @@ class PairSums:
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
                 magic, counts = stored["magic"].tolist(), stored["counts"]
                 totals, squares = stored["totals"], stored["squares"]
-        except (ValueError, KeyError, OSError, EOFError) as error:
+                label_total = stored["labels"]
+        except (
+            ValueError,
+            KeyError,
+            OSError,
+            EOFError,
+            TypeError,
+            NotImplementedError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ) as error:
             raise InvalidInput(f"these bytes are no sums of pairs: {error}") from None
         kept = (0, 0) if sums.squares is None else sums.squares.shape
-        shapes = (counts.shape, totals.shape, squares.shape)
-        if magic != [_MAGIC, release.hash] or shapes != (
-            sums.counts.shape,
-            sums.totals.shape,
-            kept,
-        ):
+        expected = [sums.counts.shape, sums.totals.shape, kept, (1,)]
+        arrays = [counts, totals, squares, label_total]
+        if magic != [_MAGIC, release.hash, _described(sums.labels)]:
             raise InvalidInput("these sums belong to another release, or to other labels")
-        if not (np.isfinite(totals).all() and np.isfinite(squares).all() and (counts >= 0).all()):
-            raise InvalidInput("these sums are not finite")
+        if [part.shape for part in arrays] != expected or counts.dtype.kind not in "iu":
+            raise InvalidInput("these bytes are no sums of pairs: their sizes are wrong")
+        if any(part.dtype != np.float64 for part in arrays[1:]):
+            raise InvalidInput("these bytes are no sums of pairs: their types are wrong")
+        finite = all(np.isfinite(part).all() for part in arrays)
+        if not finite or (counts < 0).any() or counts.sum() > 1 << 48:
+            raise InvalidInput("these bytes are no sums of pairs: their numbers are impossible")
+        randomizer, reach = release.randomizer, 1.0
+        if isinstance(randomizer, PrivUnit2):
+            reach = randomizer.radius / randomizer.mean
+        if (np.abs(totals) > (1 + 1e-9) * reach * counts[..., None]).any():
+            raise InvalidInput("these bytes are no sums of pairs: their sums are too large")
+        sums.label_total = float(label_total[0])
         sums.counts, sums.totals = counts.astype(np.int64), totals.astype(np.float64)
         sums.squares = None if sums.squares is None else squares.astype(np.float64)
         return sums
+
+
+def folds_of(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the fold of each position: every five reports one each, by turns without a period.
+
+    The turns are those of Weyl's sequence, so an order in which people alternate does not matter.
+    """
+    turns = ((positions // FOLDS) * 0x9E3779B1 & 0xFFFFFFFF) >> 16
+    folds: NDArray[np.int64] = (positions + turns) % FOLDS
+    return folds
 
 
 def pair_sums(release: Release, reports: Any, labels: Any = None, answers: Any = None) -> PairSums:
@@ -227,18 +268,27 @@ def pair_sums(release: Release, reports: Any, labels: Any = None, answers: Any =
         sums = PairSums(release)
         sums.add(reports)
         return sums
-    labels = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    convert = getattr(labels, "tolist", None) or getattr(labels, "to_pylist", None)
+    if isinstance(labels, str | bytes) or not (convert or isinstance(labels, Iterable)):
+        raise InvalidInput("labels are a sequence with one label per report")
+    labels = convert() if convert else list(labels)
     sums = PairSums(release, as_asked(_inferred(labels) if answers is None else answers)[0])
     sums.add(reports, labels)
     return sums
 
 
+def _described(labels: Asked | None) -> str:
+    named = getattr(labels, "names", ())
+    return repr((labels.name, labels.table, tuple(named))) if labels is not None else ""
+
+
 def _inferred(labels: list[Any]) -> Asked:
     """Return the classes of public labels."""
-    if all(isinstance(label, str) for label in labels):
+    if labels and all(isinstance(label, str) for label in labels):
         return Classes(sorted(set(labels)))
-    if labels and all(isinstance(label, int) and label >= 0 for label in labels):
-        return Classes(max(2, max(labels) + 1))
+    whole = all(isinstance(label, Integral) and not isinstance(label, bool) for label in labels)
+    if labels and whole and min(labels) >= 0:
+        return Classes(max(2, int(max(labels)) + 1))
     raise InvalidInput(
         "public labels are names or indices of classes; for numbers pass answers=Number(low, high)"
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, softmax
 
 from offaxis.decoding import CellsDecoder
 from offaxis.decoding.shares import Shares
@@ -17,6 +18,9 @@ from offaxis.learning.moments import ExpectedAccuracy
 from offaxis.learning.sums import FOLDS, PairSums
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.vectors import Vectors
+
+_SIZES: Final = np.logspace(-3, 5, 81)
+"""Values of τ² to choose from, relative to the largest variance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +93,11 @@ class Table:
         total = 0.0
         for label, weight, found in self.parts[part]:
             column = mask[:, label] if label is not None else np.append(mask, 0.0)[self.entries]
-            total += weight**2 * found.variance(column)
+            own = found.variance(column)
+            if not math.isfinite(own):
+                low, high = found.randomizer.levels
+                own = (high - low) ** 2 * found.randomizer.named * float(column @ column) / 4
+            total += weight**2 * own
         return total
 
     def noise_of_entries(self) -> Vectors:
@@ -105,22 +113,33 @@ class Table:
                 members = (np.asarray(self.entries == entry) for entry in range(noise.size))
                 flat = [found.variance(part.astype(np.float64)) for part in members]
                 noise = np.array(flat).reshape(noise.shape)
+        for label, weight, found in self.parts[-1]:
+            if found.count < 2:  # one report tells no variance: that of a coin is the largest
+                low, high = found.randomizer.levels
+                noise[:, slice(None) if label is None else label] = (weight * (high - low) / 2) ** 2
         return np.maximum(noise, 1e-300)
+
+    def _least(self) -> Vectors:
+        """Return the variance of each entry if nobody has it: none varies less."""
+        least = np.zeros((len(self.public), self.classes))
+        for label, weight, found in self.parts[-1]:
+            low, high = found.randomizer.levels
+            column = slice(None) if label is None else label
+            least[:, column] = weight**2 * -low * high / int(found.count)
+        return least
 
     def probabilities(self) -> Vectors:
         """Return the probabilities of the classes in each cell, (cells, k).
 
-        The shares of all people are shrunk towards equal ones, and each cell towards these shares,
-        by the part of their distance that noise explains (James, Stein 1961).
+        The posterior mean of rows that differ from the shares of all people by N(0, τ²I), and of
+        these shares, which differ from equal ones likewise (:func:`_shrunk`).
         """
-        table = self.shares()
-        cells, k = table.shape
-        columns = [self.variance(np.tile(np.eye(k)[j], (cells, 1))) for j in range(k)]
+        table, k = self.shares(), self.classes
         everyone = table.sum(axis=0)
-        overall = _shrunk(everyone, np.full(k, 1 / k), sum(columns))
-        rows = table / self.public[:, None]
-        noise = float((self.noise_of_entries().sum(axis=1) / self.public**2).sum())
-        return projected(overall + _shrunk(rows - everyone, np.zeros(k), noise))
+        noise = np.maximum(self.noise_of_entries(), self._least())
+        overall = 1 / k + _shrunk(everyone[None] - 1 / k, np.array([noise.sum() / k]))
+        rows = table / self.public[:, None] - everyone
+        return projected(overall + _shrunk(rows, noise.mean(axis=1) / self.public**2))
 
     def evidence(self) -> bool:
         """Return whether the answers differ from equal ones by more than noise explains.
@@ -131,7 +150,10 @@ class Table:
         table = self.shares()
         apart = table - table.mean(axis=1, keepdims=True)
         noise = self.noise_of_entries()
+        noise = np.maximum(noise, self._least())
         freedom = apart.size - len(apart)
+        if self.counts.sum() < freedom:  # the law is far from χ²
+            return False
         return bool((apart**2 / noise).sum() > freedom + 3 * math.sqrt(2 * freedom))
 
     def accuracy(self, level: float) -> ExpectedAccuracy:
@@ -156,7 +178,10 @@ class Table:
             estimate += weight * float((own[fold] * named[fold]).sum())
             variance += weight**2 * self.variance(settled, fold)
             together += weight * math.sqrt(self.variance(named[fold] - settled, fold))
-        reach = float(ndtri((1 + level) / 2)) * (math.sqrt(variance) + together)
+        # Of people with an answer, where some have none.
+        answered = float(np.clip(table.sum(), 0.05, 1)) if (self.entries < 0).any() else 1.0
+        reach = float(ndtri((1 + level) / 2)) * (math.sqrt(variance) + together) / answered
+        estimate /= answered
         return ExpectedAccuracy(
             float(np.clip(estimate, 0, 1)),
             float(np.clip(estimate - reach, 0, 1)),
@@ -178,11 +203,20 @@ def _named(table: Vectors) -> Vectors:
     return mask
 
 
-def _shrunk(estimate: Vectors, towards: Vectors, noise: float) -> Vectors:
-    """Shrink by the share of the squared distance that noise explains."""
-    apart = estimate - towards
-    length = float((apart * apart).sum())
-    return towards + max(0.0, 1 - noise / max(length, 1e-300)) * apart
+def _shrunk(rows: Vectors, variances: Vectors) -> Vectors:
+    """Return posterior means of rows N(0, τ²I), seen with noise of the given variances, (n,).
+
+    Averaged over τ, as in :func:`~offaxis.learning.moments.posterior_mean`: zero or of any size.
+    """
+    k = rows.shape[1]
+    taus = np.append(0.0, _SIZES) * variances.max()
+    total = taus[:, None] + variances
+    squares = (rows * rows).sum(axis=1)
+    evidence = -0.5 * (squares / total + k * np.log(total)).sum(axis=1)
+    prior = np.append(0.5, np.full(len(_SIZES), 0.5 / len(_SIZES)))
+    weights = softmax(evidence + np.log(prior))
+    shrunk: Vectors = rows * (weights @ (taus[:, None] / total))[:, None]
+    return shrunk
 
 
 def projected(rows: Vectors) -> Vectors:
