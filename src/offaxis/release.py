@@ -298,7 +298,7 @@ class Release:
         """
         self.require_single_reports(_MAKE)
         self.require_model()
-        if answers is not None or pairs.lacks_answers(self.encoder, vectors):
+        if answers is not None or (self.asked and pairs.lacks_answers(self.encoder, vectors)):
             vectors = self.pairs(vectors, answers)
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()

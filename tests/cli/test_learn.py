@@ -274,7 +274,7 @@ def test_several_answers_are_asked_by_a_file_and_read_by_their_names(
     assert json.loads(run(*fit, "--answer", "hours", "--json").stdout)["learnt"] == "a number"
     facts = json.loads(run(*fit, "--answer", "mood", "--public", "public.npy", "--json").stdout)
     assert facts["classes"] == list(NAMES)
-    assert "logistic in the features" in facts["assumed"]
+    assert "linear in the features" in facts["assumed"]
     unknown = json.loads(run(*fit, "--answer", "mood", "--json").stdout)
     assert (unknown["accuracy"], "--public" in unknown["accuracy_unknown"]) == (None, True)
     logistic = (*fit, "--answer", "mood", "--method", "logistic")

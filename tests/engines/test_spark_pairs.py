@@ -238,7 +238,7 @@ def test_invalid_answers_raise_and_nothing_is_written(run, request, source, rele
         (["no", None], [1.0, 2.0], "'reply' is missing"),
         (["no", "Ada"], [1.0, 2.0], "str that is neither"),
         ([0, 3], [1.0, 2.0], "int that is neither"),
-        (["no", "yes"], [1.0, np.nan], "'hours' must be a finite number"),
+        (["no", "yes"], [1.0, np.inf], "'hours' must be a finite number"),
         (["no", "yes"], ["1", str(SECRET)], "'hours' must be a finite number"),
     ],
 )
@@ -330,7 +330,7 @@ def test_partial_sums_over_any_batches_merge(releases, vectors, replies):
     single = [batch.slice(i, 1) for i in range(301)]
     alone = fold_sums(release, [batch.slice(0, 0), *single])
     assert_same_totals(alone, expected)
-    assert alone.counts.sum(axis=1).tolist() == [61, 60, 60, 60, 60]
+    assert sorted(alone.counts.sum(axis=1).tolist()) == [60, 60, 60, 60, 61]
     total = fold_sums(release, [])
     for part in (batch.slice(0, 100), batch.slice(100, 1), batch.slice(101)):
         total.merge(fold_sums(release, [part]))

@@ -244,12 +244,13 @@ def test_people_whose_images_are_duller_are_not_taken_for_another_mix(release):
     np.testing.assert_allclose(found.recentring.shift, expected, atol=0.3)
 
 
-def test_the_odds_are_corrected_for_the_numbers_of_parameters(release):
+def test_the_odds_are_corrected_for_the_numbers_of_parameters():
+    release = fit_shift(HEAD, PUBLIC, epsilon=2, rank=4)
     compared = compare(release, PUBLIC[:500] + 1.0)
     moved, mixed = (
         float(np.log(found.density).sum()) - count
         for found, count in (
-            (compared.evidence.moved, DIM + 1),
+            (compared.evidence.moved, 5),
             (compared.evidence.mixed, compared.evidence.public.shares.size - 1),
         )
     )

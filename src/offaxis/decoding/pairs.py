@@ -133,6 +133,12 @@ class RightDecoder(PairDecoder):
     ----------
     symbols : (1,) array
         Two.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import RightDecoder
+    >>> RightDecoder(np.array([2.0])).input_dim
+    2
     """
 
     kind: ClassVar[str] = "pair-right"

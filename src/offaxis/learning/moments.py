@@ -37,6 +37,12 @@ class ExpectedAccuracy:
     estimate, low, high : float
     assumption : str
         What the interval rests on.
+
+    Examples
+    --------
+    >>> from offaxis.learning import ExpectedAccuracy
+    >>> ExpectedAccuracy(0.894, 0.871, 0.913, "none")
+    ExpectedAccuracy(0.894, from 0.871 to 0.913)
     """
 
     estimate: float

@@ -181,6 +181,15 @@ def accuracy(release: Release, reports: Any) -> AccuracyShare:
     """Return how often a public model is right, from reports of :func:`fit_check`.
 
     Unbiased, with a standard error of at most 1/(2 tanh(ε/2) √n), whatever the people.
+
+    Examples
+    --------
+    >>> from offaxis.learning import accuracy, fit_check
+    >>> people = np.random.default_rng(0).standard_normal((500, 2))
+    >>> release = fit_check(np.eye(2), people[:50], epsilon=4)
+    >>> found = accuracy(release, release.privatize(people, answers=people.argmax(axis=1)))
+    >>> bool(found.estimate > 0.9)
+    True
     """
     if not isinstance(release.encoder, RightEncoder):
         raise InvalidInput("this release does not ask whether a model is right: see fit_check()")

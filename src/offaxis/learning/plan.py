@@ -21,21 +21,14 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
-from offaxis.decoding import CellsDecoder, MomentsDecoder
-from offaxis.decoding.shares import Shares
-from offaxis.encoding.pairs import Asked, Classes, MomentsEncoder, Number, as_asked, simplex
-from offaxis.errors import InvalidInput
+from offaxis.encoding.pairs import Asked, Classes, Number, as_asked, simplex
+from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.learning.features import FeatureMap, choose, principal
-from offaxis.learning.moments import Moments, posterior_mean
 from offaxis.learning.pairs import fit_pairs
-from offaxis.learning.sums import pair_encoder_of
-from offaxis.learning.tables import Table
+from offaxis.learning.tasks import ClassTask, NumberTask, Task, random_directions, strength
 from offaxis.privacy.guarantee import Unit, exact_epsilon
-from offaxis.randomizers import PrivUnit2
-from offaxis.randomizers.symbols import SymbolForm
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array, as_integer, as_number
 
@@ -62,6 +55,13 @@ class Prediction:
         The mean over tasks.
     low, high : float
         A new task lies between them 95 times of 100, if the assumption of the plan holds.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from offaxis.learning import Prediction
+    >>> Prediction(4000, Fraction(1), 0.81, 0.72, 0.88)
+    0.81 (0.72 to 0.88) from 4,000 people at ε = 1
     """
 
     people: int
@@ -182,6 +182,14 @@ class Plan:
     private_labels : bool
     related : (N,) array or None
         Related public labels of evenly spaced public vectors.
+
+    Examples
+    --------
+    >>> from offaxis.learning import Plan, plan_learning
+    >>> public = np.random.default_rng(0).standard_normal((1000, 3))
+    >>> plan: Plan = plan_learning(public, answers=2, epsilon=2)
+    >>> plan.guess < plan.expected(3000).accuracy < plan.best
+    True
     """
 
     release: Release
@@ -207,7 +215,7 @@ class Plan:
         elif self.features.kind == "cells":
             form = "the same for {:.0%} of the people of a cell, and evenly spread over the others"
         else:
-            form = "logistic in the features, and the best guess is right for {:.0%} of the people"
+            form = "logistic in the features, and the likeliest is right for {:.0%} of the people"
         return f"{like}, and their answers are {form.format(self.signal)}"
 
     @property
@@ -301,7 +309,7 @@ class Plan:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise InvalidInput("figures need matplotlib: pip install matplotlib") from None
+            raise MissingExtra(f"figures need matplotlib: {installing('html')}") from None
         figure = Figure(figsize=(6.4, 4.0), layout="constrained")
         axes = figure.add_subplot()
         for row in self.table():
@@ -339,17 +347,17 @@ class Plan:
         return self._releases[exact]
 
     @cached_property
-    def _tasks(self) -> list[_Task]:
+    def _tasks(self) -> list[Task]:
         sample = self.features.sample
         step = max(1, len(sample) // _POINTS)
         x = self.features.of(sample[::step])
         rng = np.random.default_rng(0)
         return [self._task(x, rng) for _ in range(TASKS)]
 
-    def _task(self, x: Vectors, rng: np.random.Generator) -> _Task:
+    def _task(self, x: Vectors, rng: np.random.Generator) -> Task:
         """Draw a task: the chances of the answers of public vectors, or their means."""
         if isinstance(self.asked, Number):
-            return _NumberTask.draw(self, x, rng)
+            return NumberTask.draw(self, x, rng)
         k = self.asked.classes
         if self.related is not None:
             step = max(1, len(self.related) // len(x))
@@ -359,203 +367,10 @@ class Plan:
             rest = (1 - self.signal) / (k - 1)
             chances = np.where(np.eye(k)[named[x.argmax(axis=1)]] > 0, self.signal, rest)
         else:
-            slopes = simplex(k) @ _random_directions(k - 1, x.shape[1], rng)
+            slopes = simplex(k) @ random_directions(k - 1, x.shape[1], rng)
             logits = (x - x.mean(axis=0)) @ slopes.T
-            chances = softmax(_strength(logits, self.signal) * logits, axis=1)
-        return _ClassTask(self, x, chances)
-
-
-# ---- Tasks
-
-
-class _Task:
-    """Answers of public vectors, from which a model is learnt in simulation."""
-
-    guess: float
-    best: float
-
-    def learnt(self, release: Release, people: int, rng: np.random.Generator) -> float:
-        """Return the accuracy of a model from simulated people."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class _ClassTask(_Task):
-    plan: Plan
-    x: Vectors
-    chances: Vectors
-
-    @property
-    def guess(self) -> float:  # type: ignore[override]
-        return float(self.chances.mean(axis=0).max())
-
-    @cached_property
-    def best(self) -> float:  # type: ignore[override]
-        if self.plan.features.kind == "cells":
-            return self._right(self._table.argmax(axis=1)[self.x.argmax(axis=1)])
-        cross = self._corners.T @ (self.chances.T @ self.x) / len(self.x)
-        return self._right(self._scores(self.plan.release, cross, 0.0).argmax(axis=1))
-
-    @cached_property
-    def _corners(self) -> Vectors:
-        return simplex(self.chances.shape[1])
-
-    @cached_property
-    def _table(self) -> Vectors:
-        """The shares of cells by classes."""
-        member = np.eye(self.plan.features.size)[self.x.argmax(axis=1)]
-        table: Vectors = member.T @ self.chances / len(self.x)
-        return table
-
-    def _right(self, answers: NDArray[np.int64]) -> float:
-        return float(self.chances[np.arange(len(self.x)), answers].mean())
-
-    def learnt(self, release: Release, people: int, rng: np.random.Generator) -> float:
-        if self.plan.features.kind == "cells":
-            named = self._learnt_table(release, people, rng).argmax(axis=1)
-            return self._right(named[self.x.argmax(axis=1)])
-        cross = self._corners.T @ (self.chances.T @ self.x) / len(self.x)
-        noise = _noise(release, cross, self.plan.private_labels) / people
-        drawn = cross + math.sqrt(noise) * rng.standard_normal(cross.shape)
-        return self._right(self._scores(release, drawn, noise).argmax(axis=1))
-
-    def _scores(self, release: Release, cross: Vectors, noise: float) -> Vectors:
-        decoder = release.decoder
-        assert isinstance(decoder, MomentsDecoder)
-        known = self._level(decoder)
-        found = posterior_mean(cross, decoder.second, decoder.mean, max(noise, 1e-12), known)
-        scores: Vectors = (self.x @ found.slopes.T + found.offset) @ self._corners.T
-        return scores
-
-    def _level(self, decoder: MomentsDecoder) -> Vectors | None:
-        if not self.plan.private_labels:
-            level: Vectors = self.chances.mean(axis=0) @ self._corners
-            return level
-        return Moments.unknown_level(decoder, self._corners.shape[1])
-
-    def _learnt_table(self, release: Release, people: int, rng: np.random.Generator) -> Vectors:
-        """Draw the reports of people, by the normal law, and return the estimated table."""
-        randomizer, decoder = release.randomizer, release.decoder
-        assert isinstance(randomizer, SymbolForm)
-        assert isinstance(decoder, CellsDecoder)
-        names = tuple(map(str, range(randomizer.size)))
-        cells, k = self._table.shape
-        if self.plan.private_labels:
-            shape = (cells, *getattr(pair_encoder_of(release), "values", (k,)))
-            others = np.full(shape[2:], 1 / math.prod(shape[2:]))
-            full = np.zeros(shape[:2])
-            full[:, :k] = self._table
-            shares = np.multiply.outer(full, others).ravel()
-            digits = np.unravel_index(np.arange(len(shares)), shape)
-            entries = np.where(digits[1] < k, digits[0] * k + digits[1], -1)
-            parts: list[tuple[int | None, float, Shares]]
-            parts = [(None, 1.0, _draw_shares(shares, people, randomizer, names, rng))]
-            table = Table([parts], np.array([people]), decoder.shares, k, entries)
-        else:
-            by_label = self._table.sum(axis=0)
-            counts = rng.multinomial(people, by_label / by_label.sum())
-            drawn: list[tuple[int | None, float, Shares]] = []
-            for label in np.flatnonzero(counts):
-                own = self._table[:, label] / by_label[label]
-                part = _draw_shares(own, counts[label], randomizer, names, rng)
-                drawn.append((int(label), counts[label] / people, part))
-            table = Table([drawn], np.array([people]), decoder.shares, k, np.arange(cells))
-        return table.probabilities()
-
-
-def _draw_shares(
-    shares: Vectors,
-    people: int,
-    randomizer: SymbolForm,
-    names: tuple[str, ...],
-    rng: np.random.Generator,
-) -> Shares:
-    low, high = randomizer.levels
-    chance = (shares - low) / (high - low)
-    width = np.sqrt(np.maximum(people * chance * (1 - chance), 0))
-    drawn = people * chance + width * rng.standard_normal(len(shares))
-    # The counts of all symbols add up to those that the reports name.
-    total = people * randomizer.named
-    drawn = np.clip(drawn + (total - drawn.sum()) / len(drawn), 0, people)
-    counts = np.floor(drawn * min(1.0, total / drawn.sum())).astype(np.int64)
-    while (missing := total - int(counts.sum())) > 0:
-        room = np.flatnonzero(counts < people)
-        counts[rng.permutation(room)[:missing]] += 1
-    return Shares(counts, randomizer, names)
-
-
-@dataclass(frozen=True, eq=False)
-class _NumberTask(_Task):
-    plan: Plan
-    x: Vectors
-    means: Vectors
-    spread: float
-
-    guess = 0.0
-
-    @classmethod
-    def draw(cls, plan: Plan, x: Vectors, rng: np.random.Generator) -> _NumberTask:
-        """Draw a linear function whose answers use four deviations of the range, −1 to 1."""
-        if plan.related is not None:
-            assert isinstance(plan.asked, Number)
-            step = max(1, len(plan.related) // len(x))
-            return cls(plan, x, plan.asked.scaled(plan.related[::step][: len(x)]), 0.0)
-        line = (x - x.mean(axis=0)) @ rng.standard_normal(x.shape[1])
-        explained = plan.signal * 0.25
-        line *= math.sqrt(explained / max(float(line.var()), 1e-300))
-        return cls(plan, x, line, math.sqrt(0.25 - explained))
-
-    @property
-    def best(self) -> float:  # type: ignore[override]
-        return self._explained(self.x.T @ self.means / len(self.x), 1e-12, self.plan.release)
-
-    def learnt(self, release: Release, people: int, rng: np.random.Generator) -> float:
-        cross = self.x.T @ self.means / len(self.x)
-        noise = _noise(release, cross[None], self.plan.private_labels) / people
-        drawn = cross + math.sqrt(noise) * rng.standard_normal(len(cross))
-        return self._explained(drawn, noise, release)
-
-    def _explained(self, cross: Vectors, noise: float, release: Release) -> float:
-        decoder = release.decoder
-        assert isinstance(decoder, MomentsDecoder)
-        level = Moments.unknown_level(decoder, 1)
-        found = posterior_mean(cross[None], decoder.second, decoder.mean, noise, level)
-        predicted = self.x @ found.slopes[0] + found.offset[0]
-        total = float(self.means.var()) + self.spread**2
-        missed = float(((predicted - self.means) ** 2).mean()) + self.spread**2
-        return 1 - missed / max(total, 1e-300)
-
-
-def _noise(release: Release, cross: Vectors, private_labels: bool) -> float:
-    """Return s² of a report, per coordinate of the moments of one answer."""
-    randomizer, encoder = release.randomizer, pair_encoder_of(release)
-    assert isinstance(randomizer, PrivUnit2)
-    assert isinstance(encoder, MomentsEncoder)
-    length = (randomizer.radius / randomizer.mean) ** 2
-    if private_labels:
-        noise = length * max(1, len(encoder.widths)) / randomizer.dim
-    else:
-        noise = length / randomizer.dim / len(cross)
-    return max(noise - float((cross * cross).mean()), 1e-12)
-
-
-def _random_directions(count: int, dim: int, rng: np.random.Generator) -> Vectors:
-    """Return random rows, orthonormal if there are no more than dimensions."""
-    drawn = rng.standard_normal((max(count, dim), min(count, dim)))
-    rows = np.linalg.qr(drawn)[0]
-    return rows if count > dim else rows.T
-
-
-def _strength(logits: Vectors, signal: float) -> float:
-    """Return the factor with which the best guesses are right as often as assumed."""
-    low, high = 0.0, 1.0
-    while softmax(high * logits, axis=1).max(axis=1).mean() < signal and high < 1e6:
-        high *= 2
-    for _ in range(50):
-        middle = (low + high) / 2
-        right = softmax(middle * logits, axis=1).max(axis=1).mean()
-        low, high = (middle, high) if right < signal else (low, middle)
-    return high
+            chances = softmax(strength(logits, self.signal) * logits, axis=1)
+        return ClassTask(self, x, chances)
 
 
 def _signal(asked: Asked, signal: Any) -> float:

@@ -57,7 +57,7 @@ class PublicCells:
     Attributes
     ----------
     coordinates, weights, cells : (J, r), (J,) and (J,) arrays
-        Some vectors of every cell. Their weights sum to the share of the cell among all of them.
+        Some vectors of every cell, with its mean. Their weights sum to its share of all vectors.
     shares : (K,) array
     table : (K, k) array
         The shares of the answers in every cell.
@@ -109,7 +109,11 @@ def public_cells(
     kept = np.concatenate([np.flatnonzero(cells == c)[at] for c, at in enumerate(places)])
     shares = counts / len(answers)
     weights = shares[cells[kept]] / np.bincount(cells[kept])[cells[kept]]
-    return PublicCells(coordinates[kept], weights, cells[kept], shares, table)
+    # Few vectors stand for all of their cell, so they are moved to its mean.
+    means = [coordinates[cells == c].mean(axis=0) for c in range(counts.size)]
+    kept_means = [coordinates[kept][cells[kept] == c].mean(axis=0) for c in range(counts.size)]
+    moved = coordinates[kept] + np.subtract(means, kept_means)[cells[kept]]
+    return PublicCells(moved, weights, cells[kept], shares, table)
 
 
 # ---- Likelihoods
@@ -340,9 +344,9 @@ class Evidence:
         The alternatives add vectors of any direction u, of which 100 random ones are tried: their
         scores are s_i(u) = ℓ(v_i|u)/f(v_i) − 1, made orthogonal to the scores of what was fitted.
         The statistic is the squared length of their sum. If the population is the right one, it is
-        a sum of squares of normal variables with the covariance of the scores, here a multiple of
-        a χ² variable with the same mean and variance. The covariance includes that the public
-        vectors are a sample, too.
+        a sum of squares of normal variables with the covariance of the scores, here a shifted
+        multiple of a χ² variable with the same mean, variance and skewness. The covariance
+        includes that the public vectors are a sample, too.
         """
         probes = np.random.default_rng(0).standard_normal((_PROBES, self._rank + 1))
         probes /= row_norms(probes, 2)[:, None]
@@ -361,10 +365,15 @@ class Evidence:
         total = sums @ project
         spread = (influence @ project - total) * population.weights[:, None]
         covariance: Any = project.T @ products @ project + spread.T @ spread
-        mean, square = float(np.trace(covariance)), float((covariance**2).sum())
-        if not mean > 0:
+        square = covariance @ covariance
+        mean, second, third = (
+            float(np.trace(c)) for c in (covariance, square, square @ covariance)
+        )
+        if not third > 0:
             return 1.0
-        return float(chi2.sf(float(total @ total) * mean / square, mean**2 / square))
+        freedom = second**3 / third**2
+        excess = (float(total @ total) - mean) * math.sqrt(freedom / second)
+        return float(chi2.sf(excess + freedom, freedom))
 
 
 # ---- Shares
