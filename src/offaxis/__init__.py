@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from offaxis.evaluation.recommend import recommend, recommend_range
     from offaxis.evaluation.smallest import smallest_epsilon
     from offaxis.fitting import fit, memoise
-    from offaxis.learning.learn import learn
+    from offaxis.learning.estimators import learn
     from offaxis.learning.plan import plan_learning
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
@@ -66,7 +66,7 @@ _HOMES = {
     "Optimal": "offaxis.encoding",
     "Release": "offaxis.release",
     "fit": "offaxis.fitting",
-    "learn": "offaxis.learning.learn",
+    "learn": "offaxis.learning.estimators",
     "memoise": "offaxis.fitting",
     "plan_learning": "offaxis.learning.plan",
     "recommend": "offaxis.evaluation.recommend",

@@ -23,7 +23,7 @@ import numpy as np
 from offaxis.collector.means import LEVEL, Totals, learns, shares_of
 from offaxis.encoding.pairs import CellsEncoder, Classes, PairEncoder
 from offaxis.errors import InvalidInput
-from offaxis.learning.learn import ReportClassifier, ReportRegressor, learn
+from offaxis.learning.estimators import ReportClassifier, ReportRegressor, learn
 from offaxis.learning.sums import PairSums
 from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release

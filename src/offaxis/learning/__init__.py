@@ -1,8 +1,8 @@
 """What many reports teach together."""
 
 from offaxis.encoding.pairs import Classes, Number
+from offaxis.learning.estimators import ReportClassifier, ReportRegressor, learn
 from offaxis.learning.features import FeatureMap, cells, principal, random_features
-from offaxis.learning.learn import ReportClassifier, ReportRegressor, learn
 from offaxis.learning.moments import ExpectedAccuracy
 from offaxis.learning.pairs import accuracy, fit_check, fit_pairs
 from offaxis.learning.plan import Plan, Prediction, plan_learning

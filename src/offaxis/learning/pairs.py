@@ -1,7 +1,7 @@
 """Which release asks people for a vector and a private answer? Fitted to public vectors alone.
 
 :func:`fit_pairs` joins a public feature map, the code of the answers and an exact randomizer. What
-such reports teach is in :mod:`offaxis.learning.learn`. :func:`fit_check` asks other people one bit:
+such reports teach is in :mod:`offaxis.learning.estimators`. :func:`fit_check` asks other people one bit:
 is this public model right for you?
 """
 
