@@ -1,8 +1,8 @@
 """Which release asks people for a vector and a private answer? Fitted to public vectors alone.
 
 :func:`fit_pairs` joins a public feature map, the code of the answers and an exact randomizer. What
-such reports teach is in :mod:`offaxis.learning.estimators`. :func:`fit_check` asks other people one bit:
-is this public model right for you?
+such reports teach is in :mod:`offaxis.learning.estimators`. :func:`fit_check` asks other people one
+bit: is this public model right for you?
 """
 
 from __future__ import annotations

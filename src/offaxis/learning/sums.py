@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from offaxis.encoding.pairs import Asked, Classes, Number, PairEncoder, as_asked
 from offaxis.errors import InvalidInput
@@ -142,11 +143,13 @@ class PairSums:
         source = iter(as_iterable(reports))
         named = None if labels is None else iter(labels)
         seen = 0
-        while batch := list(islice(source, rows)):
-            observed = self.release.observe(batch, first=seen)
-            column = None if named is None else _labels(self.labels, named, len(batch))
-            fresh.add_observed(observed, column)
-            seen += len(batch)
+        # Many small products: threads would wait for each other longer than they work.
+        with threadpool_limits(1, user_api="blas"):
+            while batch := list(islice(source, rows)):
+                observed = self.release.observe(batch, first=seen)
+                column = None if named is None else _labels(self.labels, named, len(batch))
+                fresh.add_observed(observed, column)
+                seen += len(batch)
         if named is not None and next(named, _END) is not _END:
             raise InvalidInput(f"there are more labels than the {seen} reports")
         self.merge(fresh)
