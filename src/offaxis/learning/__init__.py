@@ -6,6 +6,7 @@ from offaxis.learning.features import FeatureMap, cells, principal, random_featu
 from offaxis.learning.moments import ExpectedAccuracy
 from offaxis.learning.pairs import accuracy, fit_check, fit_pairs
 from offaxis.learning.plan import Plan, Prediction, plan_learning
+from offaxis.learning.shift import adapt, fit_shift, recentre, reweight
 from offaxis.learning.sums import PairSums
 from offaxis.learning.trends import Change, Trend, expected_error, trend
 
@@ -22,13 +23,17 @@ __all__ = [
     "ReportRegressor",
     "Trend",
     "accuracy",
+    "adapt",
     "cells",
     "expected_error",
     "fit_check",
     "fit_pairs",
+    "fit_shift",
     "learn",
     "plan_learning",
     "principal",
     "random_features",
+    "recentre",
+    "reweight",
     "trend",
 ]
