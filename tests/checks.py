@@ -8,15 +8,31 @@ and requires a rejection, with ALPHA as the threshold.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from offaxis.encoding.pairs import Number, table_of
 from offaxis.geometry import Layers
 from offaxis.mechanisms import find_mechanism
+from offaxis.release import Release
 
 ALPHA = 1e-6
+
+
+def with_optional_numbers(release: Release) -> Release:
+    """Return a release of moments whose numbers people may not have.
+
+    A file can hold it; ``fit_pairs`` refuses it, because nothing can be learnt of such a number.
+    """
+    asked = [
+        replace(part, optional=True) if isinstance(part, Number) else part for part in release.asked
+    ]
+    encoder: Any = release.encoder
+    encoder = type(encoder)(encoder.weights, encoder.biases, table_of(asked))
+    return replace(release, encoder=encoder, asked=tuple(asked))
 
 
 def delta_for(name: str) -> str | None:

@@ -367,6 +367,57 @@ def test_a_second_sequence_in_one_study_is_refused(collector, context_of, single
     assert shown(tab.report(again, vector_of(1)))[1] == 1
 
 
+def test_a_study_with_one_promise_answers_nothing_outside_it(collector, context_of, plain, single):
+    """Its promise is about all reports that the device sends in the study."""
+    tab = open_tab(context_of(), collector, limits=[{"epsilon": 10_000}])
+    zero = [0.0] * plain.input_dim
+    firsts = [(sequences(), vector_of(1)), (sequences(draws=0), vector_of(1)), (single, zero)]
+    for i, (first, vector) in enumerate(firsts):
+        study = f"promise-{i}"
+        tab.report(new_round(collector, first, study=study, number=1), vector)
+        tab.send()
+        message = assert_refused(
+            tab, new_round(collector, plain, study=study, number=2), [0.0] * plain.input_dim
+        )
+        assert f"study {study} has one promise for all reports of a person" in message
+    for i, (later, vector) in enumerate([(sequences(period=8), vector_of(1)), (single, zero)]):
+        study = f"items-{i}"
+        tab.report(new_round(collector, plain, study=study, number=1), zero)
+        tab.report(new_round(collector, plain, study=study, number=2), zero)
+        tab.send()
+        message = assert_refused(tab, new_round(collector, later, study=study, number=3), vector)
+        assert f"has sent reports in study {study} that no promise per person covers" in message
+
+
+KEPT_REPORTS = """async () => {
+  const done = (request) =>
+    new Promise((go) => { request.onsuccess = () => go(request.result); });
+  const database = await done(indexedDB.open("offaxis"));
+  const answers = await done(database.transaction("answers").objectStore("answers").getAll());
+  return answers.map(({ state, report }) => [state, report && report.length]);
+}"""
+
+
+def test_the_browser_keeps_no_report_that_it_has_sent(collector, context_of):
+    """Reports of one permanent answer together reveal it, after it was replaced."""
+    tab = person(context_of, collector)
+    release = sequences()
+    names = [new_round(collector, release, study="kept", number=n) for n in range(4)]
+    for name in names[:2]:
+        tab.report(name, vector_of(1))
+    tab.send()
+    for name in names[2:]:
+        tab.report(name, vector_of(1))
+    tab.run("await device.withdraw(values[0]);", names[2])
+    states = tab.page.evaluate(KEPT_REPORTS)
+    assert states == [["sent", None]] * 2 + [["withdrawn", None], ["queued", release.report_size]]
+    uploads = len(tab.uploads)
+    for name in names[:3]:
+        assert tab.report(name, vector_of(2))["report"] is None
+    assert len(tab.uploads) == uploads
+    assert tab.spent() == PAID
+
+
 # ---- States of older versions
 
 OLDER = """async ({ answers, payments, releases }) => {
@@ -432,10 +483,12 @@ def test_studies_that_an_older_version_answered_count(
     for release in (single, another):
         name = new_round(collector, release, study="elsewhere", number=1)
         assert "reported it before" in assert_refused(tab, name, vector)
-    for study, period in (("items", 20), ("begun", 21)):
-        release = sequences(period=period)
-        name = new_round(collector, release, study=study, number=9)
-        assert shown(tab.report(name, vector_of(2))) == (0, 2)
+    assert not any(entry["report"] for entry in tab.status())
+    # Reports per item were outside any promise per person; a round that was only begun had none.
+    name = new_round(collector, sequences(period=20), study="items", number=9)
+    assert "has sent reports in study items" in assert_refused(tab, name, vector_of(2))
+    name = new_round(collector, sequences(period=21), study="begun", number=9)
+    assert shown(tab.report(name, vector_of(2))) == (0, 2)
 
 
 def test_a_damaged_file_of_an_older_version_counts_as_a_promise_per_person(

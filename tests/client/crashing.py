@@ -29,7 +29,7 @@ class Quick(sqlite3.Connection):
     """Does not wait for the disk: the system keeps what a killed process wrote."""
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-        return super().execute(sql.replace("synchronous = FULL", "synchronous = OFF"), *parameters)
+        return super().execute(sql.replace("synchronous = EXTRA", "synchronous = OFF"), *parameters)
 
 
 class Steps:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import offaxis
+from offaxis.client import Reporter
 from offaxis.client.outbox import report_id
 from offaxis.errors import BudgetExceeded, InvalidInput, RoundRefused
 from offaxis.privacy import Limit
 from tests.client.collectors import PUBLISHER, make_round
+from tests.forks import in_child
 
 
 def test_a_round_is_answered_and_its_report_arrives(collector, device, release, public):
@@ -253,3 +258,126 @@ def test_the_first_of_two_processes_answers_the_round(collector, device_of, rele
 
     assert slow.report("energy-1", encode) == quick.status()[0]
     assert slow.ledger.spent() == (3, 0)
+
+
+# ---- What a device keeps of a report
+
+
+def files_of(folder):
+    return b"".join(part.read_bytes() for part in folder.iterdir() if part.is_file())
+
+
+def test_the_bytes_of_a_report_are_kept_until_it_is_sent(
+    collector, device_of, release, public, tmp_path
+):
+    """Reports of one permanent answer together reveal it, long after it was overwritten."""
+    device = device_of(limits=[Limit(12)])
+    statuses = {"sent": 201, "refused": 422, "withdrawn": 201, "withdrawing": 503}
+    made = []
+    for number, status in enumerate(statuses.values(), 1):
+        name = f"energy-{number}"
+        collector.offer(release, name=name, number=number)
+        script = lambda handler, status=status: handler.answer(status)  # noqa: E731
+        collector.scripts["PUT", f"/v1/rounds/{name}/"] = script
+        made.append(device.report(name, public[0]).report)
+    assert all(report[-16:] in files_of(tmp_path) for report in made)
+    device.withdraw("energy-3")
+    assert [entry.report for entry in device.send()] == [b"", b"", made[3]]
+    assert [report[-16:] in files_of(tmp_path) for report in made] == [False, False, False, True]
+    device.withdraw("energy-4")
+    assert not any(report[-16:] in files_of(tmp_path) for report in made)
+    entries = device.status()
+    assert [entry.state for entry in entries] == list(statuses)
+    assert [entry.report for entry in entries] == [b""] * 4
+    # Answered all the same: nothing is made, paid or uploaded again.
+    uploads = len(collector.uploads())
+    for entry in entries:
+        assert entry.answered
+        assert device.report(entry.round, lambda: pytest.fail("needs no vector")) == entry
+    device.send(at_once=True)
+    assert len(collector.uploads()) == uploads
+    assert device.ledger.spent() == (12, 0)
+    collector.offer(release, name="late", number=2)
+    with pytest.raises(RoundRefused, match="number 4 was already answered"):
+        device.report("late", public[0])
+
+
+def test_the_bytes_of_a_sequence_do_not_show_older_permanent_answers(
+    collector, device_of, public, tmp_path
+):
+    """A vote over the stored reports returned all of them."""
+    single = offaxis.fit(None, public, epsilon=2, goal="means")
+    sequences = offaxis.memoise(single, draws=3, period=4)
+    device, made = device_of(), []
+    for number in range(16):
+        collector.offer(sequences, name=f"energy-{number}", number=number)
+        made.append(device.report(f"energy-{number}", public[0]).report)
+        assert device.send(at_once=True)[0].state == "sent"
+    assert not any(report[-12:] in files_of(tmp_path) for report in made)
+
+
+def test_reports_that_an_older_version_sent_are_removed(
+    collector, device_of, release, public, tmp_path
+):
+    for number in (1, 2):
+        collector.offer(release, name=f"energy-{number}", number=number)
+    device = device_of()
+    sent, queued = (device.report(f"energy-{n}", public[0]).report for n in (1, 2))
+    path = device.ledger._path
+    device.close()
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE answer SET state = 'sent' WHERE number = 1")
+        database.execute("DROP TABLE study_of_items")
+        database.execute("PRAGMA user_version = 3")
+    assert sent[-16:] in files_of(tmp_path)
+    with device_of() as device:
+        assert [entry.report for entry in device.status()] == [b"", queued]
+        assert sent[-16:] not in files_of(tmp_path)
+
+
+# ---- fork
+
+
+def test_a_forked_child_cannot_use_the_device_of_its_parent(collector, device, release, public):
+    collector.offer(release)
+    device.report("energy-1", public[0])
+    outcomes = in_child(
+        lambda: device.report("energy-1", public[0]),
+        lambda: device.withdraw("energy-1"),
+        lambda: Reporter(release, device.ledger).report(public[0]),
+        device.send,
+        device.status,
+    )
+    assert len(outcomes) == 5
+    for outcome in outcomes:
+        assert outcome.startswith("InvalidInput: this Ledger was made in process")
+        assert "Device.open(path), in this process" in outcome
+    assert not collector.uploads()
+    assert device.send()[0].state == "sent"
+
+
+def test_a_report_that_is_made_in_a_forked_child_is_not_kept(
+    collector, device, release, public, monkeypatch
+):
+    """What makes it may fork, as a model outside the release can."""
+    privatize, parent = type(release).privatize, os.getpid()
+
+    def forking(self, vector):
+        report = privatize(self, vector)
+        if os.getpid() == parent:
+            child = os.fork()
+            if child:
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        return report
+
+    monkeypatch.setattr(type(release), "privatize", forking)
+    collector.offer(release)
+    try:
+        entry = device.report("energy-1", public[0])
+    except InvalidInput as error:
+        os._exit(3 if "is used in process" in str(error) else 4)
+    finally:
+        if os.getpid() != parent:
+            os._exit(5)
+    assert [kept.report for kept in device.status()] == [entry.report]
+    assert device.ledger.spent() == (3, 0)

@@ -11,6 +11,7 @@ from offaxis.encoding.pairs import NO_ANSWER
 from offaxis.errors import InvalidInput
 from offaxis.learning import Classes, Number, cells, fit_check, fit_pairs, learn, principal
 from offaxis.privacy.ledger import Ledger, Limit
+from tests.checks import with_optional_numbers
 
 REPLIES = ["no", "yes"]
 ANSWERS = {"reply": "yes", "hours": None}
@@ -19,8 +20,8 @@ ANSWERS = {"reply": "yes", "hours": None}
 @pytest.fixture(scope="module")
 def release(public):
     """A release of a class and of a number that people may not have."""
-    asked = [Classes(REPLIES, name="reply"), Number(0, 8, name="hours", optional=True)]
-    return fit_pairs(principal(public, rank=3), asked, epsilon=3)
+    asked = [Classes(REPLIES, name="reply"), Number(0, 8, name="hours")]
+    return with_optional_numbers(fit_pairs(principal(public, rank=3), asked, epsilon=3))
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ def test_a_stricter_limit_that_is_set_later_holds_for_draws_that_are_paid_for(se
 
 
 def test_an_answer_that_is_no_longer_in_force_leaves_the_disk(tmp_path):
-    """Also while the ledger stays open: its write-ahead log would keep every state."""
+    """Also while the ledger stays open."""
     public = np.random.default_rng(0).standard_normal((300, 6))
     single = offaxis.fit(None, public, epsilon=2, goal="means")
     means = offaxis.memoise(single, draws=3, period=4)
@@ -246,6 +246,34 @@ def test_a_second_sequence_in_a_study_is_refused(classes, sequences, tmp_path):
         with pytest.raises(RoundRefused, match="reported it before"):
             Reporter(sequences, ledger, "steps").report(np.zeros(6))
         assert ledger.spent() == (6, 0)
+
+
+def test_a_study_with_one_promise_answers_nothing_outside_it(classes, sequences, tmp_path):
+    """Its promise is about all reports that the device sends in the study."""
+    endless, item = offaxis.memoise(classes, draws=0, period=10), classes
+    once = replace(classes, unit="user")
+    firsts = {"sequence": sequences, "endless": endless, "once": once}
+    for name, first in firsts.items():
+        with Ledger(tmp_path / name, Limit(100)) as ledger:
+            Reporter(first, ledger, "energy").report(np.zeros(6))
+            spent = ledger.spent()
+            for call in (
+                Reporter(item, ledger, "energy").report,
+                Reporter(item, ledger, "energy").reports,
+            ):
+                with pytest.raises(RoundRefused, match="study energy has one promise for all"):
+                    call(np.zeros(6))
+            assert ledger.spent() == spent
+            Reporter(item, ledger, "steps").report(np.zeros(6))
+    for name, later in firsts.items():
+        with Ledger(tmp_path / f"{name} later", Limit(100)) as ledger:
+            Reporter(item, ledger, "energy").report(np.zeros(6))
+            list(Reporter(item, ledger, "energy").reports(np.zeros((2, 6))))
+            spent = ledger.spent()
+            with pytest.raises(RoundRefused, match="has sent reports in study energy that no"):
+                Reporter(later, ledger, "energy").report(np.zeros(6))
+            assert (ledger.spent(), ledger.study("energy")) == (spent, None)
+            Reporter(later, ledger, "steps").report(np.zeros(6))
 
 
 def test_numbers_go_upwards(sequences):
@@ -348,9 +376,43 @@ def test_a_device_for_items_keeps_the_stronger_promise_of_a_sequence(
     assert device.ledger.spent() == (6, 0)
 
 
+def test_a_device_answers_nothing_outside_the_promise_of_a_study(
+    collector, device_of, classes, sequences
+):
+    collector.offer(sequences)
+    collector.offer(classes, name="energy-2", number=2)
+    collector.offer(sequences, name="energy-3", number=3)
+    device = device_of(unit="item")
+    device.report("energy-1", np.zeros(6))
+    with pytest.raises(RoundRefused, match="study energy has one promise for all reports"):
+        device.report("energy-2", np.zeros(6))
+    device.report("energy-3", np.zeros(6))
+    assert device.ledger.spent() == (6, 0)
+    other = device_of("other.device")
+    other.report("energy-2", np.zeros(6))
+    with pytest.raises(RoundRefused, match="has sent reports in study energy that no promise"):
+        other.report("energy-3", np.zeros(6))
+    assert other.ledger.spent() == (2, 0)
+
+
+def test_studies_that_an_older_device_answered_per_report_still_count(
+    collector, device_of, classes, sequences
+):
+    collector.offer(classes)
+    device = device_of()
+    device.report("energy-1", np.zeros(6))
+    path = device.ledger._path
+    device.close()
+    as_version_2(path)
+    collector.offer(sequences, name="energy-2", number=2)
+    with pytest.raises(RoundRefused, match="has sent reports in study energy that no promise"):
+        device_of().report("energy-2", np.zeros(6))
+
+
 def as_version_2(path):
     """Make a file what version 2 left."""
     with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DROP TABLE study_of_items")
         database.execute("DROP TABLE study")
         database.execute("ALTER TABLE stored_limit DROP COLUMN slack")
         database.execute("PRAGMA user_version = 2")

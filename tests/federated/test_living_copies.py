@@ -10,14 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from offaxis import files
 from offaxis.errors import InvalidInput, RoundRefused
 from offaxis.federated import (
     ClientFile,
@@ -30,31 +29,10 @@ from offaxis.federated import (
     secure_client,
 )
 from tests.federated.rounds import KEYS, clients_of, roster_of, run
+from tests.forks import in_child
 
 ONES = np.ones(3)
 ALL, SOME = Survivors(1, ("a", "b", "c")), Survivors(1, ("a", "b"))
-
-
-def in_child(*steps: Callable[[], Any]) -> list[str]:
-    """Take steps in a forked process; return for each the error it raised, or "answered"."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)  # a child that waits for a lock of the parent's threads ends
-        outcomes = []
-        for step in steps:
-            try:
-                step()
-                outcomes.append("answered")
-            except BaseException as error:
-                outcomes.append(f"{type(error).__name__}: {error}")
-        os.write(writer, json.dumps(outcomes).encode())
-        os._exit(0)
-    os.close(writer)
-    os.waitpid(child, 0)
-    with os.fdopen(reader, "rb") as stream:
-        outcomes: list[str] = json.loads(stream.read())
-    return outcomes
 
 
 def masked_client() -> SecureAggregationClient:
@@ -97,11 +75,11 @@ def test_without_the_check_parent_and_child_sign_two_sets(monkeypatch):
 
 def test_a_fork_that_was_not_counted_and_a_reused_process_id_are_noticed(monkeypatch):
     client = masked_client()
-    monkeypatch.setattr(confinement, "_forks", confinement._forks + 1)
+    monkeypatch.setattr(files, "_forks", files._forks + 1)
     with pytest.raises(RoundRefused, match="reopen the ClientFile"):
         client.consent(ALL)
     monkeypatch.undo()
-    monkeypatch.setattr(confinement.os, "getpid", lambda: 1)
+    monkeypatch.setattr(files.os, "getpid", lambda: 1)
     with pytest.raises(RoundRefused, match="used in process 1"):
         client.consent(ALL)
 

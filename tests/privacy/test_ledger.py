@@ -14,6 +14,7 @@ from multiprocessing import get_context
 import pytest
 
 from offaxis.errors import BudgetExceeded, InvalidInput
+from offaxis.privacy import ledger as ledger_module
 from offaxis.privacy.composition import Cost, filtered_epsilon
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.privacy.ledger import Balance, Ledger, Limit, Spent
@@ -212,12 +213,12 @@ def test_a_payment_outside_a_transaction_is_an_error(tmp_path):
 def test_a_ledger_is_readable_by_its_owner_only(tmp_path):
     before = os.umask(0)
     try:
-        with Ledger.create(tmp_path / "x.ledger", Limit(3)) as ledger:
-            ledger.spend(ONE, "r")
+        with Ledger.create(tmp_path / "x.ledger", Limit(3)) as ledger, ledger.alone():
+            ledger.charge(ONE, "r")
             modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     finally:
         os.umask(before)
-    assert len(modes) == 3, "the log and its index exist while the ledger is open"
+    assert len(modes) == 3, "the lock stays, the journal exists during a transaction"
     assert set(modes.values()) == {0o600}
 
 
@@ -302,27 +303,28 @@ def test_opening_an_older_ledger_removes_what_would_confirm_a_guess(tmp_path):
 def test_nothing_of_an_upgraded_ledger_is_readable_to_others(tmp_path):
     path = tmp_path / "x.ledger"
     _older_ledger(path, bytes(32), b"a vector")
-    with Ledger(path) as ledger:
-        ledger.spend(Guarantee("1/2"), "r")
+    with Ledger(path) as ledger, ledger.alone():
+        ledger.charge(Guarantee("1/2"), "r")
         modes = {part.name: part.stat().st_mode & 0o777 for part in tmp_path.iterdir()}
     assert len(modes) == 3
     assert set(modes.values()) == {0o600}
 
 
-def test_hashes_are_removed_as_soon_as_no_other_process_reads(tmp_path):
+def test_an_older_ledger_is_opened_as_soon_as_no_other_process_reads(tmp_path, monkeypatch):
+    """A reader of its write-ahead log would keep the hashes in it."""
+    monkeypatch.setattr(ledger_module, "_WAIT", 0.2)
     path = tmp_path / "x.ledger"
     key = _older_ledger(path, bytes(range(32)), b"a vector that few could be")
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("PRAGMA journal_mode = WAL")
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM payment").fetchall()
-    first = Ledger(path)
-    assert key in path.read_bytes(), "a reader still needs the old pages"
-    reader.execute("COMMIT")
-    with Ledger(path):
-        assert key not in path.read_bytes()
+    with pytest.raises(InvalidInput, match="open in another program"):
+        Ledger(path)
     reader.close()
-    first.close()
+    with Ledger(path):
+        stored = b"".join(part.read_bytes() for part in tmp_path.iterdir())
+    assert key not in stored
 
 
 def test_a_charge_is_committed_or_rolled_back_with_its_transaction(tmp_path):

@@ -69,7 +69,7 @@ def test_a_ledger_of_version_1_is_upgraded_so_that_old_readers_refuse_it(tmp_pat
     with Ledger(path, Limit(3)) as ledger:
         assert ledger.spent() == (Fraction(1), Fraction(0))
     with closing(sqlite3.connect(path)) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (3,)
+        assert database.execute("PRAGMA user_version").fetchone() == (4,)
 
 
 def _foreign(path):
@@ -79,7 +79,7 @@ def _foreign(path):
 
 def _newer(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("PRAGMA user_version = 4")
+        database.execute("PRAGMA user_version = 5")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def _newer(path):
     [
         (lambda path: path.write_text("my diary " * 200), "cannot be used as a ledger"),
         (_foreign, "a database, but not a ledger"),
-        (_newer, "of version 4, not 3"),
+        (_newer, "of version 5, not 4"),
     ],
 )
 def test_files_that_are_not_ledgers_are_refused_and_left_unchanged(tmp_path, make, words):

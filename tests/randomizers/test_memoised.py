@@ -254,3 +254,12 @@ def test_malformed_payloads_are_rejected(randomizer):
     for payload in (b"", whole[:-1], whole + b"\0", whole[:-4] + b"\xff" * 4):
         with pytest.raises(InvalidReport):
             randomizer.read([payload])
+
+
+def test_a_report_of_a_tiny_budget_has_the_smallest_budget_that_there_is():
+    """Its loss is about ε ε₁ / 2, which is below what a budget may be."""
+    tiny = MemoisedResponse(2, Fraction(1, 10**5), Fraction(1, 10**5), draws=1, period=1)
+    assert 0 < tiny.loss_after(1) < 1e-9
+    assert tiny.single_report_epsilon == Fraction(1, 10**9)
+    least = MemoisedResponse(2, Fraction(1, 10**9), Fraction(1, 10**9), draws=1, period=1)
+    assert least.single_report_epsilon == least.epsilon

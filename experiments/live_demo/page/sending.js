@@ -59,21 +59,22 @@ async function answer(device, round, page) {
   try {
     const queued = await device.report(round.name, page.vector);
     const [entry] = await device.send({ atOnce: true });
-    show(entry ?? queued);
+    show(entry ?? queued, queued.report);
   } catch (error) {
     at("sent").textContent = `Nothing was sent: ${error.message}.`;
     at("send").disabled = false;
   }
 }
 
-/** Show the state of an answered round. */
-function show(entry) {
-  if (!entry?.report) return;
+/** Show the state of an answered round. The device forgets the bytes of a report that was sent. */
+function show(entry, report = entry?.report) {
+  if (!entry || entry.state === "begun") return;
   const messages = {
     sent: "The collector accepted it.",
     refused: `The collector refused it: ${entry.problem}.`,
     queued: "It is paid for and waits for the collector; press again to resend the same bytes.",
   };
-  at("sent").textContent = `Report ${hexOf(entry.report)}: ${messages[entry.state] ?? entry.state}`;
+  const which = report ? `Report ${hexOf(report)}` : "Your report";
+  at("sent").textContent = `${which}: ${messages[entry.state] ?? entry.state}`;
   at("send").disabled = entry.state !== "queued";
 }

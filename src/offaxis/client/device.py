@@ -44,6 +44,8 @@ _RANDOM: Final = random.SystemRandom()
 class Device:
     """One person's device. Use it from one thread; several processes may share its state.
 
+    Each process opens the device itself: in a forked child every call is an error.
+
     Parameters
     ----------
     state : str or Path
@@ -63,7 +65,7 @@ class Device:
         not per period, if there is one, with δ = 0.
     unit : {"item", "user"}
         The least unit of privacy that a release must have. A release with unit "user" is answered
-        once per study, or as one sequence.
+        once per study, or as one sequence; no other release is answered in that study.
     token : str, optional
         Authenticates the device to the collector.
     ca_file : str or Path, optional
@@ -201,8 +203,9 @@ class Device:
     def report(self, round_name: str, vector: Any, group: str | None = None) -> Entry:
         """Answer a round, once: verify it, pay, make the report and keep it for sending.
 
-        A round is answered only once. A second call returns the kept report, pays nothing and does
-        not evaluate the vector. :meth:`send` sends the report after a random time.
+        A round is answered only once. A second call returns the same entry, pays nothing and does
+        not evaluate the vector. :meth:`send` sends the report after a random time, and then the
+        device forgets its bytes.
 
         Parameters
         ----------
@@ -229,7 +232,7 @@ class Device:
         if not re.fullmatch(NAME, round_name):
             raise InvalidInput(f"{round_name!r} is not a valid name of a round")
         kept = self._outbox.find(round_name)
-        if kept is not None and kept.report:
+        if kept is not None and kept.answered:
             return kept
         round_ = _fetch_round(self._transport, self.terms, round_name)
         if group not in (round_.groups or (None,)):

@@ -1,7 +1,9 @@
 """The rounds that a device has answered, their reports and their state, in the ledger's file.
 
 Contract: a round has one report, ever. It is paid for and kept in one transaction, so a crash
-leaves both or neither, and it can be sent only after that. Every attempt sends the same bytes.
+leaves both or neither, and it can be sent only after that. Every attempt sends the same bytes. When
+they are not needed any more, they are overwritten: reports of one permanent answer together reveal
+it, long after the ledger has forgotten it.
 
     begun ──▶ queued ──▶ sent, or refused: the collector will never accept it
                 └──────▶ withdrawing ──▶ withdrawn       also from sent and refused
@@ -43,7 +45,7 @@ class Entry:
     id : bytes
         Identifies the report at the collector, 32 bytes.
     report : bytes
-        Empty while the round is only begun.
+        The bytes to send, while the state is "queued"; empty before and after.
     state : State
     attempts : int
         Number of attempts to send it, counted before its bytes leave.
@@ -73,6 +75,11 @@ class Entry:
     attempts: int
     next_try: float
     problem: str
+
+    @property
+    def answered(self) -> bool:
+        """Whether a report was made, whatever became of it."""
+        return self.state != "begun"
 
 
 def report_id(secret: bytes, round_name: str) -> bytes:
@@ -111,17 +118,25 @@ class Outbox:
                 database.execute(statement)
             if ledger.take_pending_studies():
                 self._keep_studies(database)
+                # Older versions kept the bytes of every report.
+                database.execute(
+                    "UPDATE answer SET report = NULL WHERE state NOT IN ('begun', 'queued')"
+                )
         self._secret = ledger.secret(fresh_key())
 
     def _keep_studies(self, database: sqlite3.Connection) -> None:
-        """Record the studies that older versions answered with a release per person."""
+        """Record the studies that older versions answered, and whether per person or per report."""
         answered = database.execute(
             "SELECT answer.study, hash, content FROM answer JOIN release ON release = hash "
-            "WHERE report IS NOT NULL ORDER BY answer.rowid"
+            "WHERE state <> 'begun' ORDER BY answer.rowid"
         ).fetchall()
         for study, release_hash, content in answered:
-            if _unit(bytes(content)) == "user" and self._ledger.study(study) is None:
+            if self._ledger.study(study) is not None:
+                continue
+            if _unit(bytes(content)) == "user":
                 self._ledger.keep_study(study, release_hash)
+            else:
+                self._ledger.keep_items(study)
 
     def find(self, round_name: str) -> Entry | None:
         """Return the entry of a round, if there is one."""
@@ -158,7 +173,7 @@ class Outbox:
                 ),
             )
             database.execute(
-                "UPDATE answer SET begun = begun + 1 WHERE round = ? AND report IS NULL",
+                "UPDATE answer SET begun = begun + 1 WHERE round = ? AND state = 'begun'",
                 (round_.name,),
             )
             row = database.execute(
@@ -193,12 +208,14 @@ class Outbox:
             begun = _find(database, round_.name)
             if begun is None:
                 raise InvalidInput(f"round {round_.name} was not begun")
-            if begun.report:
+            if begun.answered:
                 return begun
+            report = make()
+            self._ledger.check_process()  # again: what makes the report may fork
             database.execute(
                 "UPDATE answer SET report = ?, label = ?, state = 'queued', next_try = ? "
                 "WHERE round = ?",
-                (make(), group, time.time() + wait, round_.name),
+                (report, group, time.time() + wait, round_.name),
             )
             answered = _find(database, round_.name)
         assert answered is not None, "the same transaction found it before"
@@ -207,14 +224,14 @@ class Outbox:
     def _check(self, database: sqlite3.Connection, round_: Round) -> None:
         """Raise RoundRefused for a round that was replaced or rolled back."""
         row = database.execute(
-            "SELECT document, report IS NOT NULL FROM answer WHERE round = ?", (round_.name,)
+            "SELECT document, state <> 'begun' FROM answer WHERE round = ?", (round_.name,)
         ).fetchone()
         if row is not None and bytes(row[0]) != round_.to_bytes():
             raise RoundRefused(f"round {round_.name} was replaced: its document has changed")
         if row is not None and row[1]:
             return
         (highest,) = database.execute(
-            "SELECT MAX(number) FROM answer WHERE study = ? AND report IS NOT NULL", (round_.study,)
+            "SELECT MAX(number) FROM answer WHERE study = ? AND state <> 'begun'", (round_.study,)
         ).fetchone()
         if highest is not None and round_.number <= highest:
             raise RoundRefused(
@@ -233,16 +250,28 @@ class Outbox:
             return update.rowcount == 1
 
     def settle(self, entry: Entry, state: State, problem: str = "", wait: float = 0.0) -> None:
-        """Record the outcome of a claimed entry, unless it was withdrawn meanwhile."""
+        """Record the outcome of a claimed entry, unless it was withdrawn meanwhile.
+
+        The bytes of a report that is not sent again are overwritten.
+        """
         with self._ledger.alone() as database:
             database.execute(
-                "UPDATE answer SET state = ?, problem = ?, next_try = ? "
-                "WHERE round = ? AND state = ?",
-                (state, problem, time.time() + wait, entry.round, entry.state),
+                "UPDATE answer SET state = ?, problem = ?, next_try = ?, "
+                "report = CASE WHEN ? THEN report END WHERE round = ? AND state = ?",
+                (
+                    state,
+                    problem,
+                    time.time() + wait,
+                    state == "queued",
+                    entry.round,
+                    entry.state,
+                ),
             )
 
     def withdraw(self, round_name: str) -> Entry:
         """Withdraw a report: at once if its bytes never left, else through the collector.
+
+        Its bytes are overwritten; the collector finds it by its id.
 
         Raises
         ------
@@ -251,12 +280,12 @@ class Outbox:
         """
         with self._ledger.alone() as database:
             answered = _find(database, round_name)
-            if answered is None or not answered.report:
+            if answered is None or not answered.answered:
                 raise InvalidInput(f"round {round_name} was not answered; no report to withdraw")
             if answered.state in ("queued", "sent", "refused"):
                 # next_try stays: another process may be sending right now, under a lease.
                 database.execute(
-                    "UPDATE answer SET state = ? WHERE round = ?",
+                    "UPDATE answer SET state = ?, report = NULL WHERE round = ?",
                     ("withdrawing" if answered.attempts else "withdrawn", round_name),
                 )
             withdrawn = _find(database, round_name)

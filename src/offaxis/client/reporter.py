@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from offaxis.client.sequences import pay_and_report, vector_needed
+from offaxis.client.sequences import pay_and_report, pay_per_report, vector_needed
 from offaxis.encoding.pairs import PairEncoder
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.errors import InvalidInput
 from offaxis.privacy.ledger import Ledger
 from offaxis.randomizers.memoised import MOST_ROUNDS, Memoised
@@ -38,7 +39,8 @@ class Reporter:
         That of the person whose vectors are reported.
     study : str
         Names what the reports are for. A release with unit "user" is reported once per study and
-        person, or as one sequence. By default the whole ledger counts as one study.
+        person, or as one sequence, and no other release is reported in that study. By default all
+        reports belong to one study without a name.
 
     Examples
     --------
@@ -91,7 +93,8 @@ class Reporter:
         ----------
         vector : array (m,)
             For a release of pairs the row of a vector and its answers
-            (:meth:`offaxis.Release.pairs`), or ``{"vector": vector, "answers": answers}``.
+            (:meth:`offaxis.Release.pairs`), or ``{"vector": vector, "answers": answers}``; for one
+            of answers alone ``{"answers": answers}``.
 
             For a release of sequences also None, or a callable: it is evaluated only if the round
             draws a permanent answer, and then None, NaN, an unknown answer or a callable that
@@ -107,6 +110,8 @@ class Reporter:
         InvalidInput
             If the vector cannot be reported, or a number is not larger than the last one. Nothing
             is paid.
+        RoundRefused
+            If the study has one promise per person, and this report would be outside it.
         BudgetExceeded
             If the report would exceed the budget. Nothing is paid and nothing is made.
         """
@@ -118,7 +123,7 @@ class Reporter:
         if self._per_person:
             with self.ledger.alone():
                 return pay_and_report(self.ledger, self.release, self.study, None, batch[0])
-        self.ledger.spend(self.release.guarantee, self.release.hash)
+        self._pay(1)
         report = self.release.privatize(batch[0])
         assert isinstance(report, bytes), "one vector gives one report"
         return report
@@ -173,8 +178,13 @@ class Reporter:
         starts = range(0, max(count, 1), part)
         for start in starts:
             as_batch(batch[start : start + part], self.release.input_dim, first_row=start)
-        self.ledger.spend(self.release.guarantee, self.release.hash, reports=count)
+        self._pay(count)
         return self._make_parts(batch, starts)
+
+    def _pay(self, reports: int) -> None:
+        """Pay for reports before the first is made."""
+        with self.ledger.alone():
+            pay_per_report(self.ledger, self.release, self.study, reports)
 
     def _make_parts(self, batch: Any, starts: range) -> Iterator[list[bytes]]:
         for start in starts:
@@ -195,6 +205,8 @@ class Reporter:
         encoder = self.release.encoder
         if isinstance(vector, Mapping) and isinstance(encoder, PairEncoder):
             self._one_row(_parts(vector)[0], encoder.vector_dim)
+        elif isinstance(vector, Mapping) and isinstance(encoder, AnswersEncoder):
+            _parts(vector)
         else:
             self._one_row(vector)
 
@@ -242,6 +254,9 @@ def joined(release: Release, value: Any) -> Any:
 
 
 def _parts(pair: Mapping[str, Any]) -> tuple[Any, Any]:
-    if set(pair) != {"vector", "answers"}:
-        raise InvalidInput('a pair is a mapping {"vector": vector, "answers": answers}')
-    return pair["vector"], pair["answers"]
+    if set(pair) != {"vector", "answers"} and set(pair) != {"answers"}:
+        raise InvalidInput(
+            'a pair is a mapping {"vector": vector, "answers": answers}, and answers alone are '
+            '{"answers": answers}'
+        )
+    return pair.get("vector"), pair["answers"]

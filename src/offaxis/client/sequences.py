@@ -1,6 +1,7 @@
 """Reports under a promise per person: one report per study, or a sequence within ε∞.
 
-Contract: in one study a person reports one release whose guarantee is per person (unit "user"). An
+Contract: in one study a person reports one release whose guarantee is per person (unit "user"), or
+one sequence, and no other release; or releases whose guarantees are per report (unit "item"). An
 ordinary release gives one report. A memoised one gives any number of reports, drawn from at most R
 permanent answers; all of these are paid for together, before the first report is made, and each
 counts in every period in which it is drawn or reported. Which rounds draw one depends on the
@@ -212,7 +213,9 @@ def pay_and_report(
         if guarantee.unit == "user":
             _check_first(ledger, release, study)
             ledger.keep_study(study, release.hash)
-        ledger.charge(guarantee, release.hash)
+            ledger.charge(guarantee, release.hash)
+        else:
+            pay_per_report(ledger, release, study)
         assert vector is not None, "an ordinary release reports a vector"
         report = release.privatize(vector)
         assert isinstance(report, bytes), "one vector gives one report"
@@ -229,8 +232,29 @@ def pay_and_report(
     (report,), (after,) = next_reports(release, [before], number, vectors)
     assert payment is not None, "the first report was paid for, or needs a vector"
     state = replace(after, payment=payment).to_bytes()
-    ledger.keep_study(study, release.hash, state, wipe=due and before is not None)
+    ledger.keep_study(study, release.hash, state)
     return report
+
+
+def pay_per_report(ledger: Ledger, release: Release, study: str, reports: int = 1) -> None:
+    """Pay for reports whose promises are per report, as part of a transaction of the ledger.
+
+    Raises
+    ------
+    RoundRefused
+        If the study has one promise for all reports of the person.
+    BudgetExceeded
+        If a limit would be exceeded. In both cases nothing is paid and nothing is made.
+    """
+    kept = ledger.study(study)
+    if kept is not None:
+        raise RoundRefused(
+            f"{_named(study)} has one promise for all reports of a person, those of release "
+            f"{kept[0][:8]}…; release {release.hash[:8]}… needs a study of its own, and the costs "
+            f"of studies add up"
+        )
+    ledger.keep_items(study)
+    ledger.charge(release.guarantee, release.hash, reports)
 
 
 def _pay_for_draw(ledger: Ledger, release: Release, *, first: bool) -> int | None:
@@ -279,6 +303,11 @@ def _check_first(ledger: Ledger, release: Release, study: str) -> None:
             f"{_named(study)} allows one report or one sequence per person, and this person "
             f"reports release {kept[0][:8]}… in it; what is for another purpose needs a study of "
             f"its own, and the costs of studies add up"
+        )
+    if ledger.has_items(study):
+        raise RoundRefused(
+            f"this person has sent reports in {_named(study)} that no promise per person covers; "
+            f"release {release.hash[:8]}… needs a study of its own, and the costs of studies add up"
         )
     # Whatever study it was for: what was paid for may have left the device.
     if ledger.has_paid_for(release.hash):

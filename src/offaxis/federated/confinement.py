@@ -12,60 +12,38 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Hashable
-from typing import NoReturn
+from typing import ClassVar
 
-from offaxis.errors import InvalidInput, RoundRefused
+from offaxis import files
+from offaxis.errors import OffaxisError, RoundRefused
 
 Position = tuple[int, int]
 """Round number and step of a client; it only grows."""
 
-_forks = 0
 _latest: dict[Hashable, Position] = {}
 _lock = threading.Lock()
 
 
 def _forked() -> None:
-    global _forks, _lock
-    _forks += 1
+    global _lock
     # Another thread of the parent may have held it; that thread does not exist here.
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
-def current_process() -> tuple[int, int]:
-    """Identify this process.
-
-    The fork count detects a reused process id; the process id detects a fork that was not counted.
-    """
-    return os.getpid(), _forks
-
-
-class Confined:
+class Confined(files.Confined):
     """An object that serves only the process that made it, and cannot be copied.
 
-    After ``fork`` parent and child hold the same object. Two living copies of a client could sign
-    two sets of survivors in one round, and two sums that differ in one update reveal it.
+    Two living copies of a client could sign two sets of survivors in one round, and two sums that
+    differ in one update reveal it.
     """
 
-    def __init__(self) -> None:
-        self._process = current_process()
-
-    def check_process(self) -> None:
-        """Raise RoundRefused in any other process than the one that made this object."""
-        if self._process != current_process():
-            raise RoundRefused(
-                f"this {type(self).__name__} was made in process {self._process[0]} and is used in "
-                f"process {os.getpid()}, after a fork; two processes could sign two sets of one "
-                f"round: reopen the ClientFile in this process"
-            )
-
-    def __reduce__(self) -> NoReturn:
-        """Reject copying and pickling: each copy could sign another set."""
-        raise InvalidInput(
-            f"a {type(self).__name__} cannot be copied or pickled; reopen the ClientFile instead"
-        )
+    _why: ClassVar[str] = "two processes could sign two sets of one round"
+    _instead: ClassVar[str] = "reopen the ClientFile"
+    _error: ClassVar[type[OffaxisError]] = RoundRefused
 
 
 def claim(client: Hashable, name: str, before: Position, after: Position) -> None:

@@ -8,14 +8,11 @@ sent.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache, wraps
@@ -29,12 +26,12 @@ from numpy.typing import NDArray
 
 from offaxis.errors import BudgetExceeded, InvalidDocument, InvalidInput, RoundRefused
 from offaxis.federated import masks
-from offaxis.federated.confinement import Confined, Position, claim, current_process
+from offaxis.federated.confinement import Confined, Position, claim
 from offaxis.federated.local import usable_rows
 from offaxis.federated.masks import Consent, MaskedUpdate, Opening, Survivors, consent_text, listed
 from offaxis.federated.plan import DistributedGuarantee
 from offaxis.federated.roster import ClientKeys, Member, Roster
-from offaxis.files import replacing
+from offaxis.files import current_process, exclusive, replacing
 from offaxis.formats.strict_json import canonical_json
 from offaxis.randomizers.base import Ball, onto_lattice
 from offaxis.sampling.discrete_gaussian import DiscreteGaussian
@@ -499,28 +496,9 @@ class ClientFile:
                     if changed:
                         self._record_steps(database)
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Hold a lock of this block.
-
-        SQLite's locks belong to the process, which loses them as soon as any code in it closes the
-        file: a backup, or a checksum.
-        """
-        process = current_process()
-        with self._file_errors():
-            lock = f"{self._path.resolve()}.lock"
-            held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            until = time.monotonic() + _WAIT
-            while not _locked_now(held):
-                if time.monotonic() > until:
-                    raise InvalidInput(f"{self._path} is in use by another thread or process")
-                time.sleep(0.005)
-            yield
-        finally:
-            if process == current_process():  # a forked child shares the parent's lock
-                fcntl.flock(held, fcntl.LOCK_UN)
-            os.close(held)
+    def _alone(self) -> AbstractContextManager[None]:
+        """Hold the lock of the file for a block."""
+        return exclusive(self._path.resolve(), _WAIT)
 
     def _check_steps(self, notes: Notes) -> None:
         """Raise RoundRefused for a file that was copied or restored, as far as it shows.
@@ -560,15 +538,6 @@ class ClientFile:
             yield
         except (sqlite3.Error, OSError) as error:
             raise InvalidInput(f"cannot use {self._path} as a client file: {error}") from None
-
-
-def _locked_now(held: int) -> bool:
-    """Lock an open file if nobody else has; return whether it is locked now."""
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _prepare(database: sqlite3.Connection) -> None:

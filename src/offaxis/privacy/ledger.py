@@ -4,39 +4,45 @@ Contract: every report that has left the device is in the ledger. The cost is wr
 the disk *before* the report is made, or in one transaction with a report that is kept. A crash in
 between may therefore cost budget without releasing anything, but a report is never released without
 being paid for. A payment that would exceed a limit is refused, and nothing is written. Several
-processes may share one file: a payment is one transaction.
+processes may share one file: a payment is one transaction, under a lock in ``<path>.lock``. Each
+opens the file itself: a ledger is refused in a forked child, and after its file was replaced.
 
 The file is an SQLite database with one row per payment, per stored limit and per study in which the
-person takes part; only its owner can read it. It holds no vectors, no hashes of vectors, and no
-report that was sent. Of a sequence it holds the permanent answer in force, which reveals up to ε of
-one answer. Anyone who can delete or replace the file can start over: the ledger serves a device
-that wants to keep count.
+person takes part; only its owner can read it. All that was committed is in this one file: the
+rollback journal ``<path>-journal`` exists during a transaction and after a crash in one. The file
+holds no vectors, no hashes of vectors, and no report that was sent. Of a sequence it holds the
+permanent answer in force, which reveals up to ε of one answer. Anyone who can delete the file, or
+replace it between two programs, can start over: the ledger serves a device that wants to keep
+count.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sqlite3
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
+from weakref import WeakSet
 
 from offaxis.errors import BudgetExceeded, InvalidInput
+from offaxis.files import Confined, create_private, exclusive, make_private
 from offaxis.privacy.composition import Cost, Limit, basic, filtered_epsilon
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.vectors import as_integer
 
 __all__ = ["Ledger", "Limit"]
 
-VERSION: Final = 3
-_READABLE: Final = (1, 2, VERSION)
-"""Version 1 had no stored limits, version 2 no studies. Their readers must not open a newer file,
-whose limits they would ignore."""
+VERSION: Final = 4
+_READABLE: Final = (1, 2, 3, VERSION)
+"""Version 1 had no stored limits, version 2 no studies; version 3 had a write-ahead log, and kept
+reports that were sent. Their readers must not open a newer file: they would ignore its limits, or
+answer its rounds again."""
 _WAIT: Final = 30.0
 """Seconds to wait for another process that is spending."""
 
@@ -52,6 +58,8 @@ CREATE TABLE IF NOT EXISTS stored_limit (
 CREATE TABLE IF NOT EXISTS study (
     name TEXT PRIMARY KEY, release TEXT NOT NULL, state BLOB
 ) STRICT;
+CREATE TABLE IF NOT EXISTS study_of_items (name TEXT PRIMARY KEY) STRICT;
+DROP TABLE IF EXISTS pending_wipe;
 """
 _SINCE_2: Final = """
 ALTER TABLE stored_limit ADD COLUMN slack TEXT NOT NULL DEFAULT '0';
@@ -61,7 +69,22 @@ DROP TABLE IF EXISTS kept;
 file: a copy of the file confirmed guesses of vectors."""
 _RESERVED: Final = -1.0
 """The time of payments for reports that are made later: before every period."""
-_PENDING: Final = "CREATE TABLE IF NOT EXISTS {} (id INTEGER) STRICT"
+_PENDING: Final = "CREATE TABLE IF NOT EXISTS pending_studies (id INTEGER) STRICT"
+
+_open_ledgers: WeakSet[Ledger] = WeakSet()
+
+
+def _forked() -> None:
+    """Keep the parent's databases open in a forked child, to the end of the process.
+
+    Closing one inside a transaction would delete the journal that the parent is writing.
+    """
+    for ledger in list(_open_ledgers):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(ledger._connection))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 @dataclass(frozen=True)
@@ -99,8 +122,11 @@ class Balance:
     left: Fraction
 
 
-class Ledger:
+class Ledger(Confined):
     """A device's record of the privacy budget it has spent, with limits that it enforces.
+
+    Open it in the process that uses it: in a forked child every call is an error, and the child
+    opens the file itself. The same holds after the file was moved, deleted or replaced.
 
     Parameters
     ----------
@@ -128,6 +154,9 @@ class Ledger:
     >>> ledger.close()
     """
 
+    _why: ClassVar[str] = "payments of the one would be lost to the other"
+    _instead: ClassVar[str] = "open the file anew, with Ledger(path) or Device.open(path),"
+
     def __init__(self, path: str | Path, *limits: Limit) -> None:
         if not limits and not Path(path).is_file():
             raise InvalidInput(
@@ -152,78 +181,76 @@ class Ledger:
         return ledger
 
     def _open(self, path: str | Path, limits: tuple[Limit, ...], *, store: bool) -> None:
+        super().__init__()
         self._path = path
         if str(path) in ("", ":memory:"):
             raise InvalidInput(f"a ledger needs a file that stays, got {str(path)!r}")
+        # A program may change its folder, or a link its target.
+        self._file = Path(os.path.realpath(path))
         if limits:
-            _create_private(path)
-        try:
-            self._database = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
-        except sqlite3.Error as error:
-            raise InvalidInput(f"cannot open the ledger {path}: {error}") from None
-        try:
-            self._check_kind(path)
-            _make_private(path)
-            self._use_wal()
-            # FULL: a payment is on disk before spend() returns.
-            self._database.execute("PRAGMA synchronous = FULL")
-            # What is deleted from the file is overwritten.
-            self._database.execute("PRAGMA secure_delete = ON")
-            with self.alone():
-                self._prepare(path, limits, store=store)
-            self._wipe()
-        except sqlite3.Error as error:
-            self._database.close()
-            raise InvalidInput(f"{path} cannot be used as a ledger: {error}") from None
-        except BaseException:
-            self._database.close()
-            raise
+            create_private(path)
+        with self._file_errors(), exclusive(self._file, _WAIT):
+            self._identity = self._file.stat()
+            self._connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+            try:
+                self._check_file()
+                self._check_kind(path)
+                make_private(self._file)
+                self._leave_wal()
+                # EXTRA: a payment is on disk before spend() returns, whenever the power fails.
+                self._connection.execute("PRAGMA synchronous = EXTRA")
+                # What is deleted from the file is overwritten.
+                self._connection.execute("PRAGMA secure_delete = ON")
+                with self._transaction():
+                    self._prepare(path, limits, store=store)
+            except BaseException:
+                self.close()
+                raise
+        _open_ledgers.add(self)
 
-    def _use_wal(self) -> None:
-        """Switch to write-ahead logging; SQLite does not wait for another process that does."""
+    def _leave_wal(self) -> None:
+        """Move what versions up to 3 kept in a write-ahead log into the file, and remove the log.
+
+        Payments in a log are lost with it: when its file is moved without it, and when SQLite takes
+        the last process that uses the log for gone, as it does after a fork.
+        """
         until = time.monotonic() + _WAIT
         while True:
             try:
-                self._database.execute("PRAGMA journal_mode = WAL")
+                (mode,) = self._connection.execute("PRAGMA journal_mode = DELETE").fetchone()
             except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > until:
+                if "locked" not in str(error):
                     raise
-                time.sleep(0.01)
-            else:
+                mode = "wal"
+            if mode == "delete":
                 return
-
-    def _wipe(self) -> None:
-        """Remove from the file what was deleted for good, as soon as no other process is reading.
-
-        That is what an upgrade deleted, and permanent answers that are no longer in force: the
-        write-ahead log would keep them as long as the ledger is open.
-        """
-        if not self._has_table("pending_wipe"):
-            return
-        self._database.execute("PRAGMA busy_timeout = 0")  # do not wait for readers
-        busy, _, _ = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self._database.execute(f"PRAGMA busy_timeout = {int(1000 * _WAIT)}")
-        if not busy:
-            with self._transaction():
-                self._database.execute("DROP TABLE IF EXISTS pending_wipe")
+            if time.monotonic() > until:
+                raise InvalidInput(
+                    f"{self._path} is open in another program, as a ledger of an earlier version "
+                    f"of offaxis; close that program first"
+                )
+            time.sleep(0.01)
 
     def _has_table(self, name: str) -> bool:
-        row = self._database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
-        return row.fetchone() is not None
+        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)))
 
     def _version(self) -> int:
-        return int(self._database.execute("PRAGMA user_version").fetchone()[0])
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _check_kind(self, path: str | Path) -> None:
         """Refuse another application's database before changing anything in it."""
-        # Read the tables first: when another process creates a ledger, its tables and its version
-        # appear in one transaction.
-        tables = self._database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        tables = self._connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
         version = self._version()
-        if tables and not version:
-            raise InvalidInput(f"{path} is a database, but not a ledger")
         if version and version not in _READABLE:
             raise InvalidInput(f"{path} is a ledger of version {version}, not {VERSION}")
+        if tables and not version:
+            raise InvalidInput(f"{path} is a database, but not a ledger")
+        if not tables and self._file.stat().st_size:
+            raise InvalidInput(
+                f"{path} is a database without tables: what it held may be in {path}-wal or "
+                f"{path}-journal, in the folder from which the file was moved. Put them beside it "
+                f"and open it again; if nothing was ever paid, delete it"
+            )
 
     def _prepare(self, path: str | Path, limits: tuple[Limit, ...], *, store: bool) -> None:
         """Create the tables of a new ledger or upgrade an old one; read the stored limits."""
@@ -233,11 +260,11 @@ class Ledger:
         if not version and not limits:
             raise InvalidInput(f"{path} is empty, not a ledger; make one with Ledger.create")
         if version != VERSION:
-            for statement in (_SCHEMA + _SINCE_2).split(";"):
+            since_2 = _SINCE_2 if version < 3 else ""
+            for statement in (_SCHEMA + since_2).split(";"):
                 self._database.execute(statement)
             if version:
-                self._database.execute(_PENDING.format("pending_studies"))
-                self._database.execute(_PENDING.format("pending_wipe"))
+                self._database.execute(_PENDING)
             self._database.execute(f"PRAGMA user_version = {VERSION}")
         if store:
             self._database.executemany(
@@ -259,8 +286,10 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+        """Close the file. In a forked child, it stays open: it is the parent's."""
+        _open_ledgers.discard(self)
+        with suppress(InvalidInput):
+            self._database.close()
 
     @contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
@@ -272,12 +301,11 @@ class Ledger:
             If the file cannot be written: the disk is full, or another process holds the lock for
             too long.
         """
-        try:
-            with self._transaction():
+        with self._file_errors():
+            if self._database.in_transaction:
+                raise InvalidInput("alone() does not nest: this ledger has an open transaction")
+            with self._locked(), self._transaction():
                 yield self._database
-            self._wipe()
-        except sqlite3.Error as error:
-            raise InvalidInput(f"{self._path} cannot be written as a ledger: {error}") from None
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -286,10 +314,54 @@ class Ledger:
             yield
             self._database.execute("COMMIT")
         except BaseException:
-            # Some failures have ended the transaction already.
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
+            # Some failures have ended the transaction already, and after a fork inside it, it is
+            # the parent's.
+            with suppress(InvalidInput):
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
             raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the file, which is the one that was opened, from beginning to end."""
+        with exclusive(self._file, _WAIT):
+            self._check_file()
+            yield
+            self._check_file()  # again: what was written to another file does not count
+
+    @property
+    def _database(self) -> sqlite3.Connection:
+        """The open database, in the process that opened it."""
+        self.check_process()
+        return self._connection
+
+    def _check_file(self) -> None:
+        """Raise InvalidInput if the path does not name the open file any more."""
+        try:
+            same = os.path.samestat(self._identity, self._file.stat())
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise InvalidInput(
+                f"{self._path} was moved, deleted or replaced while this ledger was open, and "
+                f"nothing may be reported. Put the file itself back, not a copy, and open it again"
+            )
+
+    def _rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """Return the rows of a query, in the transaction if there is one."""
+        with self._file_errors():
+            if self._database.in_transaction:
+                return self._database.execute(query, parameters).fetchall()
+            with self._locked():
+                return self._database.execute(query, parameters).fetchall()
+
+    @contextmanager
+    def _file_errors(self) -> Iterator[None]:
+        """Raise errors of the file as InvalidInput."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise InvalidInput(f"{self._path} cannot be used as a ledger: {error}") from None
 
     def costs(
         self, since: float | None = None, *, without: int = 0, reserved: bool = True
@@ -299,7 +371,7 @@ class Ledger:
         ``without`` is the number of a payment to leave out. Payments for reports that are made
         later count as long as no time is given, unless ``reserved`` is False.
         """
-        rows = self._database.execute(
+        rows = self._rows(
             "SELECT epsilon, delta, SUM(reports) FROM payment WHERE paid_at > ? AND id <> ? "
             "AND (? OR paid_at <> ?) GROUP BY epsilon, delta",
             (
@@ -325,7 +397,7 @@ class Ledger:
 
     def by_release(self) -> list[Spent]:
         """Return the payments for each release, in the order of the first payment."""
-        rows = self._database.execute(
+        rows = self._rows(
             "SELECT release, epsilon, delta, SUM(reports), "
             "MIN(CASE WHEN paid_at = ? THEN 1e300 ELSE paid_at END), MAX(paid_at) FROM payment "
             "GROUP BY release, epsilon, delta ORDER BY MIN(id)",
@@ -465,18 +537,28 @@ class Ledger:
 
     def has_paid_for(self, release: str) -> bool:
         """Whether any report of a release was paid for."""
-        row = self._database.execute("SELECT 1 FROM payment WHERE release = ?", (release,))
-        return row.fetchone() is not None
+        return bool(self._rows("SELECT 1 FROM payment WHERE release = ? LIMIT 1", (release,)))
 
     def study(self, name: str) -> tuple[str, bytes | None] | None:
         """Return the release that the person reports in a study, and the state of its sequence.
 
         None if the person has not sent a report per person, or of a sequence, in this study.
         """
-        row = self._database.execute(
-            "SELECT release, state FROM study WHERE name = ?", (name,)
-        ).fetchone()
-        return None if row is None else (str(row[0]), None if row[1] is None else bytes(row[1]))
+        rows = self._rows("SELECT release, state FROM study WHERE name = ?", (name,))
+        for release, state in rows:
+            return str(release), None if state is None else bytes(state)
+        return None
+
+    def has_items(self, name: str) -> bool:
+        """Whether the person has sent reports in a study whose promises are per report."""
+        return bool(self._rows("SELECT 1 FROM study_of_items WHERE name = ?", (name,)))
+
+    def keep_items(self, name: str) -> None:
+        """Record that the person sends reports per item in a study; part of a transaction."""
+        assert self._database.in_transaction, "keep_items() belongs inside alone()"
+        self._database.execute(
+            "INSERT INTO study_of_items VALUES (?) ON CONFLICT DO NOTHING", (name,)
+        )
 
     @property
     def has_pending_studies(self) -> bool:
@@ -491,16 +573,12 @@ class Ledger:
         self._database.execute("DROP TABLE pending_studies")
         return True
 
-    def keep_study(
-        self, name: str, release: str, state: bytes | None = None, *, wipe: bool = False
-    ) -> None:
+    def keep_study(self, name: str, release: str, state: bytes | None = None) -> None:
         """Record that the person reports a release in a study; part of a transaction.
 
-        With ``wipe``, the state before is removed from the disk, too, after the transaction.
+        The state before is overwritten in the file.
         """
         assert self._database.in_transaction, "keep_study() belongs inside alone()"
-        if wipe:
-            self._database.execute(_PENDING.format("pending_wipe"))
         self._database.execute(
             "INSERT INTO study VALUES (?, ?, ?) "
             "ON CONFLICT (name) DO UPDATE SET release = excluded.release, state = excluded.state",
@@ -520,20 +598,3 @@ class Ledger:
 def _since(limit: Limit, now: float) -> float | None:
     """Return the start of a limit's period that ends now; None for a lifetime limit."""
     return None if limit.seconds is None else now - limit.seconds
-
-
-def _make_private(path: str | Path) -> None:
-    """Let only the owner read the file, and what SQLite keeps beside it."""
-    target = os.path.realpath(path)
-    for part in (target, f"{target}-wal", f"{target}-shm"):
-        with suppress(OSError):
-            if stat.S_IMODE(Path(part).stat().st_mode) & 0o077:
-                Path(part).chmod(0o600)
-
-
-def _create_private(path: str | Path) -> None:
-    """Create the file, if it does not exist, before SQLite does: readable by its owner only."""
-    try:
-        Path(path).touch(mode=0o600)
-    except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror or error}") from None

@@ -125,11 +125,9 @@ class Memoised(ABC):
 
     @property
     def single_report_epsilon(self) -> Fraction:
-        """``loss_after(1)``, as a budget that is not below it."""
-        loss = Fraction(self.loss_after(1))
-        return exact_epsilon(
-            min(loss.limit_denominator(10**12) + Fraction(1, 10**12), self.epsilon)
-        )
+        """``loss_after(1)``, as a budget that is not below it; the smallest budget is 1e-9."""
+        loss = Fraction(self.loss_after(1)).limit_denominator(10**12) + Fraction(1, 10**12)
+        return exact_epsilon(min(max(loss, Fraction(1, 10**9)), self.epsilon))
 
     @abstractmethod
     def hold(self, W: NDArray[Any], entropy: RealEntropy) -> Held:

@@ -93,20 +93,20 @@ def check_devices(url: str, job: dict[str, Any]) -> tuple[int, int]:
     """Compare payments of devices with stored reports; return the reports and refused rounds.
 
     Each device has answered as many rounds as its limit allows, and each of its answers is stored
-    once, as it was kept. Nothing else is stored.
+    once, under its id. Nothing else is stored.
     """
     stored = {name: rows_of(url, name) for name in job["rounds"]}
     allowed = int(Fraction(job["limit"]) / Fraction(job["epsilon"]))
     reports = refused = 0
     for number in range(job["devices"]):
         with open_device(job, number) as device:
-            kept = [entry for entry in device.status() if entry.report]
+            kept = [entry for entry in device.status() if entry.answered]
             refused += len(job["rounds"]) - len(kept)
             assert [entry.state for entry in kept] == ["sent"] * allowed
             assert device.ledger.spent()[0] == Fraction(job["epsilon"]) * len(kept)
             assert device.ledger.spent()[0] <= Fraction(job["limit"])
         for entry in kept:
-            assert stored[entry.round].count((entry.id, entry.report)) == 1
+            assert [id_ for id_, _ in stored[entry.round]].count(entry.id) == 1
         reports += len(kept)
     assert sum(map(len, stored.values())) == reports
     return reports, refused

@@ -2,7 +2,7 @@
 
 import { InvalidInput } from "../errors.js";
 
-const VERSION = 2;
+const VERSION = 3; // an older client would take a report without bytes for none, and answer again
 const STORES = ["answers", "payments", "releases", "keys", "studies"];
 
 /** Return a request as a promise; unlike any other, awaiting it keeps the transaction open. */
@@ -25,7 +25,7 @@ function createStores(database, version) {
     database.createObjectStore("keys");
   }
   // Names of studies to {release, state, payment}: what a person reports in them under one promise.
-  database.createObjectStore("studies");
+  if (version < 2) database.createObjectStore("studies");
 }
 
 /** Return the stores of a transaction by name, with every request as a promise. */
@@ -45,8 +45,8 @@ export class Database {
   /**
    * Open a database, or create it.
    *
-   * `upgrade(stores)` fills the stores that an older version lacked, in the transaction that
-   * creates them: if it fails, the database stays as it was.
+   * `upgrade(stores)` brings what an older version wrote up to date, in the transaction that creates
+   * the stores that it lacked: if it fails, the database stays as it was.
    */
   static async open(name, upgrade) {
     if (!globalThis.indexedDB) throw failed("it has no IndexedDB");

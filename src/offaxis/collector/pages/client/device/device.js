@@ -14,7 +14,7 @@ import { InvalidDocument, InvalidInput, RoundRefused, Unreachable, shown } from 
 import { checkedVector } from "../release.js";
 import { toHex } from "../webcrypto.js";
 import { Budget } from "./ledger.js";
-import { Outbox } from "./outbox.js";
+import { Outbox, isAnswered } from "./outbox.js";
 import { deliver, uniform } from "./sending.js";
 import { nextReport } from "./sequences.js";
 import { Terms } from "./terms.js";
@@ -91,8 +91,8 @@ export class Device {
   /**
    * Answer a round, once: verify it, pay, make the report and keep it for sending.
    *
-   * A round is answered only once. A second call returns the kept report, pays nothing and does not
-   * evaluate the vector. `vector` is a vector or a function that returns one; for a release of pairs
+   * A round is answered only once. A second call returns the same entry, pays nothing and does not
+   * evaluate the vector. Once the report is sent, its bytes are not kept. `vector` is a vector or a function that returns one; for a release of pairs
    * it is {vector, answers}. An unusable one becomes a report of the public mean, so that nobody
    * learns of it. A round of a sequence that draws no permanent answer does not evaluate it either.
    */
@@ -101,7 +101,7 @@ export class Device {
       throw new InvalidInput(`${shown(name)} is not a valid name of a round`);
     }
     const kept = await this.#outbox.find(name);
-    if (kept?.report) return publicEntry(kept);
+    if (kept && isAnswered(kept)) return publicEntry(kept);
     const { round, state } = await this.#terms.offer(await this.#json(`/v1/rounds/${name}`));
     if (round.name !== name) {
       throw new RoundRefused(`the collector returned round ${round.name} for ${name}`);
@@ -121,7 +121,7 @@ export class Device {
 
   async #answer(round, release, vector, group) {
     const entry = await this.#outbox.begin(round, group);
-    if (entry.report) return entry;
+    if (isAnswered(entry)) return entry;
     const source = entry.begun <= MAX_ATTEMPTS ? vector : null;
     try {
       const wait = this.#firstWait(round);

@@ -3,8 +3,9 @@
  *
  * Contract: a round has one report, ever. It is paid for and kept in one transaction, so a page
  * that is closed leaves both or neither, and it can be sent only after that. Every attempt sends
- * the same bytes. Two tabs may each make a report for one round; one is kept, the other is never
- * sent.
+ * the same bytes; when they are not needed any more, they are removed, since reports of one permanent
+ * answer together reveal it. Two tabs may each make a report for one round; one is kept, the other is
+ * never sent.
  *
  *     begun ──▶ queued ──▶ sent, or refused: the collector will never accept it
  *                 └──────▶ withdrawing ──▶ withdrawn       also from sent and refused
@@ -29,14 +30,21 @@ export function isDue({ state, nextTry }) {
   return !(ahead > 0 && ahead <= LONGEST_WAIT);
 }
 
+/** Whether a report was made for a round, whatever became of it. */
+export const isAnswered = ({ state }) => state !== "begun";
+
+/** The bytes of a report that is not sent again are not kept. */
+const withoutSpent = (entry) => (entry.state === "queued" ? entry : { ...entry, report: null });
+
 /** Throw RoundRefused for a round that was replaced or rolled back. */
 function checkRound(answers, round) {
   const entry = answers.find((answer) => answer.round === round.name);
   if (entry && entry.document !== round.document) {
     throw new RoundRefused(`round ${round.name} was replaced: its document has changed`);
   }
-  if (entry?.report) return;
-  const numbers = answers.filter((a) => a.study === round.study && a.report).map((a) => a.number);
+  if (entry && isAnswered(entry)) return;
+  const inStudy = answers.filter((a) => a.study === round.study && isAnswered(a));
+  const numbers = inStudy.map(({ number }) => number);
   const highest = Math.max(-1, ...numbers);
   if (round.number <= highest) {
     throw new RoundRefused(
@@ -46,10 +54,15 @@ function checkRound(answers, round) {
   }
 }
 
-/** Record the studies that an older version answered with a release per person. */
-async function keepStudies({ answers, releases, studies }) {
-  const answered = (await answers.all()).filter((answer) => answer.report);
-  for (const { study, release } of answered.sort((a, b) => a.place - b.place)) {
+/**
+ * Record the studies that an older version answered with a release per person, and remove the bytes
+ * of reports that it sent.
+ */
+async function upgrade({ answers, releases, studies }) {
+  const answered = (await answers.all()).filter(isAnswered);
+  for (const entry of answered.sort((a, b) => a.place - b.place)) {
+    const { study, release } = entry;
+    await answers.put(withoutSpent(entry));
     const file = await releases.get(release);
     if (claimedUnit(file) === "item" || (await studies.get(study))) continue;
     await studies.put({ release, state: null, payment: null }, study);
@@ -63,7 +76,7 @@ export class Outbox {
 
   static async open(name) {
     const outbox = new Outbox();
-    outbox.#database = await Database.open(name, keepStudies);
+    outbox.#database = await Database.open(name, upgrade);
     const fresh = await hmacKey();
     outbox.#key = await outbox.#database.alone(async ({ keys }) => {
       const kept = await keys.get("device");
@@ -106,7 +119,7 @@ export class Outbox {
         ...{ report: null, state: "begun", begun: 0, attempts: 0, nextTry: 0, problem: "" },
       };
       const entry = all.find((answer) => answer.round === name) ?? fresh;
-      if (!entry.report) entry.begun += 1;
+      if (!isAnswered(entry)) entry.begun += 1;
       await answers.put(entry);
       return entry;
     });
@@ -131,7 +144,7 @@ export class Outbox {
       checkRound(all, round);
       const begun = all.find((answer) => answer.round === round.name);
       if (!begun) throw new InvalidInput(`round ${round.name} was not begun`);
-      if (begun.report) return begun;
+      if (isAnswered(begun)) return begun;
       const placed = await place(round, release, budget, stores);
       // What was made may rest on another state, or on a draw that is not admitted any more.
       if (!sameState(placed.state, before) || placed.uses !== drew) return null;
@@ -157,7 +170,7 @@ export class Outbox {
     return this.#database.alone(async (stores) => {
       const all = await stores.answers.all();
       checkRound(all, round);
-      const kept = all.find((answer) => answer.round === round.name && answer.report);
+      const kept = all.find((answer) => answer.round === round.name && isAnswered(answer));
       if (kept) return { kept };
       return place(round, release, budget, stores);
     });
@@ -172,19 +185,27 @@ export class Outbox {
     );
   }
 
-  /** Record the outcome of a claimed entry, unless it was withdrawn meanwhile. */
+  /**
+   * Record the outcome of a claimed entry, unless it was withdrawn meanwhile; a report that is not
+   * sent again is removed.
+   */
   settle({ round, state }, next, problem, wait) {
     const settled = { state: next, problem, nextTry: Date.now() + wait };
-    return this.#change(round, (entry) => (entry.state === state ? { ...entry, ...settled } : null));
+    return this.#change(round, (entry) =>
+      entry.state === state ? withoutSpent({ ...entry, ...settled }) : null,
+    );
   }
 
-  /** Withdraw a report: at once if its bytes never left, else through the collector. */
+  /**
+   * Withdraw a report: at once if its bytes never left, else through the collector, which finds it by
+   * its id.
+   */
   async withdraw(name) {
     const withdrawn = await this.#change(name, (entry) => {
-      if (!entry.report) return null;
+      if (!isAnswered(entry)) return null;
       if (!["queued", "sent", "refused"].includes(entry.state)) return entry;
       // nextTry stays: another tab may be sending right now, under a lease.
-      return { ...entry, state: entry.attempts ? "withdrawing" : "withdrawn" };
+      return withoutSpent({ ...entry, state: entry.attempts ? "withdrawing" : "withdrawn" });
     });
     if (!withdrawn) {
       throw new InvalidInput(`round ${name} was not answered; no report to withdraw`);

@@ -1,7 +1,8 @@
 /**
  * Reports under a promise per person: one report per study, or a sequence within ε∞.
  *
- * Contract: in one study a person reports one release whose guarantee is per person (unit "user"). An
+ * Contract: in one study a person reports one release whose guarantee is per person (unit "user"), or
+ * one sequence, and no other release; or releases whose guarantees are per report (unit "item"). An
  * ordinary release gives one report. A memoised one gives any number of reports, drawn from at most
  * R permanent answers; all of these are paid for together, with the first report, and each counts
  * in every period in which it is drawn or reported. Which rounds draw one depends on the numbers of
@@ -86,7 +87,7 @@ export function sameState(first, second) {
  *               takes the place of: a reserved one, or the one of the answer in force
  *     reserved  payments for later draws
  */
-export async function place(round, release, budget, { studies, payments }) {
+export async function place(round, release, budget, { answers, studies, payments }) {
   const { sequence, guarantee, hash } = release;
   const kept = await studies.get(round.study);
   const all = await payments.all();
@@ -94,7 +95,11 @@ export async function place(round, release, budget, { studies, payments }) {
   const epsilon = sequence ? sequence.epsilon : guarantee.epsilon;
   const payment = { paidAt: now, release: hash, epsilon };
   if (!(sequence && kept?.state && kept.release === hash)) {
-    if (sequence || guarantee.unit === "user") checkFirst(round, release, kept, all);
+    if (sequence || guarantee.unit === "user") {
+      checkFirst(round, release, kept, all, await answers.all());
+    } else {
+      checkItems(round, release, kept);
+    }
     const later = sequence ? Math.max(0, sequence.draws - 1) : 0;
     const reserved = Array.from({ length: later }, () => ({ ...payment, paidAt: RESERVED }));
     budget.check(all, epsilon, now, reserved);
@@ -122,12 +127,29 @@ export async function place(round, release, budget, { studies, payments }) {
   return { state, uses: false, payment: moved, reserved: [] };
 }
 
-function checkFirst(round, { hash }, kept, payments) {
+/** Throw RoundRefused if a study has one promise per person, which a report per item is outside of. */
+function checkItems(round, { hash }, kept) {
+  if (!kept) return;
+  throw new RoundRefused(
+    `study ${round.study} has one promise for all reports of a person, those of release ` +
+      `${kept.release.slice(0, 8)}…; release ${hash.slice(0, 8)}… needs a study of its own, and the ` +
+      "costs of studies add up",
+  );
+}
+
+function checkFirst(round, { hash }, kept, payments, answers) {
   if (kept) {
     throw new RoundRefused(
       `study ${round.study} allows one report or one sequence per person, and this person reports ` +
         `release ${kept.release.slice(0, 8)}… in it; what is for another purpose needs a study of ` +
         "its own, and the costs of studies add up",
+    );
+  }
+  // Under a promise per person, the study would have been kept.
+  if (answers.some(({ study, state }) => study === round.study && state !== "begun")) {
+    throw new RoundRefused(
+      `this person has sent reports in study ${round.study} that no promise per person covers; ` +
+        `release ${hash.slice(0, 8)}… needs a study of its own, and the costs of studies add up`,
     );
   }
   // Whatever study it was for: what was paid for may have left.
