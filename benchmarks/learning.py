@@ -8,6 +8,7 @@ Parts:
   public labels. CIFAR-10 features; people are validation images, on which the encoder was not
   trained: 4,000 are public, without labels, and people are drawn with replacement from the 6,000
   others. Accuracy is that on the 10,000 test images.
+- *two-rounds*: half of the people find the directions in which the others are asked.
 - *rivals*: the same people, with other methods (benchmarks/learning_rivals.py).
 - *binary*: a private answer, animal or machine, compared with public labels; both equally common.
 - *text*: sentiment of short texts, three classes (examples/text); 6,000 texts are public, 13,000
@@ -82,6 +83,7 @@ from offaxis.vectors import Vectors
 BUDGETS: Final = (0.5, 1.0, 2.0, 4.0)
 PEOPLE: Final = (1_000, 4_000, 10_000, 40_000)
 RANK: Final = 9
+WIDE: Final = 24
 
 
 # ---- Learning from simulated reports
@@ -197,6 +199,34 @@ def print_ceilings(linear: Linear, cells: Cells) -> None:
         f"{linear.accuracy(linear.cross, 1e-9):.3f}, logistic regression on all coordinates "
         f"{population.right(head.predict(population.test)):.3f}"
     )
+
+
+# ---- Two rounds
+
+
+def print_two_rounds(seeds: int) -> None:
+    """Print what it is worth to let half of the people find the directions for the others."""
+    n, rows = PEOPLE[-1], []
+    for epsilon in BUDGETS[1:]:
+        scores: dict[str, list[float]] = {}
+        for seed in range(seeds):
+            population, rng = images(seed), np.random.default_rng([seed, 11])
+            wide = principal(population.public, WIDE, intercept=False)
+            release = fit_pairs(wide, CLASSES, epsilon=epsilon)
+            first = learn(release, simulated(release, population, n // 2, rng))
+            found = principal(population.public, heads=[first.layers_], intercept=False)
+            plain = principal(population.public, RANK, intercept=False)
+            for name, features, people in (
+                ("their directions, the other half", found, n // 2),
+                (f"{RANK} principal directions, half", plain, n // 2),
+                (f"{RANK} principal directions, all", plain, n),
+            ):
+                score = ours(features, population, epsilon, people, rng)
+                scores.setdefault(name, []).append(score)
+            right = first.score(population.test, population.test_labels)
+            scores.setdefault(f"{WIDE} directions, half", []).append(right)
+        rows.append([f"{epsilon:g}", *map(mean_error, scores.values())])
+    print_table(f"Two rounds, {n:,} people ({seeds} seeds)", ["ε", *scores], rows)
 
 
 # ---- Rivals
@@ -408,8 +438,7 @@ def print_intervals(seeds: int) -> None:
             for run in range(20 * seeds):
                 rng = np.random.default_rng([run, 6])
                 features = principal(vectors[rng.integers(len(vectors), size=4_000)], 4)
-                x = features.of(vectors)
-                truth = np.linalg.solve(x.T @ x, x.T @ (clipped - 0.5))
+                truth = coefficients(features, vectors, clipped)
                 release = fit_pairs(features, asked, epsilon=epsilon)
                 chosen = rng.integers(len(vectors), size=n)
                 rows_of = release.pairs(vectors[chosen], numbers[chosen])
@@ -425,6 +454,13 @@ def print_intervals(seeds: int) -> None:
     title = f"Coverage of 95 % intervals of coefficients ({20 * seeds} runs)"
     print_table(title, ["ε, people", "all", "each"], rows)
     _print_coverage_of_accuracy(100 * seeds)
+
+
+def coefficients(features: FeatureMap, vectors: Vectors, numbers: Vectors) -> Vectors:
+    """Return the coefficients of least squares without privacy, in units of the numbers."""
+    x = features.of(vectors)
+    found: Vectors = np.linalg.solve(x.T @ x, x.T @ numbers)
+    return found
 
 
 def household_windows() -> tuple[Vectors, Vectors]:
@@ -534,6 +570,7 @@ def print_speed(seeds: int) -> None:
 
 PARTS: Final[dict[str, Callable[[int], None]]] = {
     "images": print_images,
+    "two-rounds": print_two_rounds,
     "rivals": print_rivals,
     "binary": print_binary,
     "text": print_text,

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.cli.collector import serve
+from offaxis.cli.serve import serve
 from offaxis.client.transport import Transport
 from tests.collector.conftest import (  # noqa: F401
     for_means,

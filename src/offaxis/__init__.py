@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from offaxis.fitting import fit, memoise
     from offaxis.learning.estimators import learn
     from offaxis.learning.plan import plan_learning
+    from offaxis.learning.population import population
     from offaxis.privacy.guarantee import Guarantee
     from offaxis.release import Release
     from offaxis.simulation import simulate
@@ -52,6 +53,7 @@ __all__ = [
     "load",
     "memoise",
     "plan_learning",
+    "population",
     "recommend",
     "recommend_range",
     "simulate",
@@ -69,6 +71,7 @@ _HOMES = {
     "learn": "offaxis.learning.estimators",
     "memoise": "offaxis.fitting",
     "plan_learning": "offaxis.learning.plan",
+    "population": "offaxis.learning.population",
     "recommend": "offaxis.evaluation.recommend",
     "recommend_range": "offaxis.evaluation.recommend",
     "simulate": "offaxis.simulation",

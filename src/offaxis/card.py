@@ -12,6 +12,8 @@ from typing import Any
 from scipy.special import ndtr
 
 from offaxis.encoding.pairs import PairEncoder
+from offaxis.encoding.questions import AnswersEncoder
+from offaxis.encoding.second_moments import SecondMomentsEncoder
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import RELATION, decimal
 from offaxis.randomizers.base import FiniteSet
@@ -68,8 +70,11 @@ def averages(release: Release) -> str:
     """Say whether reports can be averaged over people."""
     if isinstance(release.encoder, PairEncoder):
         return "no, but a model can be learnt from many of them"
+    if isinstance(release.encoder, SecondMomentsEncoder):
+        return "no, but the mean and covariance of people can be estimated from many of them"
     if symbols(release) is not None:
-        return "no, but shares of the symbols can be estimated for any population"
+        what = "answers" if isinstance(release.encoder, AnswersEncoder) else "symbols"
+        return f"no, but shares of the {what} can be estimated for any population"
     if not release.supports_mean:
         if isinstance(release.randomizer, RankForm):
             return "no, a report forgets its vector's length"
@@ -141,6 +146,8 @@ def is_sequence(release: Release) -> bool:
 def subject(release: Release) -> wording.Subject:
     """Return what the guarantee is about."""
     if not isinstance(release.randomizer, Memoised):
+        if isinstance(release.encoder, AnswersEncoder):
+            return "answers"
         return "pair" if release.asked else "report"
     return "sequence" if is_sequence(release) else "answer"
 

@@ -18,12 +18,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis.decoding import Aggregate, Decoder, KnownError, Shares, aggregate, estimate_shares
+from offaxis.decoding import Aggregate, Decoder, KnownError, Shares, aggregate
 from offaxis.decoding.aggregate import known_error_of
-from offaxis.decoding.pairs import LEARN_INSTEAD, PairDecoder
+from offaxis.decoding.pairs import LEARN_INSTEAD, PairDecoder, check_pairs
 from offaxis.decoding.posterior import NeedsRandomizer, public_mean
-from offaxis.encoding import AffineEncoder, Answers, Encoder, ModelEncoder, ShiftEncoder, pairs
-from offaxis.encoding.pairs import Asked, PairEncoder
+from offaxis.decoding.shares import count_shares
+from offaxis.encoding import AffineEncoder, Answers, Encoder, ModelEncoder, ShiftEncoder, questions
+from offaxis.encoding.pairs import NOT_PASSED, Asked, PairEncoder, rows_of
+from offaxis.encoding.questions import AnswersEncoder, joint_names, pair_names
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.formats import reports as wire
 from offaxis.privacy import wording
@@ -90,7 +92,10 @@ class Release:
                 f"{inner}, the decoder {sizes[1]}"
             )
         self._check_answers(inner)
-        self._check_asked()
+        object.__setattr__(self, "asked", tuple(self.asked))
+        questions.check_asked(self.encoder, self.asked)
+        if isinstance(self.encoder, PairEncoder):
+            check_pairs(self.encoder, self.randomizer, self.decoder)
         for name in ("decoder", "mean_decoder"):
             part = getattr(self, name)
             if isinstance(part, NeedsRandomizer):
@@ -110,17 +115,6 @@ class Release:
             self.encoder.symbols, self.answers.symbols
         ):
             raise InvalidInput("the encoder and the answers have different symbols")
-
-    def _check_asked(self) -> None:
-        """Check that the answers that people are asked for are those that the encoder reads."""
-        object.__setattr__(self, "asked", tuple(self.asked))
-        if len({part.name for part in self.asked}) != len(self.asked):
-            raise InvalidInput("several answers need different names")
-        if not isinstance(self.encoder, PairEncoder):
-            if self.asked:
-                raise InvalidInput("only a release of pairs asks people for answers")
-        elif not np.array_equal(self.encoder.asked, pairs.table_of(self.asked)):
-            raise InvalidInput("the encoder reads other answers than the release asks for")
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -230,7 +224,7 @@ class Release:
         if self.supports_mean:
             return self.mean_decoder or self.decoder
         if isinstance(self.decoder, PairDecoder):
-            raise BiasedDecoder(LEARN_INSTEAD)
+            raise BiasedDecoder(self.decoder.instead)
         if isinstance(self.randomizer, SymbolForm):
             raise BiasedDecoder(
                 "a report of this release names a symbol, which does not determine a vector, so "
@@ -248,7 +242,7 @@ class Release:
         """What is known in advance about the error of a mean of this release's reports."""
         return known_error_of(self.unbiased_decoder, self.randomizer)
 
-    def pairs(self, vectors: Any, answers: Any) -> Vectors:
+    def pairs(self, vectors: Any, answers: Any = NOT_PASSED) -> Vectors:
         """Join vectors and private answers to the rows that reporters, devices and jobs take.
 
         Parameters
@@ -256,7 +250,8 @@ class Release:
         vectors : array (m,) or (n, m)
         answers
             One per vector: classes by name or index, numbers, or None where a person has none and
-            the release allows it. For several answers, a mapping from their names to such lists.
+            the release allows it. For several answers, a mapping from their names to such lists, or
+            a table with these columns.
 
         Examples
         --------
@@ -266,13 +261,15 @@ class Release:
         >>> release.pairs(public[:2], ["yes", "no"]).shape
         (2, 5)
         """
+        if isinstance(self.encoder, AnswersEncoder):
+            return self.encoder.rows(vectors, self.asked, answers)
         dim = self.encoder.vector_dim if isinstance(self.encoder, PairEncoder) else self.input_dim
         batch, single = as_batch(vectors, dim)
-        rows = pairs.rows_of(batch, self.asked, answers)
+        rows = rows_of(batch, self.asked, answers)
         return rows[0] if single else rows
 
     @vectors_alone
-    def privatize(self, vectors: Any, *, answers: Any = None) -> bytes | list[bytes]:
+    def privatize(self, vectors: Any = None, *, answers: Any = NOT_PASSED) -> bytes | list[bytes]:
         """Turn private vectors into reports that may leave the device.
 
         Every call draws fresh randomness from the operating system and spends the budget again:
@@ -284,8 +281,9 @@ class Release:
             NumPy, torch, JAX, pandas or Arrow. Any finite vectors; zero, tiny and huge ones are
             valid.
         answers : optional
-            For a release of pairs: the private answers, as in :meth:`pairs`. Or pass the rows that
-            :meth:`pairs` returns as ``vectors``.
+            The private answers, as in :meth:`pairs`, whose rows can be passed as ``vectors``
+            instead. A release of answers alone (:func:`offaxis.learning.fit_answers`) takes no
+            vectors.
 
         Returns
         -------
@@ -298,7 +296,8 @@ class Release:
         """
         self.require_single_reports(_MAKE)
         self.require_model()
-        if answers is not None or (self.asked and pairs.lacks_answers(self.encoder, vectors)):
+        given = answers is not None and answers is not NOT_PASSED
+        if given or (self.asked and questions.lacks_answers(self.encoder, vectors)):
             vectors = self.pairs(vectors, answers)
         batch, single = as_batch(vectors, self.input_dim)
         entropy = Entropy()
@@ -407,10 +406,15 @@ class Release:
 
     def observe(self, reports: Iterable[bytes], *, first: int = 0) -> NDArray[Any]:
         """Read reports strictly and return observations; ``first`` is for error messages."""
-        randomizer = self.randomizer
-        size = randomizer.payload_size
-        payloads = wire.unframe(reports, randomizer.wire_id, self.hash, size, first=first)
-        return randomizer.read(payloads)
+        return self.randomizer.read(self._payloads(reports, first=first))
+
+    def _payloads(self, reports: Iterable[bytes], *, first: int = 0) -> list[bytes]:
+        size = self.randomizer.payload_size
+        return wire.unframe(reports, self.randomizer.wire_id, self.hash, size, first=first)
+
+    def observe_in_batches(self, reports: Iterable[bytes]) -> Iterator[NDArray[Any]]:
+        """Yield observations, in memory that does not grow with the number of reports."""
+        yield from self._in_batches(self.observe, reports, self.decoder.input_dim)
 
     def decode(self, reports: bytes | Iterable[bytes]) -> Vectors:
         """Decode one report to a vector (m,), or several to (n, m); see also :meth:`shares`."""
@@ -423,15 +427,15 @@ class Release:
         """Yield decoded vectors, in memory that does not grow with the number of reports."""
         decoder = self.decoder if decoder is None else decoder
         widest = max(decoder.input_dim, decoder.output_dim)
-        yield from map(decoder.decode, self._observe_in_batches(reports, widest))
+        yield from map(decoder.decode, self._in_batches(self.observe, reports, widest))
 
-    def _observe_in_batches(self, reports: Iterable[bytes], widest: int) -> Iterator[NDArray[Any]]:
-        """Yield observations; ``widest`` is the number of values per report in memory."""
+    def _in_batches(self, read: Any, reports: Iterable[bytes], widest: int = 1) -> Iterator[Any]:
+        """Yield what is read; ``widest`` is the number of values per report in memory."""
         source = iter(wire.as_iterable(reports))
         rows = min(_DECODE_ROWS, max(1, _DECODE_NUMBERS // widest))
         seen = 0
         while (batch := list(islice(source, rows))) or not seen:
-            yield self.observe(batch, first=seen)
+            yield read(batch, first=seen)
             seen += len(batch)
 
     def decode_mean(self, reports: Iterable[bytes]) -> Vectors:
@@ -464,12 +468,10 @@ class Release:
         """Estimate means like :meth:`decode_mean`, with standard errors, optionally by group.
 
         Intervals need a bound on how far vectors are clipped (:meth:`Aggregate.interval`).
-        Iterators are read once, in memory that grows with the number of groups only.
-
         Parameters
         ----------
         reports : iterable of bytes
-            One per person: the standard errors assume independent reports.
+            One per person, read once: the standard errors assume independent reports.
         weights : iterable of positive numbers, optional
             One per report, chosen without looking at the reports.
         groups : iterable of labels, optional
@@ -487,12 +489,10 @@ class Release:
     def shares(self, reports: Iterable[bytes], groups: Iterable[Hashable] | None = None) -> Shares:
         """Estimate the share of each symbol or answer among the people who reported.
 
-        For releases whose reports name symbols (mechanisms "class-response", "scalar-response",
-        "response" and "subset"). The shares are unbiased, and their intervals hold for every
-        population. Do not count decoded answers instead: most reports of a small budget name
-        another answer than the person's, so the counts are biased towards equal shares.
-
-        Iterators are read once, in memory that grows with the number of groups only.
+        For releases of answers (:func:`offaxis.learning.fit_answers`) and others whose reports name
+        symbols ("class-response", "scalar-response", "response", "subset"). The shares are
+        unbiased, and their intervals hold for every population. Do not count decoded answers: most
+        name another answer than the person's, so the counts are biased towards equal shares.
 
         Parameters
         ----------
@@ -528,9 +528,8 @@ class Release:
                 f"reports of the {randomizer.kind} randomizer hold vectors, not symbols, so they "
                 f"have no shares; {LEARN_INSTEAD if self.asked else instead}"
             )
-        names = self.symbol_names or ()
-        batches = self._observe_in_batches(reports, randomizer.size)
-        return estimate_shares(batches, randomizer, names, groups)
+        parts = self._in_batches(self._payloads, reports)
+        return count_shares(parts, randomizer, self.symbol_names or (), groups)
 
     @property
     def symbol_names(self) -> tuple[str, ...] | None:
@@ -542,7 +541,9 @@ class Release:
         """
         answers = self.answers
         if isinstance(self.encoder, PairEncoder):
-            return pairs.pair_names(self.encoder, self.asked)
+            return pair_names(self.encoder, self.asked)
+        if isinstance(self.encoder, AnswersEncoder):
+            return joint_names(self.asked)
         if answers is None or len(answers.kept) == len(answers.names):
             return None if answers is None else answers.names
         if isinstance(self.encoder, ModelEncoder):

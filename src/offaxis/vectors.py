@@ -134,7 +134,7 @@ def vectors_alone(privatize: Privatize) -> Privatize:
     taken = privatize.__kwdefaults__ or {}
 
     @wraps(privatize)
-    def called(self: Any, vectors: Any, *others: Any, **named: Any) -> Any:
+    def called(self: Any, vectors: Any = None, *others: Any, **named: Any) -> Any:
         if others or named.keys() - taken.keys():
             extra = ", ".join(named) or type(others[0]).__name__
             raise InvalidInput(

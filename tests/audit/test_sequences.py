@@ -48,12 +48,18 @@ def is_scheduled(release: offaxis.Release) -> bool:
     return finding.verdict == "nothing found"
 
 
-@pytest.mark.parametrize(("draws", "period"), [(1, 40), (4, 40), (0, 1), (0, 30), (3, 200)])
-def test_a_sound_sequence_passes(draws, period):
+@pytest.mark.parametrize(
+    ("draws", "period", "watched"),
+    [(1, 40, 70), (4, 40, 160), (0, 1, 70), (0, 30, 100), (3, 200, auditor.YEAR)],
+)
+def test_a_sound_sequence_passes(draws, period, watched, monkeypatch):
+    """Rounds that are watched include all draws, or several if there is no last one."""
+    monkeypatch.setattr(auditor, "YEAR", watched)
     assert violations(memoised(draws, period=period)) == set()
 
 
-def test_a_sound_sequence_of_directions_passes():
+def test_a_sound_sequence_of_directions_passes(monkeypatch):
+    monkeypatch.setattr(auditor, "YEAR", 60)
     single = offaxis.fit(None, PUBLIC, epsilon=2, goal="means")
     assert violations(offaxis.memoise(single, draws=2, period=12), 4_000) == set()
 
@@ -89,6 +95,7 @@ def test_a_draw_that_follows_a_change_of_the_vector_is_found(monkeypatch):
     """It keeps to the number of draws and their distance, but its time tells of the change."""
     for module in (attacks, checks):
         monkeypatch.setattr(module, "next_reports", renewing_on_change)
+    monkeypatch.setattr(auditor, "YEAR", 100)  # after both draws
     assert is_scheduled(memoised(2))
     assert found_by(memoised(2), "draws-change", 40_000)
 

@@ -13,7 +13,7 @@ from offaxis.randomizers import KaryResponse
 from tests.fuzz import seeds
 
 KINDS = (
-    *("laplace", "privunit2", "privunitg", "response", "subset"),
+    *("laplace", "privunit2", "privunitg", "response", "subset", "hashing"),
     *("memoised-response", "memoised-privunit2"),
 )
 SEEDS = [i for i, r in enumerate(seeds.releases()) if r.randomizer.kind in KINDS]

@@ -100,9 +100,9 @@ def test_a_damaged_file_is_answered_too(initialized: Collector, run: Run) -> Non
 
 def test_a_mistyped_command_reports_nothing(initialized: Collector, run: Run) -> None:
     assert_fails(run(*REPORT, "--vector", "missing.npy"), 3, "file not found: missing.npy")
-    assert_usage_error(run(*REPORT), "either --vector FILE or --public-mean")
+    assert_usage_error(run(*REPORT), "FILE or both, or --public-mean")
     both = run(*REPORT, "--vector", "mine.npy", "--public-mean")
-    assert_usage_error(both, "either --vector FILE or --public-mean")
+    assert_usage_error(both, "FILE or both, or --public-mean")
     assert_fails(run("device", "status", "your.device"), 3, "device not found: your.device")
     assert_fails(run(*REPORT[:3], "../x", "--public-mean"), 3, "is not a valid name of a round")
     assert json.loads(run("device", "status", "my.device", "--json").stdout)["answers"] == []

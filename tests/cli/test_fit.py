@@ -6,7 +6,7 @@ import json
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ import offaxis
 from offaxis import mechanisms
 from offaxis.cli.fit import fit
 from offaxis.geometry import Layers
+from offaxis.learning import Classes, Number, fit_answers, fit_second_moments
 from tests.cli.conftest import DIM, Run, assert_fails, assert_usage_error
 
 BASICS = ("--model", "head.safetensors", "--public", "public.npy", "--out", "my.release")
@@ -177,3 +178,93 @@ def test_units_that_are_silent_on_all_public_vectors_are_reported(
             *("--epsilon", "1", "--mechanism", "laplace", "--out", f"{name}.release"),
         )
         assert ("1 of the model's 4 first-layer units" in result.stderr) == (name == "silent")
+
+
+# ---- Releases of private answers alone, and of second moments
+
+
+def test_answers_alone_need_no_public_vectors(workspace: Path, run: Run) -> None:
+    fit = ("fit", "--epsilon", "1", "--out", "my.release", "--unit", "user", "--statement", "a")
+    result = run(*fit, "--answers", "no,yes")
+    assert result.exit_code == 0, result.output
+    expected = fit_answers(["no", "yes"], epsilon=1, unit="user", statement="a")
+    assert offaxis.load("my.release") == expected
+    assert "asked      answer: one of no, yes" in result.stdout
+    assert "mechanism  answers, by response" in result.stdout
+    # One standard error of 10,000 people: 1 / (2 tanh(1/2) · 100).
+    assert "a share of 10,000 people has a standard error of 1.1 % at most" in result.stdout
+    assert_fails(run(*fit, "--answers", "3"), 3, "my.release already exists")
+    ages = ("--number", "0", "100", "--bins", "20", "--mechanism", "hashing", "--force", "--json")
+    facts = json.loads(run(*fit, *ages).stdout)
+    expected = fit_answers(
+        Number(0, 100, bins=20), epsilon=1, unit="user", statement="a", mechanism="hashing"
+    )
+    assert offaxis.load("my.release") == expected
+    assert facts["asked"][0]["bins"] == 20
+
+
+def test_several_answers_are_described_in_a_file(workspace: Path, run: Run) -> None:
+    asked: list[dict[str, Any]] = [
+        {"name": "smoker", "names": ["no", "yes"], "optional": True},
+        {"name": "age", "low": 0, "high": 100, "bins": 10},
+    ]
+    Path("asked.json").write_text(json.dumps(asked))
+    fit = ("fit", "--epsilon", "2", "--answers", "asked.json", "--out")
+    facts = json.loads(run(*fit, "my.release", "--json").stdout)
+    parts = [Classes(["no", "yes"], name="smoker", optional=True)]
+    expected = fit_answers([*parts, Number(0, 100, name="age", bins=10)], epsilon=2)
+    assert offaxis.load("my.release") == expected
+    # The form that inspect --json shows is read again.
+    Path("asked.json").write_text(json.dumps(facts["asked"]))
+    assert run(*fit, "again.release").exit_code == 0
+    assert offaxis.load("again.release") == expected
+    assert_fails(run(*fit, "asked.json", "--force"), 3, "is an input of this command")
+    del asked[1]["bins"]
+    Path("asked.json").write_text(json.dumps(asked))
+    assert_fails(run(*fit, "x.release"), 3, "a number without bins")
+    Path("asked.json").write_text(json.dumps([{**asked[0], "bins": 3}]))
+    assert_fails(run(*fit, "x.release"), 3, "asked.json must hold")
+    assert not Path("x.release").exists()
+
+
+def test_the_goal_of_a_covariance_fits_second_moments(workspace: Path, run: Run) -> None:
+    fit = ("fit", "--public", "public.npy", "--goal", "covariance", "--epsilon", "2")
+    result = run(*fit, "--rank", "3", "--percentile", "95", "--out", "my.release")
+    assert result.exit_code == 0, result.output
+    expected = fit_second_moments(np.load("public.npy"), 3, epsilon=2, percentile=95)
+    assert offaxis.load("my.release") == expected
+    assert "measures   3 directions" in result.stdout
+    assert "of the public variance in them" in result.stdout
+    facts = json.loads(run(*fit, "--out", "all.release", "--json").stdout)
+    assert facts["provenance"]["settings"]["rank"] == DIM
+    assert_fails(run(*fit, "--rank", "9", "--out", "x.release"), 3, "fewer than rank=9")
+    assert_fails(run(*fit, "--out", "public.npy"), 3, "is an input of this command")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "Missing option '--public'"),
+        (("--number", "0", "100"), "--number and --bins belong together"),
+        (("--bins", "10"), "--number and --bins belong together"),
+        (("--answers", "no,yes", "--bins", "10"), "--number and --bins belong together"),
+        (("--number", "5", "5", "--bins", "10"), "a range low < high"),
+        (("--answers", "no,yes", "--number", "0", "1", "--bins", "2"), "use one of them"),
+        (("--answers", "no,yes", "--public", "public.npy"), "--public has no effect with"),
+        (("--answers", "no,yes", "--goal", "means"), "--goal has no effect with"),
+        (("--answers", "no,yes", "--delta", "1e-5"), "--delta has no effect with"),
+        (("--answers", "no,yes", "--mechanism", "laplace"), "there is no mechanism 'laplace'"),
+        (("--answers", "one"), "two or more"),
+        (("--goal", "covariance"), "Missing option '--public'"),
+        (("--goal", "covariance", *BASICS[:4]), "--model has no effect with --goal covariance"),
+        (
+            ("--goal", "covariance", *BASICS[2:4], "--reshaping", "none"),
+            "--reshaping has no effect with --goal covariance",
+        ),
+    ],
+)
+def test_options_that_do_not_apply_to_these_releases_are_usage_errors(
+    workspace: Path, run: Run, options: tuple[str, ...], message: str
+) -> None:
+    assert_usage_error(run("fit", "--epsilon", "1", "--out", "x.release", *options), message)
+    assert not Path("x.release").exists()

@@ -18,7 +18,7 @@ import offaxis
 from offaxis.cli.learn import learn
 from offaxis.formats.release_file import to_bytes
 from offaxis.geometry import Layers
-from offaxis.learning import Classes, Number, cells, fit_pairs, principal
+from offaxis.learning import Classes, Number, cells, fit_answers, fit_pairs, principal
 from tests.cli.conftest import Run, assert_fails, assert_usage_error
 from tests.client.collectors import PUBLISHER, Collector
 
@@ -274,7 +274,8 @@ def test_several_answers_are_asked_by_a_file_and_read_by_their_names(
     assert json.loads(run(*fit, "--answer", "hours", "--json").stdout)["learnt"] == "a number"
     facts = json.loads(run(*fit, "--answer", "mood", "--public", "public.npy", "--json").stdout)
     assert facts["classes"] == list(NAMES)
-    assert "linear in the features" in facts["assumed"]
+    assert facts["accuracy"] is None  # one of ten has no mood, and moments do not tell that
+    assert "no answer" in facts["accuracy_unknown"]
     unknown = json.loads(run(*fit, "--answer", "mood", "--json").stdout)
     assert (unknown["accuracy"], "--public" in unknown["accuracy_unknown"]) == (None, True)
     logistic = (*fit, "--answer", "mood", "--method", "logistic")
@@ -337,7 +338,7 @@ def test_reports_that_show_nothing_say_so(folder: Path, run: Run) -> None:
     few = ("--vectors", "few.npy", "--answers", "few.csv", "--out", "few.reports")
     report(run, "pairs.release", *few)
     fit = ("learn", "fit", "pairs.release", "--reports", "few.reports", "--out", "m.safetensors")
-    assert "none: the reports show nothing" in " ".join(run(*fit).stdout.split())
+    assert "none: the reports do not show" in " ".join(run(*fit).stdout.split())
 
 
 # ---- Ledgers, devices and bulk jobs
@@ -423,10 +424,23 @@ def test_a_device_refuses_a_missing_answer_before_it_pays(collector: Collector, 
     assert_usage_error(run(*plain, "--answers", "today.csv"), "leave out --answers")
     assert_fails(run(*DEVICE, "--answers", "none.csv"), 3, "file not found: none.csv")
     mean = ("device", "report", "my.device", "habits-1", "--public-mean")
-    assert_usage_error(run(*mean, "--answers", "today.csv"), "--answers is used with --vector")
+    assert_usage_error(run(*mean, "--answers", "today.csv"), "or --public-mean")
     status = json.loads(run("device", "status", "my.device", "--json").stdout)
     assert status["answers"] == []
     assert run(*plain).exit_code == 0
+
+
+def test_a_device_answers_a_round_of_answers_alone(collector: Collector, run: Run) -> None:
+    collector.offer(fit_answers(NAMES, epsilon=1), name="moods-1", study="moods")
+    moods = ("device", "report", "my.device", "moods-1")
+    both = ("--answers", "today.csv", "--vector", "today.npy")
+    assert_usage_error(run(*moods, *both), "asks for answers alone: leave out --vector")
+    pairs = ("device", "report", "my.device", "habits-1", "--answers", "today.csv")
+    assert_usage_error(run(*pairs), "round habits-1 asks for a vector: pass --vector")
+    for _ in range(2):  # a second call pays nothing
+        result = run(*moods, "--answers", "today.csv")
+        assert result.exit_code == 0, result.output
+        assert "spent so far: ε = 1" in result.stdout
 
 
 def test_an_unusable_answer_of_a_device_is_not_observable(collector: Collector, run: Run) -> None:
@@ -528,6 +542,31 @@ def test_a_file_that_does_not_describe_answers_is_rejected(
     assert_fails(run(*PLAN, "1", "--answers", "asked.json"), 3)
 
 
+def test_reports_that_are_given_twice_are_refused(folder: Path, run: Run) -> None:
+    """By the same name, through another path, or in a folder; otherwise they count twice."""
+    Path("ready.release").rename("pairs.release")
+    report(run)
+    Path("more").mkdir()
+    Path("more/mine.reports").symlink_to(Path("mine.reports").resolve())
+    fit = ("learn", "fit", "pairs.release", "--out", "m.safetensors", "--reports", "mine.reports")
+    for again in ("mine.reports", "more/../mine.reports", "more"):
+        assert_usage_error(run(*fit, "--reports", again), "given twice")
+    assert not Path("m.safetensors").exists()
+    check = ("learn", "evaluate", "pairs.release", "--reports", "mine.reports")
+    assert_usage_error(run(*check, "--reports", "mine.reports"), "given twice")
+
+
+def test_a_plan_takes_the_deviation_of_numbers(folder: Path, run: Run) -> None:
+    number = (*PLAN, "2", "--number", "-100", "100")
+    facts = json.loads(run(*number, "--deviation", "2", "--json").stdout)
+    assert "a standard deviation of 2" in facts["assumed"]
+    assert_usage_error(run(*PLAN, "2", "--answers", "2", "--deviation", "2"), "is for numbers")
+    assert_usage_error(run(*number, "--deviation", "2", "--related", "hours.npy"), "exclude")
+    assert_fails(run(*number, "--deviation", "500"), 3, "at most 100")
+    Path("none.json").write_text('{"name": "n", "low": 0, "high": 1, "optional": true}')
+    assert_fails(run(*PLAN, "2", "--answers", "none.json"), 3, "missing numbers")
+
+
 def test_other_wrong_usage_is_shown(folder: Path, run: Run, people: dict[str, Any]) -> None:
     Path("ready.release").rename("pairs.release")
     report(run)
@@ -545,7 +584,7 @@ def test_other_wrong_usage_is_shown(folder: Path, run: Run, people: dict[str, An
     assert_usage_error(run(*evaluate, "--reports", "a", "--vectors", "b"), "use --reports")
     assert_fails(run(*evaluate, "--reports", "mine.reports"), 3, "whether a model is right")
     inspect = ("inspect", "pairs.release", "--model", "x.safetensors", "--vectors", "test.npy")
-    assert_fails(run(*inspect), 3, "for learning a model")
+    assert_fails(run(*inspect), 3, "hold people's own answers", "leave out --model")
     check = ("learn", "check", "--model", "x.safetensors", "--public", "public.npy")
     check = (*check, "--epsilon", "1", "--out", "check.release")
     Layers([np.eye(DIM)], [np.zeros(DIM)]).save("x.safetensors")

@@ -12,6 +12,7 @@ import offaxis
 from offaxis.cli import privatize as command
 from offaxis.cli.inputs import write_array
 from offaxis.formats.reports import read_reports
+from offaxis.learning import Classes, fit_answers
 from offaxis.release import Release
 from tests.cli.conftest import DIM, Run, assert_fails, assert_usage_error
 
@@ -171,3 +172,21 @@ def test_invalid_paths_are_rejected(
     before = {path: path.read_bytes() for path in workspace.iterdir()}
     assert_fails(run("privatize", *arguments), 3, message)
     assert {path: path.read_bytes() for path in workspace.iterdir()} == before
+
+
+def test_answers_alone_are_privatized_without_vectors(workspace: Path, run: Run) -> None:
+    fit_answers([Classes(2, "smokes"), Classes(3, "drinks")], epsilon=2).save("two.release")
+    fit_answers(["no", "yes"], epsilon=2).save("one.release")
+    Path("two.csv").write_text("smokes,drinks\n0,2\n1,1\n")
+    Path("one.csv").write_text("no\nyes\nno\n")
+    text = run("privatize", "one.release", "--answers", "one.csv", "--out", "one.reports").stdout
+    assert "wrote 3 reports of 13 bytes to one.reports" in text
+    assert "each promises ε = 2, pure; a second run on the same answers would" in text
+    text = run("privatize", "two.release", "--answers", "two.csv", "--out", "two.reports").stdout
+    assert "ε = 2, pure, for all answers together; a second run" in text
+    both = ("--vectors", "private.npy", "--answers", "one.csv", "--out", "x.reports")
+    for options in (both, both[:2] + both[4:]):
+        result = run("privatize", "one.release", *options)
+        assert_usage_error(result, "asks for answers alone: pass --answers, not --vectors")
+    assert not Path("x.reports").exists()
+    assert "asked answer: one of no, yes" in " ".join(run("inspect", "one.release").stdout.split())

@@ -24,6 +24,7 @@ from offaxis.learning import (
     learn,
     principal,
 )
+from tests.checks import with_optional_numbers
 from tests.collector.running import new_id
 
 CENTRES = 6 * np.eye(3, 4)
@@ -245,6 +246,45 @@ def test_sums_survive_serialization_and_count_in_the_size(clustered):
     assert again.summed == again.observed.count == 50
     assert learns(clustered)
     assert moments_size(clustered, 0) == 6 * clustered.decoder.input_dim < MOST_NUMBERS
+
+
+def test_rounds_of_few_people_fill_all_folds(clustered):
+    """Each round starts with the first fold."""
+    people, own = drawn(40, 11)
+    reports = clustered.privatize(people, answers=own.tolist())
+    parts = []
+    for i in range(0, 40, 2):
+        totals = Totals()
+        totals.add(clustered, [(content, None) for content in reports[i : i + 2]])
+        parts.append(totals)
+    sums = module.sums_of(clustered, parts)
+    assert sums.count == 40
+    assert sums.counts.min() >= 5
+    found = module.learning_facts(clustered, parts)["answers"][0]["accuracy"]
+    assert found["low"] < found["high"]
+
+
+def test_a_number_that_people_may_not_have_is_shown_without_a_model(server, linear):
+    """Nothing can be learnt of it; the other answer is shown all the same."""
+    release = with_optional_numbers(linear)
+    server.open(release, "optional-1")
+    people, own = drawn(30, 12)
+    hours = [None if i % 2 else 3.0 for i in range(30)]
+    colours = [NAMES[i] for i in own]
+    send(
+        server,
+        "optional-1",
+        release.privatize(people, answers={"colour ü": colours, "hours": hours}),
+    )
+    colour, number = fetched(server, "optional-1").json["alone"]["answers"]
+    assert colour["evidence"] is not None
+    assert number == {
+        "name": "hours",
+        "classes": None,
+        "accuracy": None,
+        "evidence": None,
+        "explained": None,
+    }
 
 
 def test_sums_of_an_earlier_version_are_missing(server, clustered):

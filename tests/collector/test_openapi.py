@@ -21,7 +21,7 @@ def test_responses_fit_the_document(new_database, for_means, tmp_path):
     )
     assert result.returncode == 0, result.stderr[-4000:]
     roles = [line.split()[-1] for line in result.stdout.splitlines()]
-    assert len(roles) == 27
+    assert len(roles) == 32
     assert set(roles) == set(get_args(Role))
 
 

@@ -68,7 +68,9 @@ def test_means_are_right_if_a_report_is_withdrawn_during_a_deletion(
     else:
         monkeypatch.setattr(follower, "finish", finish_then_withdraw)
     catalogue = server.collector.catalogue
-    Retention(server.collector.engine, catalogue, follower).delete(stored, START)
+    Retention(server.collector.engine, catalogue, follower, server.collector.populations).delete(
+        stored, START
+    )
     counted = some_reports[when == "before the mark" : 20]
     assert _rows(server, stored.key) == 0
     means = server.request("analyst", "GET", f"/v1/rounds/{name}/means").json

@@ -23,6 +23,10 @@ MATRIX = [
     ("GET", "/v1/releases/HASH/card", ANY),
     ("PUT", "/v1/releases/HASH/facts/curve", {"admin"}),
     ("GET", "/v1/releases/HASH/facts/curve", ANY),
+    ("PUT", "/v1/releases/HASH/support", {"admin"}),
+    ("PUT", "/v1/releases/HASH/questions/colour", {"admin"}),
+    ("DELETE", "/v1/releases/HASH/questions/colour", {"admin"}),
+    ("GET", "/v1/releases/HASH/questions", ANY),
     ("PUT", "/v1/rounds/roles", {"admin"}),
     ("GET", "/v1/rounds", ANY),
     ("GET", "/v1/rounds/roles", ANY),
@@ -33,6 +37,7 @@ MATRIX = [
     ("DELETE", "/v1/rounds/other/reports", {"admin"}),
     ("GET", "/v1/rounds/roles/means", {"analyst"}),
     ("GET", "/v1/rounds/roles/drift", {"analyst"}),
+    ("GET", "/v1/rounds/roles/population", {"analyst"}),
     ("GET", "/v1/rounds/roles/learning", {"analyst"}),
     ("GET", "/v1/rounds/roles/model", {"analyst"}),
     ("GET", "/v1/rounds/roles/export", {"analyst"}),
@@ -59,7 +64,7 @@ def test_the_matrix_lists_every_endpoint(with_rounds):
     listed = {
         (method, path.replace("roles", "{name}").replace("other", "{name}")
          .replace("HASH", "{hash}").replace("ID", "{id}").replace("999", "{number}")
-         .replace("curve", "{kind}"))
+         .replace("curve", "{kind}").replace("colour", "{question}"))
         for method, path, _ in MATRIX
     }  # fmt: skip
     assert listed == endpoints

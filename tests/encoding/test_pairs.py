@@ -18,6 +18,7 @@ import offaxis
 from offaxis.encoding.encoders import answer_encoder_of_kind
 from offaxis.encoding.pairs import (
     MOST_CLASSES,
+    MOST_SYMBOLS,
     NO_ANSWER,
     Asked,
     CellsEncoder,
@@ -28,14 +29,15 @@ from offaxis.encoding.pairs import (
     as_asked,
     pair_encoder,
     pair_encoder_of_kind,
-    pair_names,
     rows_of,
     simplex,
     table_of,
 )
+from offaxis.encoding.questions import pair_names
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
 from offaxis.learning import cells, fit_check, fit_pairs, principal
+from tests.checks import with_optional_numbers
 
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.standard_normal((4, 3)), RNG.standard_normal((5, 4)) / 5]
@@ -139,8 +141,8 @@ def test_the_products_of_two_classes_are_those_of_the_simplex():
 rows = arrays.arrays(
     np.float64, (4, 5), elements=st.floats(allow_nan=False, allow_infinity=False, width=64)
 )
-FITTED = fit_pairs(
-    principal(PUBLIC), [Classes(4, name="a"), Number(-1, 3, name="b", optional=True)], epsilon=1
+FITTED = with_optional_numbers(
+    fit_pairs(principal(PUBLIC), [Classes(4, name="a"), Number(-1, 3, name="b")], epsilon=1)
 ).encoder
 CELLS = fit_pairs(cells(PUBLIC, 5), Classes(3), epsilon=1).encoder
 RIGHT = fit_check(np.eye(3), PUBLIC, epsilon=1).encoder
@@ -387,9 +389,13 @@ def test_names_of_classes_are_checked(names):
 
 
 def test_the_number_of_classes_is_limited():
-    assert len(Classes(MOST_CLASSES).names) == MOST_CLASSES
-    for names in (MOST_CLASSES + 1, [str(i) for i in range(MOST_CLASSES + 1)]):
-        with pytest.raises(InvalidInput, match=str(MOST_CLASSES)):
+    assert len(Classes(MOST_SYMBOLS).names) == MOST_SYMBOLS
+    with pytest.raises(InvalidInput, match=f"up to {MOST_CLASSES} classes"):
+        pair_encoder("moments", "relu")(
+            [np.eye(2)], [np.zeros(2)], table_of([Classes(MOST_CLASSES + 1)])
+        )
+    for names in (MOST_SYMBOLS + 1, [str(i) for i in range(MOST_SYMBOLS + 1)]):
+        with pytest.raises(InvalidInput, match=str(MOST_SYMBOLS)):
             Classes(names)
 
 
@@ -537,3 +543,16 @@ def test_one_vector_has_one_answer():
     plain = offaxis.fit(None, PUBLIC, epsilon=1, goal="means")
     with pytest.raises(InvalidInput, match="asks for no answer"):
         plain.privatize(Z[0], answers=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (Classes(600), "'answer' has at most 512 classes, got 600: offaxis.learning.fit_answers"),
+        (Number(0, 1, name="age", bins=8), "'age' has no bins"),
+    ],
+)
+def test_answers_that_are_not_asked_with_a_vector_say_what_to_use(asked, message):
+    features = principal(np.random.default_rng(0).standard_normal((100, 3)))
+    with pytest.raises(InvalidInput, match=message):
+        fit_pairs(features, asked, epsilon=1)

@@ -10,9 +10,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import offaxis
-from offaxis.decoding import LinearDecoder
+from offaxis.decoding import CellsDecoder, LinearDecoder, MomentsDecoder, RightDecoder
 from offaxis.decoding.decoders import CodewordDecoder
-from offaxis.encoding import Answers, ModelEncoder
+from offaxis.encoding import Answers, ModelEncoder, SecondMomentsEncoder
 from offaxis.encoding.encoders import (
     ANSWERS,
     AffineEncoder,
@@ -22,12 +22,23 @@ from offaxis.encoding.encoders import (
     ShiftEncoder,
     answer_encoder,
 )
-from offaxis.encoding.pairs import FORMS, Classes, Number, pair_encoder, table_of
+from offaxis.encoding.pairs import (
+    FORMS,
+    CellsEncoder,
+    Classes,
+    MomentsEncoder,
+    Number,
+    RightEncoder,
+    pair_encoder,
+    table_of,
+)
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.engines import arrow
 from offaxis.engines.arrow import privatize_batches
 from offaxis.errors import InvalidInput
 from offaxis.formats.release_file import _ENCODERS
-from offaxis.randomizers import KaryResponse, SphericalLaplace
+from offaxis.learning import fit_answers
+from offaxis.randomizers import KaryResponse, PrivUnit2, SphericalLaplace
 from offaxis.sampling.entropy import JobKey
 
 DIM, RANK = 300, 120
@@ -51,6 +62,7 @@ ENCODERS = {
     "argmax": ArgmaxEncoder(_MATRIX, _CENTRE, np.zeros(RANK)),
     "network": NetworkEncoder(_WEIGHTS, _BIASES),
     "model-answer": ModelEncoder(np.arange(RANK, dtype=float), _CENTRE).attach(_model),
+    "second-moments": SecondMomentsEncoder.of(_MATRIX[:12], _CENTRE, 20.0),
     "network-tanh+normalise-argmax": answer_encoder("tanh+normalise")(_WEIGHTS, _BIASES),
     **{cls.kind: cls(_WEIGHTS, _BIASES) for cls in ANSWERS.values()},
 }
@@ -75,7 +87,8 @@ def any_release(request, release):
     """A release with any encoder that a release file can hold."""
     encoder, answers = ENCODERS[request.param], None
     size = encoder.output_dim
-    asked = _ASKED.get(request.param.rpartition("-")[2], ())
+    form = request.param.rpartition("-")[2] if request.param.startswith("network-") else ""
+    asked = _ASKED.get(form, ())
     if request.param.endswith(("argmax", "answer", "cells", "right")):
         names = tuple(map(str, range(size)))
         if request.param == "model-answer":
@@ -86,6 +99,15 @@ def any_release(request, release):
     else:
         decoder = LinearDecoder(np.ones((DIM, size)), np.zeros(DIM))
         randomizer = SphericalLaplace(size, 1.0, 4)
+    if isinstance(encoder, MomentsEncoder):
+        d = encoder.features
+        decoder = MomentsDecoder(np.eye(d) / d, np.zeros(d), np.array([float(size // d)]))
+        randomizer = PrivUnit2(size, 1.0, 4, target="vector")
+    elif isinstance(encoder, CellsEncoder):
+        d = encoder.features
+        decoder = CellsDecoder(np.full(d, 1 / d), np.array([float(size // d)]))
+    elif isinstance(encoder, RightEncoder):
+        decoder = RightDecoder(np.array([2.0]))
     provenance = release.provenance
     return offaxis.Release(encoder, randomizer, decoder, provenance, answers=answers, asked=asked)
 
@@ -97,8 +119,32 @@ def rows():
 
 
 def test_every_encoder_is_listed():
+    """Answers alone have a test of their own: their rows hold no vector of any size."""
     pairs = {f"network-tanh+normalise-{form}" for form in FORMS}
-    assert set(ENCODERS) >= set(_ENCODERS) | pairs
+    assert set(ENCODERS) | {AnswersEncoder.kind} >= set(_ENCODERS) | pairs
+
+
+@pytest.mark.parametrize("mechanism", ["response", "subset", "hashing"])
+def test_cuts_and_order_change_no_byte_of_reports_of_answers_alone(mechanism):
+    asked = [Classes(5, name="reply", optional=True), Number(-9, 9, name="size", bins=24)]
+    release, key, ids = (
+        fit_answers(asked, epsilon=2, mechanism=mechanism),
+        JobKey(),
+        list(range(40)),
+    )
+    rng = np.random.default_rng(3)
+    rows = np.stack([rng.integers(0, 5, 40), rng.uniform(-9, 9, 40)], axis=1)
+
+    def reports(*cuts):
+        batches = (
+            pa.RecordBatch.from_pydict({"id": [ids[i] for i in cut], "vector": [*rows[cut]]})
+            for cut in cuts
+        )
+        return reports_of(release, key, *batches)
+
+    expected = reports(*([i] for i in ids))
+    order = rng.permutation(40)
+    assert reports(ids) == reports(ids[7:], ids[:7]) == reports([*order]) == expected
 
 
 def at_offset(W, offset):

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import offaxis
-from offaxis.encoding import ModelEncoder, NetworkEncoder
+from offaxis.encoding import ModelEncoder, NetworkEncoder, SecondMomentsEncoder
 from offaxis.encoding.encoders import ANSWERS
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.errors import InvalidInput
 from offaxis.formats.release_file import _ENCODERS
 from offaxis.geometry import Layers
@@ -75,9 +76,11 @@ def test_the_graph_is_the_encoder(
 def test_all_kinds_of_encoders_are_covered(releases: dict[str, Release]) -> None:
     """One network classifier is here; the test of activations covers the others.
 
-    A release of the answer of a model that the device brings has no graph.
+    A release of the answer of a model that the device brings has no graph, nor has one of second
+    moments or of answers alone.
     """
-    kinds = {release.encoder.kind for release in releases.values()} | {ModelEncoder.kind}
+    kinds = {release.encoder.kind for release in releases.values()}
+    kinds |= {ModelEncoder.kind, SecondMomentsEncoder.kind, AnswersEncoder.kind}
     assert kinds | {answers.kind for answers in ANSWERS.values()} == set(_ENCODERS)
 
 

@@ -20,7 +20,7 @@ from offaxis.geometry.layers import ACTIVATIONS
 from offaxis.integrations.onnx import privatize_encoded, to_onnx
 from offaxis.learning import Classes, Number, cells, fit_check, fit_pairs, principal
 from offaxis.release import Release
-from tests.checks import ALPHA
+from tests.checks import ALPHA, with_optional_numbers
 
 PRECISIONS = {"float32": 1e-5, "float64": 1e-12}
 CLASSES = Classes(["no", "perhaps", "yes"], name="reply")
@@ -55,7 +55,7 @@ def releases(public: np.ndarray) -> dict[str, Release]:
     number = Number(-2, 7, name="hours")
     optional = [
         Classes(4, name="kind", optional=True),
-        Number(0, 1, name="share", optional=True),
+        Number(0, 1, name="share"),
         CLASSES,
     ]
     directions, places = principal(public, rank=3), cells(public, size=4)
@@ -63,7 +63,7 @@ def releases(public: np.ndarray) -> dict[str, Release]:
     return {
         "moments": fit_pairs(directions, CLASSES, epsilon=3),
         "number": fit_pairs(directions, number, epsilon=3),
-        "several": fit_pairs(directions, optional, epsilon=3),
+        "several": with_optional_numbers(fit_pairs(directions, optional, epsilon=3)),
         "nothing": fit_pairs(directions, None, epsilon=3),
         "cells": fit_pairs(places, [CLASSES, optional[0]], epsilon=3),
         "cells alone": fit_pairs(places, None, epsilon=3),

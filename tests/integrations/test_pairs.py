@@ -22,6 +22,7 @@ from offaxis.integrations.torch import PrivateDataset, PrivateLayer, SimulatedDa
 from offaxis.integrations.transformers import PrivateFeatures
 from offaxis.learning import Classes, Number, fit_pairs, learn, principal
 from offaxis.privacy.ledger import Ledger, Limit
+from tests.checks import with_optional_numbers
 
 NAMES = list("abcdef")
 COUNT = 40
@@ -30,8 +31,8 @@ COUNT = 40
 @pytest.fixture(scope="module")
 def release(public: np.ndarray) -> offaxis.Release:
     """A release of a class and of a number that people may not have."""
-    asked = [Classes(["no", "yes"], name="reply"), Number(0, 8, name="hours", optional=True)]
-    return fit_pairs(principal(public, rank=3), asked, epsilon=3)
+    asked = [Classes(["no", "yes"], name="reply"), Number(0, 8, name="hours")]
+    return with_optional_numbers(fit_pairs(principal(public, rank=3), asked, epsilon=3))
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 import offaxis
 from benchmarks import plans
 from offaxis.errors import InvalidInput
 from offaxis.learning import Classes, Number, cells, learn, plan_learning, principal
+from offaxis.learning.features import CLUSTERED as LEAST_CLEAR
+from offaxis.learning.features import choose
 
 RNG = np.random.default_rng(0)
 CENTRES = 6 * RNG.standard_normal((6, 8))
@@ -92,6 +95,37 @@ def test_too_few_people_are_refused_with_the_number_it_takes() -> None:
     assert plan_learning(CLUSTERED, answers=6, epsilon=1, people=200, target=0.1)
 
 
+def test_the_digits_of_few_people_are_refused_with_the_number_it_takes() -> None:
+    """900 people at ε = 1: about 17,000 are needed, or 8,800 with nine directions.
+
+    Images in random order have a clearness of 0.15 to 0.17, far from cells. The first 400 of the
+    file are by few hands and cluster (0.216), so they get cells; 900 people are refused anyway.
+    """
+    images = load_digits().data / 16
+    public = images[np.random.default_rng(0).permutation(len(images))[:400]]
+    features = choose(public, 10)
+    assert features.kind == "linear"
+    assert features.settings["clearness"] < 0.9 * LEAST_CLEAR
+    nine = principal(public, 9, intercept=False)
+    for map_of, sample, low, high in [
+        (features, public, 12_000, 24_000),
+        (nine, public, 6_000, 12_500),
+        (choose(images[:400], 10), images[:400], 2_000, 24_000),
+    ]:
+        with pytest.raises(InvalidInput, match="900 people at ε = 1 are too few") as caught:
+            plan_learning(sample, answers=10, epsilon=1, people=900, features=map_of)
+        words = str(caught.value).split("it would take about ")[1]
+        assert low < int(words.split(" ")[0].replace(",", "")) < high
+
+
+def test_a_plan_with_public_labels_knows_their_shares_from_its_people() -> None:
+    """Classes of 90 and 10 %, at a budget so low that nothing else is learnt."""
+    related = (np.arange(1500) % 10 == 0).astype(int)
+    plan = plan_learning(SMOOTH, answers=2, epsilon="1/10", labels="public", related=related)
+    assert plan.expected(2_000).accuracy > 0.88
+    assert plan.guess == pytest.approx(0.9)
+
+
 def test_related_labels_are_the_signal() -> None:
     """A related task that is easy needs fewer people than one that is noise."""
     easy = (SMOOTH[:, 0] > 0).astype(int)
@@ -103,6 +137,52 @@ def test_related_labels_are_the_signal() -> None:
     assert useless.expected(20_000).accuracy < 0.6
     numbers = plan_learning(SMOOTH, answers=Number(-3, 3), epsilon=1, related=SMOOTH[:, 0])
     assert 0.5 < numbers.expected(50_000).accuracy <= numbers.best + 0.01
+
+
+@pytest.mark.parametrize("count", [4_000, 4_001, 5_999, 20_001])
+def test_related_labels_stay_with_their_vectors(count) -> None:
+    """Whatever the number of public vectors; shifted labels would say nothing."""
+    public = np.random.default_rng(2).standard_normal((count, 4))
+    features = principal(public)
+    related = (public[:, 0] > 0).astype(int)
+    plan = plan_learning(public, answers=2, epsilon=2, related=related, features=features)
+    assert plan.best > 0.95
+    number = plan_learning(
+        public, answers=Number(-4, 4), epsilon=2, related=public[:, 0], features=features
+    )
+    assert number.best > 0.8
+
+
+def test_a_range_that_is_too_wide_takes_more_people() -> None:
+    """The deviation of the answers decides; the plan says which one it assumes."""
+    asked, wide = Number(30, 70, name="age"), Number(-200, 300, name="age")
+    same = plan_learning(SMOOTH, answers=asked, epsilon=1)
+    assert same.deviation == 10
+    stated = plan_learning(SMOOTH, answers=asked, epsilon=1, deviation=10)
+    assert stated.expected(10_000) == same.expected(10_000)
+    plan = plan_learning(SMOOTH, answers=wide, epsilon=1, deviation=10)
+    assert "a standard deviation of 10" in plan.assumption
+    assert plan.expected(10_000).accuracy < same.expected(10_000).accuracy - 0.2
+
+
+@pytest.mark.parametrize(
+    ("answers", "settings", "message"),
+    [
+        (2, {"deviation": 1}, "leave it out for classes"),
+        (Number(0, 8), {"deviation": 5}, "above 0 and at most 4"),
+        (Number(0, 8), {"deviation": 0}, "above 0"),
+        (Number(0, 8), {"deviation": float("nan")}, "deviation"),
+        (Number(0, 8), {"deviation": 1, "related": [1] * 1500}, "leave out deviation"),
+        (2, {"features": "cells"}, "features are a map"),
+        (Number(0, 8, optional=True), {}, "missing numbers"),
+        (Number(0, 1), {"related": [0.5] * 1500}, "all related numbers count as 0.5"),
+        (Number(0, 1), {"related": [7.0, 8.0] * 750}, "all related numbers count as 1"),
+    ],
+)
+def test_what_a_plan_cannot_assume_is_refused(answers, settings, message) -> None:
+    """Each with its reason."""
+    with pytest.raises(InvalidInput, match=message):
+        plan_learning(SMOOTH, answers=answers, epsilon=1, **settings)
 
 
 def test_the_plan_is_what_the_release_does() -> None:
@@ -129,7 +209,8 @@ def test_the_table_and_the_figure_show_the_assumption(tmp_path) -> None:
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["ε = 0.5", "ε = 1", "ε = 1.5", "ε = 2", "ε = 4"]
     assert plan_learning(SMOOTH, answers=Number(0, 9), epsilon=1).assumption.endswith(
-        "a linear function of the features and noise, with R² = 0.8 without privacy"
+        "a linear function of the features and noise, with R² = 0.8 without privacy and a standard "
+        "deviation of 2.25"
     )
 
 
@@ -143,6 +224,8 @@ def test_the_table_and_the_figure_show_the_assumption(tmp_path) -> None:
         ({"signal": 0.9, "related": [0, 1] * 750}, "leave out signal"),
         ({"related": [0, 1]}, "2 related labels and 1500 public vectors"),
         ({"related": [0, 7] * 750}, "answer"),
+        ({"related": [0, np.nan] * 750}, "some related labels are missing"),
+        ({"answers": 600}, "at most 512 classes, got 600: .*fit_answers"),
         ({"target": 0.7}, "pass people"),
         ({"people": 3}, "people"),
         ({"labels": "secret"}, "'private' or 'public'"),

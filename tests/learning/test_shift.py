@@ -17,8 +17,8 @@ import offaxis
 from offaxis.decoding import Shares
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.geometry import Layers
-from offaxis.learning import populations
-from offaxis.learning.populations import Evidence, contrasts, public_cells, shrunken_shares
+from offaxis.learning import evidence
+from offaxis.learning.evidence import Evidence, contrasts, public_cells, shrunken_shares
 from offaxis.learning.shift import (
     LEVEL,
     Comparison,
@@ -125,7 +125,7 @@ def test_constant_and_repeated_coordinates_are_left_out():
         (HEAD, PUBLIC, {"rank": 0}, "rank must be an integer"),
         (HEAD, PUBLIC[:, :3], {}, "dimension 8"),
         (CENTRES[:1], PUBLIC, {}, "classifier"),
-        (lambda Z: np.sin(Z), PUBLIC, {}, "network or a linear model"),
+        (lambda Z: np.sin(Z), PUBLIC, {}, "fully connected network"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(model, public, settings, message):
@@ -170,7 +170,7 @@ def test_the_fitted_mix_meets_the_conditions_of_a_maximum(release):
 def test_the_parts_of_a_large_number_of_reports_add_up(release, monkeypatch):
     people = PUBLIC[:700] + 0.5
     whole = compare(release, people).adaptation
-    monkeypatch.setattr(populations, "_NUMBERS", 100_000)
+    monkeypatch.setattr(evidence, "_NUMBERS", 100_000)
     parts = compare(release, people).adaptation
     assert parts.odds == pytest.approx(whole.odds, abs=1e-6)
     assert parts.fit == pytest.approx(whole.fit, abs=1e-6)
@@ -276,22 +276,27 @@ def drawn_from_public(rng, count: int) -> np.ndarray:
     return PUBLIC[rng.integers(len(PUBLIC), size=count)]
 
 
-def test_unchanged_people_are_found_changed_as_often_as_stated():
+@pytest.fixture(scope="module")
+def unchanged() -> list[Comparison]:
+    """Compare 50 groups of people who are like the public."""
+    return alarms(drawn_from_public, 50, 1, 500)
+
+
+def test_unchanged_people_are_found_changed_as_often_as_stated(unchanged):
     """1 % stated; 6 or more alarms in 50 runs happen about once in 10^5. A shift is found."""
-    same = [c.change for c in alarms(drawn_from_public, 50, 1, 500)]
+    same = [c.change for c in unchanged]
     assert sum(p <= LEVEL for p in same) < 6
     assert stats.kstest(same, "uniform", alternative="greater").pvalue > ALPHA
     control = alarms(lambda rng, n: drawn_from_public(rng, n) + CENTRES[0] / 2, 8, 1, 1_600)
     assert sum(c.change <= LEVEL for c in control) >= 6
 
 
-def test_explained_populations_fail_the_test_of_fit_as_often_as_stated():
+def test_explained_populations_fail_the_test_of_fit_as_often_as_stated(unchanged):
     """5 % stated for the right explanation; 12 or more of 50 happen less than once in 10^5.
 
     For people who moved by three standard deviations it rejects that nothing changed.
     """
-    cases = alarms(drawn_from_public, 50, 2, 400)
-    p_values = [c.evidence.fit(c.evidence.moved) for c in cases]
+    p_values = [c.evidence.fit(c.evidence.moved) for c in unchanged]
     assert sum(p <= 0.05 for p in p_values) < 12
     assert 0.3 < np.mean(p_values) < 0.7  # 5 standard deviations: it is not merely cautious
     far = alarms(lambda rng, n: drawn_from_public(rng, n) + 3 * np.eye(DIM)[0], 5, 2, 600)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import pickle
+import zipfile
 from copy import deepcopy
 
 import numpy as np
@@ -125,6 +126,44 @@ def test_reports_added_one_by_one_are_in_all_folds(collected):
     assert_same(sums, sums_of(release, None, reports, None), folds=True)
 
 
+def test_sums_of_single_reports_fill_all_folds(collected):
+    """As a job has them that merges one sum per person; they used to be all in the first fold."""
+    release, _, reports, _ = collected["cells"]
+    whole, pairs = PairSums(release), PairSums(release)
+    for report in reports:
+        own = PairSums(release)
+        own.add([report])
+        whole.merge(own)
+    assert_same(whole, sums_of(release, None, reports, None), folds=True)
+    for i in range(0, 60, 2):
+        own = PairSums(release)
+        own.add(reports[i : i + 2])
+        pairs.merge(PairSums.from_bytes(own.to_bytes(), release))
+    assert pairs.counts.min() >= 10
+    assert_same(pairs, whole)
+
+
+def test_folds_are_shifted_by_the_reports_that_were_counted_elsewhere(collected):
+    release, _, reports, _ = collected["private"]
+    whole, rest = sums_of(release, None, reports, None), PairSums(release)
+    rest.first = 7
+    rest.add(reports[7:20])
+    rest.add(reports[20:])
+    first = sums_of(release, None, reports[:7], None)
+    first.merge(rest)
+    assert_same(first, whole, folds=True)
+
+
+def test_products_are_dropped_if_one_part_has_none(collected):
+    """Otherwise the errors of coefficients would be those of a part of the reports."""
+    release, _, reports, _ = collected["private"]
+    sums, other = (sums_of(release, None, part, None) for part in (reports[:30], reports[30:]))
+    other.squares = None
+    sums.merge(other)
+    assert sums.squares is None
+    assert learn(release, sums).report_count_ == 60
+
+
 def test_an_iterator_is_read_once_and_in_batches(collected, monkeypatch):
     monkeypatch.setattr("offaxis.learning.sums._ROWS", 7)
     for kind in ("private", "public classes", "public numbers", "cells"):
@@ -242,6 +281,10 @@ def test_what_cannot_be_summed_is_an_error():
         PairSums(PRIVATE, 3)
     with pytest.raises(InvalidInput, match="cells take classes"):
         PairSums(OPEN_CELLS, Number(0, 1))
+    with pytest.raises(InvalidInput, match="one public label"):
+        PairSums(OPEN, [Classes(2, name="a"), Classes(2, name="b")])
+    with pytest.raises(InvalidInput, match="at most 512"):
+        PairSums(OPEN, 513)
     for labels in (1, "ab", object(), ["a", "a"]):
         with pytest.raises(InvalidInput):
             PairSums(OPEN, labels)
@@ -308,6 +351,56 @@ def test_damaged_bytes_are_refused(collected):
             PairSums.from_bytes(changed, release)
         except InvalidInput:
             continue
+
+
+def bomb(data: bytes, name: str, kind: str) -> bytes:
+    """Return the bytes with one array of 2³⁰ numbers, 8 GB, in place of that of a name."""
+    header = io.BytesIO()
+    described = {"descr": "<f8", "fortran_order": False, "shape": (1 << 30,)}
+    np.lib.format.write_array_header_1_0(header, described)
+    stream = io.BytesIO()
+    compression = zipfile.ZIP_DEFLATED if kind == "compressed" else zipfile.ZIP_STORED
+    with (
+        zipfile.ZipFile(io.BytesIO(data)) as old,
+        zipfile.ZipFile(stream, "w", compression) as new,
+    ):
+        for info in old.infolist():
+            if info.filename != f"{name}.npy":
+                new.writestr(info.filename, old.read(info))
+        if kind == "another array":
+            new.writestr(f"{name}.npy", old.read(f"{name}.npy"))
+            new.writestr("more.npy", header.getvalue())
+        else:
+            zeros = b"" if kind == "header alone" else bytes(1 << 24)
+            new.writestr(f"{name}.npy", header.getvalue() + zeros)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("name", ["magic", "totals"])
+@pytest.mark.parametrize("kind", ["compressed", "header alone", "short", "another array"])
+def test_bytes_that_grow_when_they_are_read_are_refused(collected, name, kind, monkeypatch):
+    """Before an array is read: a megabyte must not become gigabytes."""
+    release, _, reports, _ = collected["private"]
+    data = bomb(sums_of(release, None, reports, None).to_bytes(), name, kind)
+    monkeypatch.setattr(np, "load", None)
+    with pytest.raises(InvalidInput, match=r"no sums of pairs: (compressed|an array|they do not)"):
+        PairSums.from_bytes(data, release)
+
+
+@pytest.mark.parametrize("dtype", ["<f8", "<U0", "<U100000000"])
+def test_no_array_is_larger_than_its_file(collected, dtype):
+    """Also of many entries without a size, or of few large ones."""
+    release, _, reports, _ = collected["private"]
+    stored = sums_of(release, None, reports, None).to_bytes()
+    header, stream = io.BytesIO(), io.BytesIO()
+    described = {"descr": dtype, "fortran_order": False, "shape": (1 << 40,)}
+    np.lib.format.write_array_header_1_0(header, described)
+    with zipfile.ZipFile(io.BytesIO(stored)) as old, zipfile.ZipFile(stream, "w") as new:
+        for info in old.infolist():
+            own = header.getvalue() if info.filename == "magic.npy" else old.read(info)
+            new.writestr(info.filename, own)
+    with pytest.raises(InvalidInput, match="larger than the file"):
+        PairSums.from_bytes(stream.getvalue(), release)
 
 
 # ---- Public labels of any kind

@@ -32,17 +32,14 @@ def crowd(rng, people: int, rounds: int = ROUNDS) -> np.ndarray:
     return symbols
 
 
-def collect(release, symbols, rng=None, keep: float = 1.0):
+def collect(release, symbols):
     """Return the reports of every round, and the people who drew in it."""
     people, days, drew = [None] * symbols.shape[1], {}, {}
     points = 5.0 * np.eye(release.input_dim)
     for number, today in enumerate(symbols):
         vectors = {at: points[x] for at, x in enumerate(today)}
-        reports, people = next_reports(release, people, number, vectors)
+        days[number], people = next_reports(release, people, number, vectors)
         drew[number] = [at for at, state in enumerate(people) if state.drawn == number]
-        if rng is not None:
-            reports = [report for report in reports if rng.random() < keep]
-        days[number] = reports
     return days, drew
 
 
@@ -57,8 +54,17 @@ def window_shares(symbols, drew, number: int, half: int) -> np.ndarray:
     return weights @ shares / weights.sum() / symbols.shape[1]
 
 
+@pytest.fixture(scope="module")
+def crowds(classes):
+    """Forty crowds of 250 people, with their reports."""
+    rng = np.random.default_rng(3)
+    return [
+        (symbols, *collect(classes, symbols)) for symbols in (crowd(rng, 250) for _ in range(40))
+    ]
+
+
 @pytest.mark.parametrize("keep", [1.0, 0.6])
-def test_intervals_cover_what_they_are_about(classes, keep):
+def test_intervals_cover_what_they_are_about(classes, crowds, keep):
     """Coverage of 95 % intervals over 40 crowds, at rounds whose windows share no draw.
 
     At least 480 intervals of three dependent shares: below 90 % less than once in 10^6 runs, if
@@ -66,9 +72,11 @@ def test_intervals_cover_what_they_are_about(classes, keep):
     """
     rng = np.random.default_rng(3)
     covered, naive = [], []
-    for _ in range(40):
-        symbols = crowd(rng, 250)
-        days, drew = collect(classes, symbols, rng, keep)
+    for symbols, everything, drew in crowds:
+        days = {
+            number: [report for report in reports if rng.random() < keep]
+            for number, reports in everything.items()
+        }
         estimated = trend(classes, days, window=9)
         low, high = estimated.interval(0.95)
         reports = sum(len(day) for day in days.values())

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from offaxis.mechanisms.codebook import (
+from offaxis.geometry.partition import (
     Cells,
     cells_of,
     improve,

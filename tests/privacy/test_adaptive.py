@@ -1,65 +1,20 @@
 """Limits against a publisher who chooses budgets by looking at earlier reports, enumerated exactly.
 
-The worst reports of a pure budget b are those of randomized response: the loss moves by +b with
-probability e^b/(1 + e^b) and by −b otherwise. A publisher sees the loss so far and the payments,
-and picks the next budget from a menu, or stops. Dynamic programming over payments and losses gives
-the largest E[(1 − e^{ε−L})₊], the true δ at ε, over *all* such publishers.
+``benchmarks/promises.py`` computes the largest E[(1 − e^{ε−L})₊], the true δ at ε, over *all* such
+publishers, and prints it for the same limits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from fractions import Fraction
-from functools import cache
 
 import pytest
 
-from offaxis.privacy.composition import Cost, Limit, composed_epsilon
-
-Rule = Callable[[list[Cost]], bool]
-
-
-def worst_delta(
-    epsilon: float, menu: tuple[Fraction, ...], admits: Rule, most: int = 40
-) -> tuple[float, int]:
-    """Return the largest δ at ε of a publisher who adapts, and the most reports it uses."""
-    unit = Fraction(math.gcd(*(int(b * 1000) for b in menu)), 1000)
-    steps = [int(b / unit) for b in menu]
-    longest = 0
-
-    @cache
-    def allowed(counts: tuple[int, ...]) -> bool:
-        costs = [Cost(b, reports=n) for b, n in zip(menu, counts, strict=True) if n]
-        return sum(counts) <= most and admits(costs)
-
-    @cache
-    def value(counts: tuple[int, ...], loss: int) -> float:
-        nonlocal longest
-        longest = max(longest, sum(counts))
-        best = max(0.0, -math.expm1(epsilon - loss * float(unit)))
-        for i, step in enumerate(steps):
-            more = tuple(n + (j == i) for j, n in enumerate(counts))
-            if allowed(more):
-                up = 1 / (1 + math.exp(-float(menu[i])))
-                best = max(
-                    best, up * value(more, loss + step) + (1 - up) * value(more, loss - step)
-                )
-        return best
-
-    return value((0,) * len(menu), 0), longest
+from benchmarks.promises import PLANS, by_distribution, worst_delta
+from offaxis.privacy.composition import Cost, Limit
 
 
-LIMITS = [
-    (Fraction(3), Fraction(1, 1000), (Fraction(1, 5), Fraction(1, 2), Fraction(1))),
-    (Fraction(3), Fraction(1, 1000), (Fraction(1, 4), Fraction(1))),
-    (Fraction(2), Fraction(1, 100), (Fraction(1, 4), Fraction(1, 2))),
-    (Fraction(1), Fraction(1, 20), (Fraction(1, 10), Fraction(3, 10), Fraction(1, 2))),
-    (Fraction(4), Fraction(1, 10), (Fraction(1, 2), Fraction(2))),
-]
-
-
-@pytest.mark.parametrize(("epsilon", "delta", "menu"), LIMITS)
+@pytest.mark.parametrize(("epsilon", "delta", "menu"), PLANS)
 def test_no_publisher_exceeds_a_limit_with_slack(epsilon, delta, menu):
     limit = Limit(epsilon, delta, slack=delta)
     worst, reports = worst_delta(float(epsilon), menu, limit.admits)
@@ -68,21 +23,16 @@ def test_no_publisher_exceeds_a_limit_with_slack(epsilon, delta, menu):
     assert reports > sums or not limit.admits([Cost(min(menu), reports=sums + 1)])
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "menu"), LIMITS)
+@pytest.mark.parametrize(("epsilon", "delta", "menu"), PLANS)
 def test_a_limit_by_sums_has_no_failure_at_all(epsilon, delta, menu):
     worst, _ = worst_delta(float(epsilon), menu, Limit(epsilon, delta).admits)
     assert worst <= 1e-12
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "menu"), LIMITS)
+@pytest.mark.parametrize(("epsilon", "delta", "menu"), PLANS)
 def test_loss_distributions_of_what_was_spent_are_exceeded(epsilon, delta, menu):
     """The rule of earlier versions, as a broken control: its true δ is above the limit."""
-
-    def composed(costs: list[Cost]) -> bool:
-        total = composed_epsilon(costs, delta)
-        return total is not None and total <= epsilon
-
-    worst, _ = worst_delta(float(epsilon), menu, composed)
+    worst, _ = worst_delta(float(epsilon), menu, by_distribution(epsilon, delta))
     assert worst > 1.2 * float(delta)
 
 

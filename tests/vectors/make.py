@@ -23,14 +23,17 @@ import offaxis
 from offaxis import mechanisms
 from offaxis.audit.inputs import make_reports
 from offaxis.decoding.pairs import CellsDecoder, MomentsDecoder, RightDecoder
-from offaxis.encoding import Classes, Number
+from offaxis.decoding.second_moments import SecondMomentsDecoder
+from offaxis.encoding import Classes, Number, SecondMomentsEncoder
 from offaxis.encoding.pairs import Asked, pair_encoder, table_of
 from offaxis.geometry import Layers
 from offaxis.geometry.public import PublicIdentity
+from offaxis.learning import fit_answers
 from offaxis.provenance import Provenance
 from offaxis.randomizers import (
     NAMES,
     KaryResponse,
+    LocalHashing,
     MemoisedPrivUnit2,
     MemoisedResponse,
     PrivUnit2,
@@ -152,9 +155,10 @@ def payloads(name: str) -> dict:
 
 
 SYMBOLS = [0, 1, 5, 11, 11]
-SYMBOL_RANDOMIZERS: dict[str, KaryResponse | SubsetSelection] = {
+SYMBOL_RANDOMIZERS: dict[str, KaryResponse | SubsetSelection | LocalHashing] = {
     "response": KaryResponse(12, Fraction(3)),
     "subset": SubsetSelection(12, Fraction(1)),
+    "hashing": LocalHashing(12, Fraction(1)),
 }
 
 
@@ -312,11 +316,69 @@ def pair_release(name: str) -> Release:
 
 def pairs(name: str) -> dict:
     """Vectors and answers, their rows and encodings, and reports made one by one from a tape."""
-    built, answers = pair_release(name), PAIRS[name][4]
+    return rows_and_reports(name, pair_release(name), PAIRS[name][4])
+
+
+def second_moments_release() -> Release:
+    """A small release of second moments, from numbers that every machine computes alike."""
+    (matrix,), (centre,) = network((3, 2))[0], network((2, 3))[1]
+    sizes = np.array([1.5, 1.125, 0.625])
+    encoder = SecondMomentsEncoder(matrix, centre, sizes)
+    randomizer = PrivUnit2(5, 2.0, Fraction(3), target="vector")
+    decoder = SecondMomentsDecoder(matrix.T, centre, np.array([0.125, -0.25]), np.eye(2) / 2)
+    vectors = np.array(PAIR_INPUTS, dtype="<f8")
+    sha256 = hashlib.sha256(vectors.tobytes()).hexdigest()
+    provenance = Provenance(None, PublicIdentity(len(vectors), 3, sha256))
+    return Release(encoder, randomizer, decoder, provenance)
+
+
+def second_moments() -> dict:
+    """Vectors, their encodings, and reports made one by one from a tape."""
+    return rows_and_reports("second-moments", second_moments_release(), [None] * len(PAIR_INPUTS))
+
+
+BINNED = Number(-1.5, 2.5, name="score", optional=True, bins=7)
+AGE_BINS = Number(0, 100, name="age", bins=20)
+MANY = Classes([f"name \u00e9{i}" for i in range(513)], name="many")
+
+ANSWERS: dict[str, tuple[tuple[Asked, ...], str, list[Any]]] = {
+    "answers-classes": ((SMOKER,), "response", ["yes", None, 0, "no", 1]),
+    "answers-number": ((AGE_BINS,), "subset", [0, 100, 41.5, -7, 1e300]),
+    "answers-joint": (
+        (REGION, BINNED),
+        "hashing",
+        [
+            {"region": "2", "score": 2.5},
+            {"region": "1", "score": None},
+            {"region": "7", "score": -1.5},
+            {"region": "0", "score": 0.1},
+        ],
+    ),
+    "answers-many": ((MANY,), "hashing", ["name \u00e9512", 0]),
+}
+"""Per name: what is asked, the mechanism, and the answers to it."""
+
+
+def answers_release(name: str) -> Release:
+    """A small release of answers alone."""
+    asked, mechanism, _ = ANSWERS[name]
+    return fit_answers(list(asked), epsilon=Fraction(3, 2), mechanism=mechanism)
+
+
+def answers(name: str) -> dict:
+    """Answers, their rows and symbols, and reports made one by one from a tape."""
+    given = ANSWERS[name][2]
+    return rows_and_reports(name, answers_release(name), given, [[] for _ in given])
+
+
+def rows_and_reports(
+    name: str, built: Release, answers: list[Any], vectors: Any = PAIR_INPUTS
+) -> dict:
+    """Vectors and answers, their rows and encodings, and reports made one by one from a tape."""
     columns: Any = answers
     if len(built.asked) != 1:
         columns = {part.name: [one[part.name] for one in answers] for part in built.asked} or None
-    rows = built.pairs(np.array(PAIR_INPUTS), columns)
+    rows = built.pairs(np.array(vectors) if vectors[0] else None, columns)
     encoded = built.encode_private(rows)
     tape: Any = Tape.named(f"pairs {name}", 1 << 16)
     with (
@@ -334,11 +396,12 @@ def pairs(name: str) -> dict:
                 {"kind": "classes", "names": list(part.names)}
                 if isinstance(part, Classes)
                 else {"kind": "number", "low": part.low, "high": part.high}
+                | ({"bins": part.bins} if part.bins else {})
             )
             for part in built.asked
         ],
         "encoder": built.encoder.kind,
-        "vectors": [[x.hex() for x in row] for row in PAIR_INPUTS],
+        "vectors": [[x.hex() for x in row] for row in vectors],
         "answers": answers,
         "rows": [[x.hex() for x in row] for row in rows.tolist()],
         "encodings": encoded.tolist(),
@@ -367,6 +430,8 @@ def content() -> dict[str, dict]:
         },
         "sequences": {name: sequence(name) for name in SEQUENCE_RANDOMIZERS},
         "pairs": {name: pairs(name) for name in PAIRS},
+        "second-moments": {"second-moments": second_moments()},
+        "answers": {name: answers(name) for name in ANSWERS},
     }
 
 
@@ -393,6 +458,11 @@ def main() -> None:
     for name in PAIRS:
         if not (FOLDER / f"{name}.release").exists():
             pair_release(name).save(FOLDER / f"{name}.release")
+    for name in ANSWERS:
+        if not (FOLDER / f"{name}.release").exists():
+            answers_release(name).save(FOLDER / f"{name}.release")
+    if not (FOLDER / "second-moments.release").exists():
+        second_moments_release().save(FOLDER / "second-moments.release")
 
 
 def record_reports(file: str, names: Iterable[str], build: Callable[[str], Release]) -> None:

@@ -18,6 +18,7 @@ from offaxis import mechanisms
 from offaxis.errors import BiasedDecoder
 from offaxis.randomizers import NAMES
 from tests.vectors.make import (
+    ANSWERS,
     PAIRS,
     SEQUENCE_RANDOMIZERS,
     SEQUENCE_RELEASES,
@@ -38,7 +39,10 @@ def made() -> dict:
     return json.loads(json.dumps(content()))
 
 
-@pytest.mark.parametrize("name", ["samplers", "directions", "payloads", "sequences", "pairs"])
+@pytest.mark.parametrize(
+    "name",
+    ["samplers", "directions", "payloads", "sequences", "pairs", "second-moments", "answers"],
+)
 def test_the_code_reproduces_the_recorded_vectors(made, name):
     """A difference is a change of the format: it needs a new version, not a new recording."""
     assert close(made[name], recorded(name))
@@ -59,6 +63,8 @@ def plain_observation(
     """docs/report-format.md in plain Python, without any code of the package."""
     if kind in ("response", "subset"):
         return plain_symbols(kind, parameters, payload)
+    if kind == "hashing":
+        return plain_hashing(parameters, payload)
     dim, radius = parameters["dim"], parameters["radius"]
     if kind in ("laplace", "gaussian", "spherical-laplace"):
         octets = [payload[3 * i : 3 * i + 3] for i in range(dim)]
@@ -103,6 +109,18 @@ def plain_symbols(kind: str, parameters: dict, payload: bytes) -> list[float]:
     inside = (d + (k - 1 - d) * q) / (d * (1 - q))
     outside = -(d - 1 + (k - d) * q) / ((k - d) * (1 - q))
     return [inside if j in named else outside for j in range(k)]
+
+
+def plain_hashing(parameters: dict, payload: bytes) -> list[float]:
+    k, q = parameters["size"], math.exp(-float(Fraction(parameters["epsilon"])))
+    cipher = Cipher(algorithms.AES(b"offaxis hash v1."), modes.ECB()).encryptor()
+    counters = [block.to_bytes(4, "big") for block in range(-(-k // 8))]
+    stream = b"".join(cipher.update(payload[:12] + counter) for counter in counters)
+    point, d, far = int.from_bytes(payload[12:], "little"), parameters["near"], 2**16
+    far -= d
+    weight = (d + far * q) / (1 - q)
+    places = [int.from_bytes(stream[2 * j : 2 * j + 2], "little") for j in range(k)]
+    return [weight / d if (point - h) % 2**16 < d else -weight / far for h in places]
 
 
 def plain_box(kind: str, parameters: dict, payload: bytes) -> list[float]:
@@ -280,3 +298,75 @@ def test_an_encoder_of_pairs_written_from_the_document_agrees(name):
     record = recorded("pairs")[name]
     for row, encoding in zip(record["rows"], record["encodings"], strict=True):
         assert close(plain_pair(name, [float.fromhex(x) for x in row]), encoding)
+
+
+# ---- Answers alone
+
+
+def plain_answers(asked: list, row: list[float]) -> int:
+    """docs/release-format.md in plain Python: the symbol of a row."""
+    symbol = 0
+    for y, (values, low, high, optional) in zip(row, asked, strict=True):
+        own: int | None = None
+        if low < high and abs(y) < 1e29:
+            clipped = min(max(y, low), high)
+            own = min(math.floor((clipped - low) / (high - low) * values), int(values) - 1)
+        elif low == high and -0.5 < y < values - 0.5:
+            own = math.floor(y + 0.5)
+        missing = int(values) if optional else 0
+        symbol = symbol * int(values + optional) + (missing if own is None else own)
+    return symbol
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_recorded_releases_of_answers_are_read_and_a_reader_of_the_document_agrees(name):
+    record = recorded("answers")[name]
+    release = offaxis.load(FOLDER / f"{name}.release", expect=record["release"])
+    reports = [bytes.fromhex(report) for report in record["reports"]]
+    assert close(release.observe(reports).tolist(), record["observations"])
+    with pytest.raises(BiasedDecoder, match="answers alone"):
+        release.decode(reports)
+    manifest, tensors = plain_tensors(name)
+    parameters = manifest["randomizer"]["parameters"]
+    for row, symbol in zip(record["rows"], record["encodings"], strict=True):
+        numbers = [float.fromhex(x) for x in row]
+        assert plain_answers(tensors["encoder.asked"], numbers) == symbol
+    for report, observation in zip(reports, record["observations"], strict=True):
+        kind = manifest["randomizer"]["kind"]
+        assert close(plain_observation(kind, parameters, None, report[12:]), observation)
+
+
+# ---- Second moments
+
+
+def plain_second_moments(tensors: dict[str, list], z: list[float]) -> list[float]:
+    """docs/release-format.md in plain Python: the encoding of a vector."""
+    radius, height, weight = tensors["encoder.sizes"]
+    peak = max(map(abs, z))
+    if peak > 2.0**500:
+        z = [x / peak * 2.0**500 for x in z]
+    moved = [x - c for x, c in zip(z, tensors["encoder.centre"], strict=True)]
+    w = [sum(a * x for a, x in zip(row, moved, strict=True)) for row in tensors["encoder.matrix"]]
+    largest = max(map(abs, w))
+    if largest > radius:
+        w = [x / largest * radius for x in w]
+    length = math.hypot(*w)
+    if length > radius:
+        w = [x * radius / length for x in w]
+    out = []
+    for i, first in enumerate(w):
+        out.append(first * first - height)
+        out += [math.sqrt(2) * first * second for second in w[i + 1 :]]
+    return [*out, *(weight * x for x in w)]
+
+
+def test_recorded_second_moments_are_still_read_and_a_reader_of_the_document_agrees():
+    record = recorded("second-moments")["second-moments"]
+    release = offaxis.load(FOLDER / "second-moments.release", expect=record["release"])
+    reports = [bytes.fromhex(report) for report in record["reports"]]
+    assert close(release.observe(reports).tolist(), record["observations"])
+    with pytest.raises(BiasedDecoder, match="second_moments"):
+        release.decode(reports)
+    _, tensors = plain_tensors("second-moments")
+    for row, encoding in zip(record["rows"], record["encodings"], strict=True):
+        assert close(plain_second_moments(tensors, [float.fromhex(x) for x in row]), encoding)

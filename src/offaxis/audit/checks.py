@@ -42,14 +42,16 @@ from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import BOX_BOUND, Ball, FiniteSet
 from offaxis.randomizers.box import BoxForm, Piecewise, SampledForm
 from offaxis.randomizers.directions import NONCE_BYTES
+from offaxis.randomizers.hashing import POINTS, LocalHashing
 from offaxis.randomizers.memoised import OLDEST, Memoised, MemoisedPrivUnit2
-from offaxis.randomizers.symbols import SymbolForm
+from offaxis.randomizers.symbols import SetForm
 from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors
 
 # ---- Front end: the bounded integers, or the fixed number of directions, before the noise
 
+_NONCES: Final = 4
 _VECTORS: Final = 4000
 _ROWS: Final = 64
 
@@ -64,7 +66,9 @@ def front_end(randomizer: Randomizer, rng: np.random.Generator) -> Finding:
         return _near(randomizer, rng)
     if isinstance(randomizer, BoxForm):
         return _coordinates(randomizer, rng)
-    if isinstance(randomizer, SymbolForm):
+    if isinstance(randomizer, LocalHashing):
+        return _points(randomizer, rng)
+    if isinstance(randomizer, SetForm):
         return _symbols(randomizer, rng)
     return Finding(
         "front-end",
@@ -119,6 +123,23 @@ def _symbols(randomizer: Any, rng: np.random.Generator) -> Finding:
     broken = int((counts != randomizer.named).sum())
     if broken:
         result = f"{broken:,} payloads name a wrong number of symbols"
+        return Finding("front-end", "white box", words, "violation", result)
+    return Finding("front-end", "white box", words, "nothing found", "always as declared")
+
+
+def _points(randomizer: LocalHashing, rng: np.random.Generator) -> Finding:
+    """Check that exactly ``near`` of all points name a symbol, for nonces of its own reports."""
+    symbols = rng.integers(0, randomizer.size, _NONCES)
+    points = np.arange(POINTS, dtype="<u2")
+    broken = 0
+    for symbol in symbols:
+        (payload,) = randomizer.report(symbol[None], Entropy())
+        payloads = [payload[:NONCE_BYTES] + point.tobytes() for point in points]
+        named = randomizer.log_likelihood(payloads, np.broadcast_to(symbol, POINTS)) > 0
+        broken += int(named.sum()) != randomizer.near
+    words = f"{randomizer.near:,} near points, {_NONCES} nonces"
+    if broken:
+        result = f"{broken} nonces have a wrong number of near points"
         return Finding("front-end", "white box", words, "violation", result)
     return Finding("front-end", "white box", words, "nothing found", "always as declared")
 
@@ -542,7 +563,8 @@ def _randomness(release: Release, Z: Vectors) -> NDArray[Any]:
         assert noisy is not None
         return noisy - release.randomizer.integers(release.encoder.encode(Z))
     octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
-    return octets[:, :NONCE_BYTES] if is_ranked(release.randomizer) else octets
+    nonces = is_ranked(release.randomizer) or isinstance(release.randomizer, LocalHashing)
+    return octets[:, :NONCE_BYTES] if nonces else octets
 
 
 def _repeat_probability(randomizer: Any) -> float:
@@ -550,7 +572,7 @@ def _repeat_probability(randomizer: Any) -> float:
     if is_lattice(randomizer):
         # No value of the noise is likelier than half the inverse scale.
         return float(2.0 ** -((randomizer.log2_scale + 1) * min(randomizer.domain.dim, 30)))
-    if is_ranked(randomizer) or isinstance(randomizer, MemoisedPrivUnit2):
+    if is_ranked(randomizer) or isinstance(randomizer, LocalHashing | MemoisedPrivUnit2):
         return 2.0 ** (-8 * NONCE_BYTES)
     if isinstance(randomizer, SampledForm):
         chosen = math.comb(randomizer.dim, randomizer.sampled)

@@ -23,7 +23,9 @@ from offaxis.encoding import (
     ShiftEncoder,
 )
 from offaxis.encoding.encoders import AnswerEncoder
-from offaxis.encoding.pairs import PairEncoder
+from offaxis.encoding.pairs import NO_ANSWER, PairEncoder
+from offaxis.encoding.questions import AnswersEncoder
+from offaxis.encoding.second_moments import SecondMomentsEncoder, matrix_of
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.formats import reports as wire
 from offaxis.privacy.guarantee import Guarantee
@@ -242,6 +244,10 @@ def preimages(encoder: Encoder, W: NDArray[Any]) -> Vectors:
         return np.stack([_answered(encoder, int(symbol)) for symbol in W])
     if isinstance(encoder, PairEncoder):
         return _paired(encoder, W)
+    if isinstance(encoder, SecondMomentsEncoder):
+        return _rooted(encoder, W)
+    if isinstance(encoder, AnswersEncoder):
+        return _asked(encoder, W)
     raise InvalidInput(f"an encoder of kind {encoder.kind!r} cannot be audited yet")
 
 
@@ -299,6 +305,34 @@ def _paired(encoder: PairEncoder, W: NDArray[Any]) -> Vectors:
     if missing:
         raise InvalidInput(f"found no pair that is encoded as symbol {missing[0]}")
     return np.stack([tried[np.flatnonzero(encoded == symbol)[0]] for symbol in W])
+
+
+def _rooted(encoder: SecondMomentsEncoder, W: Vectors) -> Vectors:
+    """Return vectors along an eigenvector of the rows' second moments, or the centre.
+
+    Of these, the one whose encoding is farthest along the row. Its length is that of the ball of
+    coordinates, times the root of that of the row, relative to the longest encoding.
+    """
+    radius, moments = float(encoder.sizes[0]), encoder.output_dim - encoder.rank
+    back = np.linalg.pinv(encoder.matrix)
+    out = np.empty((len(W), encoder.input_dim))
+    for row, place in zip(W, out, strict=True):
+        vectors = np.linalg.eigh(matrix_of(row[:moments]))[1].T
+        size = radius * np.sqrt(np.linalg.norm(row) / encoder.reach)
+        tried = np.vstack([size * vectors, -size * vectors, np.zeros(encoder.rank)])
+        candidates = tried @ back.T + encoder.centre
+        place[:] = candidates[np.argmax(encoder.encode(candidates) @ row)]
+    return out
+
+
+def _asked(encoder: AnswersEncoder, W: NDArray[Any]) -> Vectors:
+    """Return rows with the given symbols: indices of classes, and the middles of bins."""
+    values = np.stack(np.unravel_index(W, encoder.values), axis=1).astype(np.float64)
+    for column, (count, low, high, _) in zip(values.T, encoder.asked, strict=True):
+        if low < high:
+            middle = low + (column + 0.5) / count * (high - low)
+            column[:] = np.where(column < count, middle, NO_ANSWER)
+    return values
 
 
 def _closest(encoder: NetworkEncoder, W: Vectors) -> Vectors:

@@ -32,7 +32,7 @@ _NAMED: Final = (".csv", *NAMED)
 _SHOWN: Final = 10
 """The most names of classes that are printed."""
 
-_KEYS: Final = ({"name", "names", "optional"}, {"name", "low", "high", "optional"})
+_KEYS: Final = ({"name", "names", "optional"}, {"name", "low", "high", "optional", "bins"})
 
 Columns = dict[str | None, list[Any]]
 """Answers by the name of their column; None if it has no name."""
@@ -41,8 +41,10 @@ Columns = dict[str | None, list[Any]]
 # ---- What is asked
 
 
-def read_asked(text: str | None, number: tuple[float, float] | None) -> tuple[Asked, ...]:
-    """Return what the options --answers or --number describe.
+def read_asked(
+    text: str | None, number: tuple[float, float] | None, bins: int = 0
+) -> tuple[Asked, ...]:
+    """Return what the options --answers or --number, with --bins, describe.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def read_asked(text: str | None, number: tuple[float, float] | None) -> tuple[As
         return _asked_of_file(Path(text))
     with usage_errors():
         if number is not None:
-            return (Number(*number),)
+            return (Number(*number, bins=bins),)
         assert text is not None
         if text.strip().isdigit():
             return as_asked(int(text))
@@ -77,7 +79,7 @@ def _asked_of(part: Any, path: Path) -> Asked:
     part = dict(part) if isinstance(part, dict) else {}
     kind = part.pop("kind", None)
     for name, keys in zip(("classes", "number"), _KEYS, strict=True):
-        if kind in (name, None) and keys - {"optional"} <= set(part) <= keys:
+        if kind in (name, None) and keys - {"optional", "bins"} <= set(part) <= keys:
             return Number(**part) if name == "number" else Classes(**part)
     raise InvalidInput(
         f'{path} must hold {{"name": "smoker", "names": ["no", "yes"]}} or {{"name": "age", '
@@ -107,6 +109,7 @@ def asked_facts(asked: Sequence[Asked]) -> list[dict[str, Any]]:
             "low": part.low,
             "high": part.high,
             "optional": part.optional,
+            **({"bins": part.bins} if part.bins else {}),
         }
         for part in asked
     ]

@@ -41,7 +41,11 @@ COMMANDS: Final = {
         _RELEASES,
         "Try every admissible pure release on public vectors and recommend the best one.",
     ),
-    "fit": Entry("fit:fit", _RELEASES, "Fit a release to a public model and public vectors."),
+    "fit": Entry(
+        "fit:fit",
+        _RELEASES,
+        "Fit a release to public data, or to a question that people answer privately.",
+    ),
     "memoise": Entry(
         "sequences:memoise",
         _RELEASES,
@@ -72,6 +76,11 @@ COMMANDS: Final = {
         _REPORTS,
         "Decode reports into vectors, or estimate a mean or shares of answers.",
     ),
+    "ask": Entry(
+        "ask:ask",
+        _REPORTS,
+        "Ask about the people who reported: shares, means, medians, histograms, covariances.",
+    ),
     "trend": Entry(
         "sequences:trend",
         _REPORTS,
@@ -98,7 +107,7 @@ COMMANDS: Final = {
         "Answer a collector's rounds: each is paid for once and sent until accepted.",
     ),
     "serve": Entry(
-        "collector:serve",
+        "serve:serve",
         _COLLECTORS,
         "Run a collector: publish releases, open rounds, accept uploads, compute means.",
     ),
@@ -108,7 +117,7 @@ COMMANDS: Final = {
         "Manage a collector: publish releases and rounds, read means, create tokens.",
     ),
     "keys": Entry(
-        "collector:keys",
+        "serve:keys",
         _COLLECTORS,
         "Create a publisher's signing key, or show its public half.",
     ),

@@ -1,4 +1,4 @@
-"""``offaxis collector``, ``offaxis keys`` and ``offaxis serve``: manage and run a collector.
+"""``offaxis collector``: manage a collector.
 
 The address and the token come from options, or from OFFAXIS_COLLECTOR and OFFAXIS_TOKEN. Other
 users of the machine can read a token on a command line.
@@ -7,14 +7,15 @@ users of the machine can read a token on a command line.
 from __future__ import annotations
 
 import base64
+import io
 import json
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
 import typer
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from offaxis.cli.inputs import check_input, check_new, check_output, read_array
 from offaxis.cli.options import (
@@ -26,7 +27,6 @@ from offaxis.cli.options import (
     UsageError,
     add,
     example,
-    usage_errors,
 )
 from offaxis.cli.terminal import (
     buffered_console,
@@ -37,14 +37,11 @@ from offaxis.cli.terminal import (
     printable,
 )
 from offaxis.client.transport import Response, Transport
-from offaxis.errors import InvalidInput, MissingExtra, Unreachable, installing
+from offaxis.errors import InvalidInput, Unreachable
 from offaxis.files import replacing
 from offaxis.formats.documents import (
     Round,
     load_key,
-    new_key,
-    public_key,
-    save_key,
     sign_release,
     sign_round,
 )
@@ -174,7 +171,14 @@ def _make_profile(release: Release, public: str) -> bytes:
     return profile_of(release, read_array(public)).to_json().encode()
 
 
-@example("offaxis collector attach my.release --curve curve.json --audit audit.json")
+_SUPPORT_BYTES: Final = 60 << 20
+"""Bytes of public vectors to send; the collector accepts 64 MiB."""
+
+
+@example(
+    "offaxis collector attach my.release --curve curve.json --audit audit.json",
+    "offaxis collector attach my.release --support public.npy --question colour=head.safetensors",
+)
 def attach(
     release: Annotated[
         str, typer.Argument(metavar="RELEASE", help="A published release: its file, or its hash.")
@@ -195,20 +199,149 @@ def attach(
             help="The output of offaxis audit --json for this release.",
         ),
     ] = None,
+    support: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Public vectors, to ask what the people of a round are like and whether they "
+            f"changed: {ARRAY}. More than 5,000 are thinned out.",
+        ),
+    ] = None,
+    question: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE",
+            help="A model to ask about: a weights file of offaxis.geometry.Layers.save. May be "
+            "given several times.",
+        ),
+    ] = None,
     ca_file: CaFile = None,
 ) -> None:
-    """Attach facts to a published release, for the dashboard."""
+    """Attach facts, public vectors and questions to a published release, for the dashboard."""
     files = {kind: path for kind, path in (("curve", curve), ("audit", audit)) if path is not None}
-    if not files:
-        raise UsageError("Missing option '--curve' or '--audit', or both")
-    for path in files.values():
+    questions = dict(map(_named_file, question or []))
+    if not files and support is None and not questions:
+        raise UsageError("Missing option '--curve', '--audit', '--support' or '--question'")
+    for path in (*files.values(), *questions.values()):
         check_input(path)
-    bodies = {kind: path.read_bytes() for kind, path in files.items()}
+    # kind, path, body, headers; everything is read before anything is sent
+    binary = {"Content-Type": "application/octet-stream"}
+    bodies = [
+        (kind, f"facts/{kind}", path.read_bytes(), _JSON_HEADERS) for kind, path in files.items()
+    ]
+    if support is not None:
+        bodies.append(("public vectors", "support", _support_body(support), binary))
+    bodies += [
+        (f"question {name}", f"questions/{quote(name, safe='')}", path.read_bytes(), binary)
+        for name, path in questions.items()
+    ]
     connection = Connection(url, token, ca_file)
-    for kind, body in bodies.items():
-        target = f"/v1/releases/{quote(_hash_of(release), safe='')}/facts/{kind}"
-        _request(connection, "PUT", target, body, _JSON_HEADERS)
-    typer.echo(f"attached {' and '.join(bodies)}")
+    release_path = f"/v1/releases/{quote(_hash_of(release), safe='')}"
+    for _, part, body, headers in bodies:
+        _request(connection, "PUT", f"{release_path}/{part}", body, headers)
+    typer.echo(f"attached {' and '.join(kind for kind, *_ in bodies)}")
+
+
+def _named_file(text: str) -> tuple[str, Path]:
+    name, equals, file = text.partition("=")
+    if not (name and equals and file):
+        raise UsageError(f"--question must be NAME=FILE, got {text!r:.80}")
+    return name, Path(file)
+
+
+def _support_body(source: str) -> bytes:
+    """Return public vectors as a .npy file, thinned out evenly if they are many or large."""
+    import numpy as np
+
+    from offaxis.geometry.public import evenly
+    from offaxis.learning.likelihoods import MOST_VECTORS
+
+    array = read_array(source)
+    if array.ndim != 2 or array.dtype.kind not in "iuf":
+        raise InvalidInput(f"{source} does not hold vectors, one per row")
+    wide = array.shape[1] * 8 * min(MOST_VECTORS, len(array)) > _SUPPORT_BYTES
+    kind = "<f4" if wide else "<f8"
+    most = _SUPPORT_BYTES // (array.shape[1] * np.dtype(kind).itemsize)
+    vectors = evenly(array, min(MOST_VECTORS, most))
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(vectors, dtype=kind), allow_pickle=False)
+    return buffer.getvalue()
+
+
+@example("offaxis collector questions my.release")
+def list_questions(
+    release: Annotated[
+        str, typer.Argument(metavar="RELEASE", help="A published release: its file, or its hash.")
+    ],
+    token: Token,
+    url: Url = DEFAULT_URL,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what can be asked about the people of a release's rounds."""
+    path = f"/v1/releases/{quote(_hash_of(release), safe='')}/questions"
+    facts = _json_of(_request(Connection(url, token, ca_file), "GET", path))
+    if as_json:
+        print_json(facts)
+        return
+    for row in facts["questions"]:
+        kind = "a number" if row["outputs"] == 1 else f"{row['outputs']} numbers"
+        if row["answers"] is not None:
+            kind = f"one of {len(row['answers'])} answers"
+        typer.echo(printable(f"{one_line(str(row['name']))}: {kind}"))
+    if facts["reason"] or (facts["support"] is None and not facts["answers_alone"]):
+        reason = facts["reason"] or "no public vectors are attached (collector attach --support)"
+        typer.echo(printable(f"nothing can be asked yet: {reason}"))
+
+
+@example(
+    "offaxis collector ask energy-7 colour",
+    "offaxis collector ask energy-7 vectors --output 3",
+)
+def ask(
+    name: RoundName,
+    question: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUESTION", help="The name of a question (offaxis collector questions)."
+        ),
+    ],
+    token: Token,
+    output: Annotated[
+        int | None,
+        typer.Option(min=0, help="Which number of the question, such as a coordinate of vectors."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    ca_file: CaFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask what the people of a round would answer: shares, or the distribution of a number."""
+    path = f"{_round_path(name)}/population?question={quote(question, safe='')}"
+    path += "" if output is None else f"&output={output}"
+    facts = _json_of(_request(Connection(url, token, ca_file), "GET", path))
+    if as_json:
+        print_json(facts)
+        return
+    rows = [(row["name"], _share_text(row)) for row in facts["shares"] or ()]
+    if facts["mean"]:
+        rows.append(("mean", _number_text(facts["mean"])))
+    rows += [(f"quantile {row['q']:g}", _number_text(row)) for row in facts["quantiles"] or ()]
+    if facts["histogram"]:
+        edges = facts["histogram"]["edges"]
+        names = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)]
+        rows += list(zip(names, map(_share_text, facts["histogram"]["bins"]), strict=True))
+    with buffered_console() as console:
+        console.print(field_table([(one_line(str(label)), text) for label, text in rows]))
+    for line in (*facts["missing"], facts["summary"]):
+        typer.echo(printable(line))
+
+
+def _share_text(row: dict[str, Any]) -> str:
+    return f"{row['estimate']:.1%} (95 % interval {row['low']:.1%} to {row['high']:.1%})"
+
+
+def _number_text(row: dict[str, Any]) -> str:
+    return f"{row['estimate']:.4g} (95 % interval {row['low']:.4g} to {row['high']:.4g})"
 
 
 @example(
@@ -311,7 +444,7 @@ def drift(
     ca_file: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test whether a round's reports fit the public vectors of the release's profile."""
+    """Test whether a round's reports fit the public vectors, and whether the crowd has changed."""
     path = f"{_round_path(name)}/drift"
     facts = _json_of(_request(Connection(url, token, ca_file), "GET", path))
     if as_json:
@@ -430,111 +563,7 @@ collector: Final = typer.Typer(
     no_args_is_help=True,
     help="Manage a collector: publish releases and rounds, read means, create tokens.",
 )
-for _command in (publish, attach, open_round, close_round, means, drift, export, purge):
+for _command in (publish, attach, open_round, close_round, means, drift, ask, export, purge):
     add(collector, _command)
+add(collector, list_questions, "questions")
 collector.add_typer(token_commands, name="token")
-
-
-# ---- ``offaxis keys``: the publisher's key, which stays with the publisher
-
-
-@example("offaxis keys new publisher.key")
-def new(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="The file for the private key.")],
-    as_json: AsJson = False,
-) -> None:
-    """Create a key and print its public half, which devices pin. An existing key is kept."""
-    check_output(out)
-    if out.exists():
-        raise InvalidInput(f"{out} already exists; a lost key cannot be recovered")
-    key = new_key()
-    save_key(key, out)
-    _print_public_key(key, out, as_json=as_json)
-
-
-@example("offaxis keys show publisher.key")
-def show(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The private key.")],
-    as_json: AsJson = False,
-) -> None:
-    """Print the public half of a key."""
-    _print_public_key(load_key(path), path, as_json=as_json)
-
-
-def _print_public_key(key: Ed25519PrivateKey, path: Path, *, as_json: bool) -> None:
-    public = key.public_key().public_bytes_raw().hex()
-    if as_json:
-        print_json({"key": str(path), "public_key": public})
-    else:
-        typer.echo(f"public key: {public}")
-
-
-keys: Final = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    help="Create a publisher's signing key, or show its public half.",
-)
-add(keys, new)
-add(keys, show)
-
-
-# ---- ``offaxis serve``
-
-
-@example("offaxis serve --database sqlite:///collector.db")
-def serve(
-    database: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="sqlite:///FILE, or postgresql://… for several processes."
-        ),
-    ] = "sqlite:///collector.db",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8470,
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TLS certificate chain, PEM.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Key of the certificate, PEM.")
-    ] = None,
-    publisher: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Accept only releases and rounds signed with this public key.",
-        ),
-    ] = None,
-    device_rate: Annotated[
-        float, typer.Option(min=1, help="Reports per second accepted from one device token.")
-    ] = 100_000,
-    reader_rate: Annotated[
-        float, typer.Option(min=1, help="Requests per second accepted from any other token.")
-    ] = 50,
-) -> None:
-    """Run a collector: publish releases, open rounds, accept uploads, compute means.
-
-    The first start prints an admin token, once. Logs go to standard error as JSON lines.
-    """
-    try:
-        from offaxis.collector.app import serve as run
-        from offaxis.collector.service import Settings
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"a collector needs {error.name}: {installing('collector')}") from None
-
-    if publisher is not None:
-        with usage_errors():
-            public_key(publisher)
-    if tls_cert is None and host not in ("127.0.0.1", "::1", "localhost"):
-        typer.echo(
-            "warning: without TLS, tokens are sent unencrypted; use --tls-cert and --tls-key, or "
-            "a TLS proxy in front of the collector",
-            err=True,
-        )
-    settings = Settings(
-        database=database, publisher=publisher, device_rate=device_rate, reader_rate=reader_rate
-    )
-    run(settings, host, port, tls_cert, tls_key, _show_token)
-
-
-def _show_token(token: str) -> None:
-    typer.echo(f"admin token (shown once): {token}")

@@ -26,6 +26,7 @@ from offaxis.client import Device, Entry, Offer, Terms
 from offaxis.client.device import LARGEST_RELEASE
 from offaxis.client.terms import largest_report
 from offaxis.client.transport import PATIENCE
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.errors import InvalidInput
 from offaxis.formats.documents import public_key
 from offaxis.privacy.guarantee import exact
@@ -125,7 +126,7 @@ def init(
 def rounds(state: State, as_json: AsJson = False) -> None:
     """Show the collector's rounds that this device trusts."""
     with _open_device(state) as opened:
-        answered = {entry.round for entry in opened.status() if entry.report}
+        answered = {entry.round for entry in opened.status() if entry.answered}
         facts = [_round_facts(offer, offer.round.name in answered) for offer in opened.rounds()]
     if as_json:
         print_json({"rounds": facts})
@@ -152,7 +153,7 @@ def report(
         str | None,
         typer.Option(
             metavar="FILE",
-            help=f"With --vector, in a round that asks for them: the private answers, {ANSWERS}.",
+            help=f"In a round that asks for them: the private answers, {ANSWERS}.",
         ),
     ] = None,
     public_mean: Annotated[
@@ -170,17 +171,15 @@ def report(
     A round is answered once: a second call pays nothing and does not read the files. Files without
     a usable vector and answers become a report of the public mean, so that silence reveals nothing.
     """
-    if (vector is None) != public_mean:
-        raise UsageError("use either --vector FILE or --public-mean")
-    if answers is not None and vector is None:
-        raise UsageError("--answers is used with --vector: they are about the same vector")
+    if (vector is None and answers is None) != public_mean:
+        raise UsageError("use either --vector FILE, --answers FILE or both, or --public-mean")
     files = [locate(vector)[0]] if vector else []
     files += [locate_answers(answers)] if answers else []
     for path in files:
         if not path.is_file():
             raise InvalidInput(f"file not found: {path}; nothing was paid or reported")
     with _open_device(state) as opened:
-        read = None if vector is None else _private_source(opened, round_, vector, answers)
+        read = None if public_mean else _private_source(opened, round_, vector, answers)
         entry = opened.report(round_, read, group)
         spent = opened.ledger.spent()[0]
     if as_json:
@@ -262,7 +261,7 @@ def _read_token(path: Path) -> str:
 
 
 def _private_source(
-    opened: Device, round_: str, vector: str, answers: str | None
+    opened: Device, round_: str, vector: str | None, answers: str | None
 ) -> Callable[[], Any]:
     """Return what reads the vector of a report, or the row of a vector and its answers.
 
@@ -279,8 +278,19 @@ def _private_source(
         raise UsageError(f"Missing option '--answers': round {round_} asks for {listed}")
     if release is not None and not asked and answers is not None:
         raise UsageError(f"round {round_} asks for no answer: leave out --answers")
+    alone = release is not None and isinstance(release.encoder, AnswersEncoder)
+    if release is not None and alone == (vector is not None):
+        raise UsageError(
+            f"round {round_} asks for answers alone: leave out --vector"
+            if alone
+            else f"round {round_} asks for a vector: pass --vector"
+        )
 
     def read() -> Any:
+        if vector is None:
+            assert release is not None  # and with it --answers, checked above
+            assert answers is not None
+            return _only_row(release.pairs(None, read_answers(answers, release.asked)))
         row = _only_row(read_array(vector))
         if release is None or answers is None:
             return row
@@ -294,7 +304,7 @@ def _release_of(opened: Device, round_: str) -> Release | None:
 
     The device fetches and verifies the release again when it reports.
     """
-    if any(entry.round == round_ and entry.report for entry in opened.status()):
+    if any(entry.round == round_ and entry.answered for entry in opened.status()):
         return None
     hashes = [offer.round.release for offer in opened.rounds() if offer.round.name == round_]
     if not hashes:

@@ -26,6 +26,7 @@ from offaxis.cli.terminal import (
     step_bar,
 )
 from offaxis.encoding.pairs import PairEncoder
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
 from offaxis.evaluation import evaluate as measure
@@ -97,6 +98,8 @@ def evaluate(
         raise UsageError(f"--theory measures errors and needs --seeds 2 or more, got {seeds}")
     check_engine(engine, master, exact=exact, theory=theory)
     loaded = Release.load(release, expect=expect)
+    if isinstance(loaded.encoder, AnswersEncoder):
+        raise InvalidInput("reports of this release hold people's own answers, not vectors")
     if isinstance(loaded.encoder, PairEncoder):
         raise InvalidInput(
             "reports of this release are for learning a model, not for the answers of one: see "

@@ -34,6 +34,7 @@ from offaxis.cli.inputs import check_output, load_model, read_array
 from offaxis.cli.options import ARRAY, MODEL, AsJson, Expect, ReleaseFile, UsageError, example
 from offaxis.cli.terminal import buffered_console, field_table, plain_table, print_json, printable
 from offaxis.encoding.pairs import PairEncoder
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.errors import InvalidInput
 from offaxis.evaluation.bounds import ReferenceValue, limits
 from offaxis.files import replacing
@@ -124,9 +125,9 @@ def _compute_limits_and_theory(
     release: Release, model: str, vectors: str, public: str | None, *, draws: int, seed: int
 ) -> tuple[dict[str, ReferenceValue], list[TheoryRow]]:
     """Return what ε allows for the model's answers, and what theory predicts for the release."""
-    if isinstance(release.encoder, PairEncoder):
+    if isinstance(release.encoder, PairEncoder | AnswersEncoder):
         raise InvalidInput(
-            "reports of this release are for learning a model, and not for the answers of one: "
+            "reports of this release hold people's own answers, and not those of a model: "
             "leave out --model and --vectors"
         )
     task = load_model(model)
@@ -216,7 +217,7 @@ def print_card(release: Release, console: Console) -> None:
     if promises := sequence_promises(release):
         _print_section(console, "What a sequence of reports promises", [field_table(promises)])
     if rows := wording.allowed(guarantee):
-        verb = "allows" if about in ("report", "pair") else "allow"
+        verb = "allows" if about in ("report", "pair", "answers") else "allow"
         _print_section(console, f"What {wording.ABOUT[about]} {verb}", _allowed(rows, about))
     protected = wording.protected(guarantee, about)
     _print_section(console, "To whom", map(Text, protected))
@@ -288,6 +289,7 @@ def _allowed(rows: Iterable[tuple[str, ...]], about: wording.Subject) -> list[Re
     what = {
         "report": "the vector, from any report of this ε",
         "pair": "the vector or its private answers, from any report of this ε",
+        "answers": "a person, from any report of this ε",
         "sequence": "a person, from all reports together",
         "answer": "a vector, from all reports of one permanent answer",
     }[about]
@@ -295,7 +297,7 @@ def _allowed(rows: Iterable[tuple[str, ...]], about: wording.Subject) -> list[Re
         Text(f"How often anyone can guess one of several equally likely answers about {what}:"),
         _number_table(("answers", "without a report", "with reports, at most"), rows),
     ]
-    if about != "pair":
+    if about not in ("pair", "answers"):
         parts.append(
             Text(
                 "A model's answers are seldom equally likely. With --model and --vectors, offaxis "
@@ -324,10 +326,11 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
             "one of " if isinstance(encoder, PairEncoder) and encoder.form != "moments" else ""
         )
         size += f"{joined}, encoded to {symbols}{encoder.output_dim}"
-    of = "vector and answer" if asked else "vector"
+    alone = isinstance(encoder, AnswersEncoder)
+    of = "answer" if alone else "vector and answer" if asked else "vector"
     rows = [
         ("one report", f"{release.report_size:,} bytes, the same for every {of}"),
-        ("one vector", size),
+        ("one answer", f"one of {encoder.output_dim:,}") if alone else ("one vector", size),
         *(("asked", describe_asked(part)) for part in asked),
         ("randomizer", release.randomizer.kind),
         ("really spent", _describe_spent(release)),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -42,20 +40,17 @@ from offaxis.cli.options import (
     usage_errors,
 )
 from offaxis.cli.plan import AskedText, NumberRange, Public, Statement, UnitName, plan
-from offaxis.cli.sequences import reports_in
+from offaxis.cli.reports import SOURCES, number_of_reports, opened_reports, report_files
 from offaxis.cli.terminal import (
     buffered_console,
     field_table,
     plain_table,
     pluralize,
     print_json,
-    step_bar,
 )
 from offaxis.encoding.pairs import Asked, Classes, Number
-from offaxis.engines.local import ParquetRecords
-from offaxis.errors import InvalidInput, InvalidReport
+from offaxis.errors import InvalidInput
 from offaxis.files import replacing
-from offaxis.formats.reports import count_reports
 from offaxis.geometry import Layers, TaskModel
 from offaxis.geometry.models import answer_names
 from offaxis.learning import ReportClassifier, ReportRegressor, accuracy, fit_check
@@ -65,11 +60,10 @@ from offaxis.release import Release
 from offaxis.vectors import as_batch
 
 LEVEL: Final = 0.95
-_ROWS: Final = 4096
 _SHOWN: Final = 24
 """The most coefficients that are printed."""
 
-_NO_EVIDENCE: Final = "none: the reports show nothing, and everybody gets the same answer"
+_NO_EVIDENCE: Final = "none: the reports do not show that there is anything to learn"
 _UNKNOWN: Final = (
     "unknown: pass --public for an estimate under assumptions, or ask other people with "
     "offaxis learn check"
@@ -94,11 +88,7 @@ def fit(
     release: ReleaseFile,
     reports: Annotated[
         list[Path],
-        typer.Option(
-            metavar="FILE|FOLDER",
-            help="Reports of offaxis privatize (.reports) or exported from a collector (.parquet), "
-            "or a folder of these. May be given several times, such as one per round.",
-        ),
+        typer.Option(metavar="FILE|FOLDER", help=SOURCES),
     ],
     out: Annotated[
         Path,
@@ -149,7 +139,7 @@ def fit(
     if number is not None and labels is None:
         raise UsageError("--number describes --labels; a release knows what it asked people")
     _check_weights(out)
-    files = list(_report_files(reports))
+    files = report_files(reports)
     others = [locate(public)[0]] if public else []
     others += [locate_answers(labels)] if labels else []
     check_output(out, release, *files, *others)
@@ -161,12 +151,13 @@ def fit(
         "release of single reports"
     )
     vectors = None if public is None else read_array(public)
-    count = sum(_number_of(path, loaded.report_size) for path in files)
-    values, kind = (None, None) if labels is None else _labels(labels, number, count)
-    with step_bar("reading reports", count) as advance:
+    values, kind = None, None
+    if labels is not None:
+        values, kind = _labels(labels, number, number_of_reports(files, loaded.report_size))
+    with opened_reports(files, loaded.report_size) as source:
         model = learn_from(
             loaded,
-            _read_reports(loaded, files, advance),
+            source,
             labels=values,
             answers=kind,
             answer=answer,
@@ -196,36 +187,6 @@ def fit(
 def _check_weights(out: Path) -> None:
     if out.suffix.lower() != ".safetensors":
         raise UsageError(f"--out must be a .safetensors file, got {out}")
-
-
-def _report_files(sources: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files of reports; those of a folder in the order of their names."""
-    for source in sources:
-        if not source.is_dir():
-            if not source.is_file():
-                raise InvalidReport(f"file of reports not found: {source}")
-            yield source
-            continue
-        inner = sorted(p for p in source.iterdir() if p.suffix in (".reports", ".parquet"))
-        if not inner:
-            raise InvalidReport(f"{source} has no files that end in .reports or .parquet")
-        yield from inner
-
-
-def _number_of(path: Path, report_size: int) -> int:
-    if path.suffix == ".parquet":
-        return ParquetRecords(path).count
-    return count_reports(path, report_size)
-
-
-def _read_reports(
-    release: Release, files: list[Path], advance: Callable[[int], None]
-) -> Iterator[bytes]:
-    source = chain.from_iterable(reports_in(path, release.report_size) for path in files)
-    for index, report in enumerate(source, 1):
-        yield report
-        if index % _ROWS == 0:
-            advance(_ROWS)
 
 
 def _labels(
@@ -448,10 +409,10 @@ def evaluate(
     if reports is not None:
         check_input(Path(source))
         loaded = Release.load(source, expect=expect)
-        files = list(_report_files(reports))
-        count = sum(_number_of(path, loaded.report_size) for path in files)
-        with step_bar("reading reports", count) as advance:
-            found = accuracy(loaded, _read_reports(loaded, files, advance))
+        files = report_files(reports)
+        with opened_reports(files, loaded.report_size) as opened:
+            found = accuracy(loaded, opened)
+        count = number_of_reports(files, loaded.report_size)
         low, high = found.interval(LEVEL)
         _print_evaluation(
             {

@@ -116,6 +116,12 @@ def plan(
             "0.8 by default.",
         ),
     ] = None,
+    deviation: Annotated[
+        float | None,
+        typer.Option(
+            help="The assumed standard deviation of numbers; by default a quarter of their range.",
+        ),
+    ] = None,
     related: Annotated[
         str | None,
         typer.Option(
@@ -176,7 +182,11 @@ def plan(
         raise UsageError("--head is for --features principal")
     if related is not None and signal is not None:
         raise UsageError("--related and --signal exclude each other: both are the signal")
+    if related is not None and deviation is not None:
+        raise UsageError("--related and --deviation exclude each other: labels have one")
     asked = read_asked(answers, number)
+    if deviation is not None and not isinstance(asked[0], Number):
+        raise UsageError("--deviation is for numbers")
     inputs = [locate(public)[0], *([locate_answers(related)] if related else [])]
     for path in filter(None, (out, figure)):
         check_output(path, *inputs)
@@ -194,6 +204,7 @@ def plan(
             epsilon=epsilon,
             features=feature_map,
             signal=signal,
+            deviation=deviation,
             related=similar,
             labels=labels,
             unit=unit,

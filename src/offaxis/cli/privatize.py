@@ -25,6 +25,7 @@ from offaxis.cli.ledger import balance_facts, open_ledger
 from offaxis.cli.options import ARRAY, AsJson, Expect, Force, ReleaseFile, UsageError, example
 from offaxis.cli.terminal import pluralize, print_json, step_bar
 from offaxis.client import Reporter
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.files import replacing
 from offaxis.privacy.ledger import Balance
 from offaxis.privacy.wording import rounded, written_budget
@@ -49,19 +50,21 @@ def _reject_seed(seed: str | None) -> None:
 )
 def privatize(
     release: ReleaseFile,
-    vectors: Annotated[
-        str, typer.Option(metavar="FILE", help=f"The private vectors, one or a batch: {ARRAY}.")
-    ],
     out: Annotated[
         Path,
         typer.Option(metavar="REPORTS", help="The file of reports to write."),
     ],
+    vectors: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=f"The private vectors, one or a batch: {ARRAY}."),
+    ] = None,
     answers: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help=f"For a release of pairs (offaxis learn): the private answers, {ANSWERS}. With "
-            "--engine: the column of the answer, or of several, as smoker,age.",
+            help=f"The private answers, {ANSWERS}: with --vectors for a release of pairs (offaxis "
+            "learn), without for one of answers alone. With --engine: the column of the answer, or "
+            "of several, as smoker,age.",
         ),
     ] = None,
     force: Force = False,
@@ -114,6 +117,8 @@ def privatize(
         raise UsageError("--study and --number need --ledger")
     check_engine(engine, master, ledger=ledger)
     if engine is not None:
+        if vectors is None:
+            raise UsageError("Missing option '--vectors': it names the file, also of answers alone")
         loaded = Release.load(release, expect=expect)
         _privatize_records(
             engine, master, loaded, vectors, answers, out, ids, force=force, as_json=as_json
@@ -121,7 +126,8 @@ def privatize(
         return
     others = [ledger] if ledger else []
     others += [locate_answers(answers)] if answers else []
-    check_output(out, release, locate(vectors)[0], *others)
+    others += [locate(vectors)[0]] if vectors else []
+    check_output(out, release, *others)
     check_new_reports(out, force=force)
     loaded = Release.load(release, expect=expect)
     batch = _read_private(loaded, vectors, answers)
@@ -148,8 +154,14 @@ def privatize(
     _print_result(loaded, count, out, ledger, balances, paid, as_json=as_json)
 
 
-def _read_private(release: Release, vectors: str, answers: str | None) -> NDArray[Any]:
-    """Read the private vectors; of a release of pairs, the rows of vectors and answers."""
+def _read_private(release: Release, vectors: str | None, answers: str | None) -> NDArray[Any]:
+    """Read the private vectors; of pairs, the rows of vectors and answers; or answers alone."""
+    if isinstance(release.encoder, AnswersEncoder):
+        if vectors is not None or answers is None:
+            raise UsageError("this release asks for answers alone: pass --answers, not --vectors")
+        return release.pairs(None, read_answers(answers, release.asked))
+    if vectors is None:
+        raise UsageError("Missing option '--vectors'")
     if not release.asked:
         if answers is not None:
             raise UsageError("this release asks people for no answer: leave out --answers")
@@ -190,9 +202,14 @@ def _print_result(
             f"each permanent answer costs {release.guarantee}; nothing was drawn if paid ε = 0"
         )
     else:
-        covered = ", for a vector and its answers together" if release.asked else ""
+        alone = isinstance(release.encoder, AnswersEncoder)
+        covered, again = "", "answers" if alone else "vectors"
+        if release.asked and not alone:
+            covered = ", for a vector and its answers together"
+        elif len(release.asked) > 1:
+            covered = ", for all answers together"
         typer.echo(
-            f"each promises {release.guarantee}{covered}; a second run on the same vectors would "
+            f"each promises {release.guarantee}{covered}; a second run on the same {again} would "
             f"spend it again"
         )
     if balances is not None:

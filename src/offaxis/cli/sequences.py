@@ -26,6 +26,7 @@ from offaxis.cli.options import (
     example,
     usage_errors,
 )
+from offaxis.cli.reports import reports_in
 from offaxis.cli.terminal import (
     buffered_console,
     field_table,
@@ -34,12 +35,9 @@ from offaxis.cli.terminal import (
     print_json,
     printable,
 )
-from offaxis.engines.arrow import REPORT
-from offaxis.engines.local import ParquetRecords
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.files import replacing
 from offaxis.fitting import memoise as memoise_release
-from offaxis.formats.reports import read_reports
 from offaxis.learning import Trend, expected_error
 from offaxis.learning import trend as estimate_trend
 from offaxis.learning.trends import FEW
@@ -202,18 +200,6 @@ def _summary(estimated: Trend) -> RenderableType:
         number = str(estimated.rounds[at])
         table.add_row(number, *cells, f"{estimated.draws[at]:.3g}", f"{first} to {last}")
     return table
-
-
-def reports_in(path: Path, report_size: int) -> Iterator[bytes]:
-    """Yield the reports of a file, or of an export of a collector."""
-    if path.suffix != ".parquet":
-        yield from read_reports(path, report_size)
-        return
-    for batch in ParquetRecords(path).batches(REPORT):
-        for report in batch.column(REPORT).to_pylist():
-            if not isinstance(report, bytes):
-                raise InvalidInput(f"column {REPORT!r} of {path} must hold reports")
-            yield report
 
 
 def _numbered_files(folder: Path) -> list[tuple[int, Path]]:

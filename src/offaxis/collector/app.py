@@ -25,7 +25,15 @@ from threadpoolctl import threadpool_limits
 
 from offaxis.collector import monitoring
 from offaxis.collector.problems import Problem, unavailable
-from offaxis.collector.routes import analysis, facts, learning, pages, publishing, reports
+from offaxis.collector.routes import (
+    analysis,
+    facts,
+    learning,
+    pages,
+    population,
+    publishing,
+    reports,
+)
 from offaxis.collector.service import Collector, Settings
 from offaxis.errors import InvalidInput
 from offaxis.version import __version__
@@ -53,7 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.collector = collector
     app.state.pages = pages.served_files(settings.extra_pages)
-    for routes in (reports, publishing, analysis, learning, facts, pages):
+    for routes in (reports, publishing, analysis, learning, population, facts, pages):
         # include_router would wrap the endpoints; plain routes are added as they are.
         app.router.routes.extend(routes.router.routes)
     for name in settings.extra_pages:

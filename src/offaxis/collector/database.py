@@ -103,6 +103,32 @@ moments = Table(
     Column("counted", Integer),
 )
 
+support = Table(
+    "support",
+    metadata,
+    Column("release", ForeignKey("release.hash"), primary_key=True),
+    Column("hash", String(64), nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+question = Table(
+    "question",
+    metadata,
+    Column("release", ForeignKey("release.hash"), primary_key=True),
+    Column("name", String(63), primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)
+
+population = Table(
+    "population",
+    metadata,
+    Column("round", ForeignKey("round.id"), primary_key=True),
+    # Of the public vectors that were weighted; others need another fit.
+    Column("support", String(64), nullable=False),
+    Column("counted", Integer, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+)
+
 token = Table(
     "token",
     metadata,

@@ -203,8 +203,25 @@ _DIFFERENCES: Final = {
 }
 
 
-def drift_facts(release: Release, profile: Profile | None, observed: Moments) -> dict[str, Any]:
-    """Return whether to warn, the p-value, and a one-sentence summary.
+def drift_facts(
+    release: Release,
+    profile: Profile | None,
+    observed: Moments,
+    change: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the verdict: whether to warn, the p-value, and a one-sentence summary.
+
+    Parameters
+    ----------
+    release : Release
+    profile : Profile or None
+        What reports of the public vectors look like.
+    observed : Moments
+        Of the round's observations.
+    change : dict, optional
+        How the crowd has changed since earlier rounds (:mod:`offaxis.collector.changes`). With two
+        tests, of the profile and of a change, each gets half of the false-alarm rate
+        (:func:`level_of`).
 
     Examples
     --------
@@ -221,13 +238,42 @@ def drift_facts(release: Release, profile: Profile | None, observed: Moments) ->
     True
     """
     facts = {"reports": observed.count, "false_alarm_rate": FALSE_ALARM}
+    changed = change is not None and change["p_value"] is not None
+    fit = _fit_facts(release, profile, observed, level_of(profile, changed=changed))
+    parts = [part for part in (fit, change) if part is not None and part["p_value"] is not None]
+    # Without a profile there is nothing to say about the fit, unless there is nothing else to say.
+    told = [fit] if change is None else [change] if profile is None else [fit, change]
+    summary = _joined(*(part["summary"] for part in told))
+    p = min(1.0, len(parts) * min(part["p_value"] for part in parts)) if parts else None
+    return facts | {
+        "warning": p is not None and p < FALSE_ALARM,
+        "p_value": p,
+        "summary": summary,
+        "fit": fit,
+        "change": change,
+    }
+
+
+def level_of(profile: Profile | None, *, changed: bool) -> float:
+    """Return the level of each test: two of them share the false-alarm rate (Bonferroni)."""
+    return FALSE_ALARM / (1 + (profile is not None and changed))
+
+
+def _joined(*sentences: str) -> str:
+    """Join sentences to one."""
+    first, *rest = (sentence.removesuffix(".") for sentence in sentences)
+    return "; ".join([first, *(part[:1].lower() + part[1:] for part in rest)]) + "."
+
+
+def _fit_facts(
+    release: Release, profile: Profile | None, observed: Moments, level: float
+) -> dict[str, Any]:
+    """Return whether the reports look like reports of the public vectors of the profile."""
     if profile is None:
-        return facts | _no_result("This release has no profile of public vectors to compare with.")
+        return _no_result("This release has no profile of public vectors to compare with.")
     needed = _needed(profile)
     if observed.count < needed:
-        return facts | _no_result(
-            f"There are too few reports for a test: {observed.count} of {needed}."
-        )
+        return _no_result(f"There are too few reports for a test: {observed.count} of {needed}.")
     statistics = _observed_statistics(release, observed)
     p_values = {
         part.what: p_value(part, statistics[part.what], observed.count)
@@ -235,7 +281,7 @@ def drift_facts(release: Release, profile: Profile | None, observed: Moments) ->
     }
     smallest = min(p_values, key=lambda what: p_values[what])
     p = min(1.0, len(p_values) * p_values[smallest])
-    if p >= FALSE_ALARM:
+    if p >= level:
         summary = "The reports fit the public vectors."
     else:
         summary = (
@@ -243,7 +289,7 @@ def drift_facts(release: Release, profile: Profile | None, observed: Moments) ->
             f"this happens in less than 1 of {1 / FALSE_ALARM:,.0f} rounds): a release fitted to "
             f"them may clip more and decode worse here."
         )
-    return facts | {"warning": p < FALSE_ALARM, "p_value": p, "summary": summary}
+    return {"warning": p < level, "p_value": p, "summary": summary}
 
 
 def _no_result(summary: str) -> dict[str, Any]:

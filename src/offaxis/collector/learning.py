@@ -3,7 +3,7 @@
 Reports of pairs (:mod:`offaxis.learning`) are summed in folds by the follower of a round, like the
 moments of other reports, and kept with them. Of the people nothing else is needed:
 
-* *cells*: reports that were left out judge the model, without any assumption;
+* *cells*: reports that were left out judge the model; this assumes independent people alone;
 * *moments*: these do not tell an accuracy, only whether there is anything to learn; a round of
   checks tells it;
 * *right*: the round is such a check, and its reports are the accuracy of a public model.
@@ -60,8 +60,10 @@ def sums_of(release: Release, parts: Sequence[Totals]) -> PairSums:
     sums.squares = None  # only for the errors of coefficients, which are not shown
     for totals in parts:
         if totals.folds is not None:
-            sums.counts += totals.folds[:, :1].astype(np.int64)
-            sums.totals += totals.folds[:, None, 1:]
+            own = PairSums(release)
+            own.counts += totals.folds[:, :1].astype(np.int64)
+            own.totals += totals.folds[:, None, 1:]
+            sums.merge(own)
     return sums
 
 
@@ -88,7 +90,10 @@ def _answer_facts(sums: PairSums, asked: Any) -> dict[str, Any]:
     }
     if not sums.count:
         return facts
-    model = learn(sums.release, sums, answer=asked.name)
+    try:
+        model = learn(sums.release, sums, answer=asked.name)
+    except InvalidInput:  # nothing can be learnt of this answer
+        return facts
     facts["evidence"] = bool(model.evidence_)
     if isinstance(model, ReportRegressor):
         facts["explained"] = model.explained_deviation()

@@ -25,6 +25,7 @@ from offaxis.collector.database import lock_rounds, moments, report, round_, wri
 from offaxis.decoding import Shares
 from offaxis.decoding.aggregate import Moments
 from offaxis.decoding.pairs import PairDecoder
+from offaxis.decoding.second_moments import SecondMomentsDecoder
 from offaxis.encoding.pairs import PairEncoder
 from offaxis.learning.sums import FOLDS, PairSums
 from offaxis.randomizers.memoised import Memoised
@@ -174,6 +175,8 @@ def has_estimates(release: Release) -> bool:
 
 def without_estimates(release: Release) -> str:
     """Return what to do with reports of a release that has no estimates."""
+    if isinstance(release.decoder, SecondMomentsDecoder):
+        return f"{release.decoder.instead}: export the reports"
     if isinstance(release.decoder, PairDecoder):
         return (
             "these reports are about vectors and answers together, so they have no mean: export "

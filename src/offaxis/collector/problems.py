@@ -17,6 +17,7 @@ STATUS: Final = {
     "not-open": 409,
     "no-means": 409,
     "no-model": 409,
+    "no-population": 409,
     "closed": 410,
     "too-large": 413,
     "invalid-request": 422,
@@ -25,6 +26,7 @@ STATUS: Final = {
     "invalid-round": 422,
     "too-many": 429,
     "internal": 500,
+    "computing": 503,
     "unavailable": 503,
 }
 """Every problem type and its status code."""
@@ -39,6 +41,7 @@ _TITLES: Final = {
     "not-open": "The round is not open yet",
     "no-means": "This release has no unbiased means",
     "no-model": "No model is learnt from these reports",
+    "no-population": "No population is estimated from these reports",
     "closed": "The round is closed",
     "too-large": "The request body is too large",
     "invalid-request": "Invalid request",
@@ -47,6 +50,7 @@ _TITLES: Final = {
     "invalid-round": "Invalid round",
     "too-many": "Too many requests",
     "internal": "Internal error",
+    "computing": "The result is still being computed",
     "unavailable": "The database is not available",
 }
 

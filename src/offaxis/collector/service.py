@@ -24,6 +24,7 @@ from offaxis.collector.access import Buckets, Tokens, new_token
 from offaxis.collector.database import connect, is_current, open_database, report, writing
 from offaxis.collector.means import Follower
 from offaxis.collector.monitoring import Metrics
+from offaxis.collector.populations import Populations
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.store import Store, StoredRound
 from offaxis.collector.uploads import Writer
@@ -156,16 +157,23 @@ _DELETED_ROWS: Final = 5000
 class Retention:
     """Deletes reports when their retention ends or on an admin's request. Their means stay.
 
-    First the moments are made final and the round is marked, in one transaction; from then on none
-    of its reports is accepted or read. Then the rows are deleted, a few thousand per transaction,
-    so that uploads to other rounds do not have to wait. If this is interrupted, the next sweep
-    continues it.
+    First the population is stored, if there is one. Then the moments are made final and the round
+    is marked, in one transaction; from then on none of its reports is accepted or read. Then the
+    rows are deleted, a few thousand per transaction, so that uploads to other rounds do not have to
+    wait. If this is interrupted, the next sweep continues it.
     """
 
-    def __init__(self, engine: Engine, catalogue: Catalogue, follower: Follower) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        catalogue: Catalogue,
+        follower: Follower,
+        populations: Populations,
+    ) -> None:
         self._engine = engine
         self._catalogue = catalogue
         self._follower = follower
+        self._populations = populations
 
     def sweep(self, now: datetime) -> int:
         """Delete the reports of all rounds past their retention; return the number of rounds."""
@@ -176,6 +184,7 @@ class Retention:
         """Delete the reports of a closed round, but not its means; return the number of reports."""
         if stored.deleted_at is None:
             release = self._catalogue.release(stored.document.release)
+            self._populations.finish(stored, release, now)
             self._follower.finish(stored.key, release, now)
         rows = select(report.c.seq).where(report.c.round == stored.key).limit(_DELETED_ROWS)
         total = 0
@@ -210,7 +219,8 @@ class Collector:
         self.store = Store(self.engine)
         self.catalogue = Catalogue(self.store)
         self.follower = Follower(self.engine)
-        self.retention = Retention(self.engine, self.catalogue, self.follower)
+        self.populations = Populations(self.store)
+        self.retention = Retention(self.engine, self.catalogue, self.follower, self.populations)
         # A cache that holds the index of a million ids, so that its pages are not written and read
         # again for every few of them.
         self.writer = Writer(connect(settings.database, cache=32), self.metrics.committed)
@@ -281,6 +291,7 @@ class Collector:
 
     def close(self) -> None:
         """Commit pending reports and close the database."""
+        self.populations.close()
         self.writer.close()
         self.writer.engine.dispose()
         self.engine.dispose()

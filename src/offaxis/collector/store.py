@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Engine, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from offaxis.collector.access import Role, Token, Tokens, token_hash
-from offaxis.collector.database import lock_rounds, moments, release, report, round_, writing
+from offaxis.collector.database import (
+    lock_rounds,
+    moments,
+    population,
+    question,
+    release,
+    report,
+    round_,
+    support,
+    writing,
+)
 from offaxis.collector.database import token as tokens
 from offaxis.collector.uploads import find_stored
 from offaxis.errors import OffaxisError
@@ -116,6 +126,113 @@ class Store:
             row = connection.execute(select(*exists).where(release.c.hash == hash_)).one()
         return [kind for kind, attached in zip(kinds, row, strict=True) if attached]
 
+    # ---- Public vectors, questions and populations
+
+    def attach_support(self, hash_: str, content_hash: str, content: bytes) -> None:
+        """Attach public vectors to a release, replacing earlier ones."""
+        values = {"hash": content_hash, "content": content}
+        if not self._insert(support, {"release": hash_, **values}):
+            with writing(self.engine) as connection:
+                statement = update(support).where(support.c.release == hash_)
+                connection.execute(statement.values(**values))
+
+    def support_hash(self, hash_: str) -> str | None:
+        """Return the hash of the public vectors that are attached to a release."""
+        with self.engine.connect() as connection:
+            query = select(support.c.hash).where(support.c.release == hash_)
+            return connection.execute(query).scalar_one_or_none()
+
+    def support_content(self, hash_: str) -> tuple[str, bytes] | None:
+        """Return hash and content of the public vectors that are attached to a release."""
+        with self.engine.connect() as connection:
+            query = select(support.c.hash, support.c.content).where(support.c.release == hash_)
+            row = connection.execute(query).first()
+        return None if row is None else (row.hash, bytes(row.content))
+
+    def attach_question(self, hash_: str, name: str, content: bytes, most: int) -> bool:
+        """Attach a question to a release, replacing one of this name; False if it has too many."""
+        of_release = question.c.release == hash_
+        with writing(self.engine) as connection:
+            own = update(question).where(of_release, question.c.name == name)
+            if connection.execute(own.values(content=content)).rowcount:
+                return True
+            counted = select(func.count()).select_from(question).where(of_release)
+            if connection.execute(counted).scalar_one() >= most:
+                return False
+        # False only if another request has attached a question of this name in the meantime.
+        self._insert(question, {"release": hash_, "name": name, "content": content})
+        return True
+
+    def remove_question(self, hash_: str, name: str) -> bool:
+        """Remove a question from a release; return False if there is none of this name."""
+        with writing(self.engine) as connection:
+            own = question.c.release == hash_, question.c.name == name
+            return bool(connection.execute(delete(question).where(*own)).rowcount)
+
+    def questions(self, hash_: str) -> dict[str, bytes]:
+        """Return the questions that are attached to a release, by name."""
+        query = select(question.c.name, question.c.content).where(question.c.release == hash_)
+        with self.engine.connect() as connection:
+            rows = connection.execute(query.order_by(question.c.name)).all()
+        return {row.name: bytes(row.content) for row in rows}
+
+    def population(self, key: int) -> tuple[str, int, bytes] | None:
+        """Return a round's population: hash of the public vectors, number of reports, state."""
+        query = select(population.c.support, population.c.counted, population.c.state)
+        with self.engine.connect() as connection:
+            row = connection.execute(query.where(population.c.round == key)).first()
+        return None if row is None else (row.support, int(row.counted), bytes(row.state))
+
+    def withdrawn(self, key: int) -> int:
+        """Return how many reports of a round were withdrawn."""
+        query = select(round_.c.withdrawn).where(round_.c.id == key)
+        with self.engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def store_population(
+        self, key: int, support_hash: str, counted: int, state: bytes, withdrawn: int
+    ) -> bool:
+        """Store a round's population, unless a report was withdrawn or deleted meanwhile."""
+        values = {"support": support_hash, "counted": counted, "state": state}
+        with writing(self.engine) as connection:
+            lock_rounds(connection, [key])
+            query = select(round_.c.withdrawn, round_.c.deleted_at).where(round_.c.id == key)
+            if tuple(connection.execute(query).one()) != (withdrawn, None):
+                return False
+            connection.execute(population.delete().where(population.c.round == key))
+            connection.execute(insert(population).values(round=key, **values))
+            return True
+
+    def by_arrival(self, key: int) -> Iterator[list[bytes]]:
+        """Yield pages of the contents of a round's reports, as stored at the first page.
+
+        Raises
+        ------
+        Deleted
+            If the reports are deleted.
+        """
+        with self.engine.connect() as connection:
+            upto = connection.execute(select(func.max(report.c.seq))).scalar() or 0
+            base = select(round_.c.base).where(round_.c.id == key)
+            mark = int(connection.execute(base).scalar_one())
+        query = select(report.c.seq, report.c.content).where(
+            # As the follower reads them: in the order of seq, not along the index by id.
+            report.c.round + 0 == key,
+            report.c.seq <= upto,
+        )
+        while True:
+            with self.engine.connect() as connection:
+                page = query.where(report.c.seq > mark).order_by(report.c.seq).limit(_PAGE)
+                rows = connection.execute(page).all()
+                if _is_deleted(connection, key):
+                    raise Deleted("the reports were deleted while they were being read")
+            if not rows:
+                return
+            mark = rows[-1].seq
+            yield [bytes(row.content) for row in rows if row.content is not None]
+
+    # ---- Rounds
+
     def add_round(self, document: Round, signature: bytes) -> bool:
         """Store a round; return whether it is new."""
         content = document.to_bytes()
@@ -192,8 +309,9 @@ class Store:
     def withdraw(self, key: int, id_: bytes, *, take: bool) -> None:
         """Delete a report's content but keep its id; with ``take``, keep an unknown id as well.
 
-        The round's moments are recomputed without the report. If the reports of the round are being
-        deleted, its moments are final and stay, because they can no longer be recomputed.
+        The round's moments and its population are recomputed without the report. If the reports of
+        the round are being deleted, both are final and stay, because they can no longer be
+        recomputed.
         """
         row = (report.c.round == key, report.c.id == id_)
         with writing(self.engine) as connection:
@@ -203,6 +321,7 @@ class Store:
                 count = update(round_).where(round_.c.id == key, round_.c.deleted_at.is_(None))
                 if connection.execute(count.values(withdrawn=round_.c.withdrawn + 1)).rowcount:
                     connection.execute(moments.delete().where(moments.c.round == key))
+                    connection.execute(population.delete().where(population.c.round == key))
             elif take and connection.execute(select(report.c.seq).where(*row)).first() is None:
                 connection.execute(insert(report).values(round=key, id=id_))
 

@@ -9,15 +9,18 @@ from offaxis.decoding.decoders import (
     ShiftDecoder,
     ShrinkageDecoder,
 )
-from offaxis.decoding.pairs import CellsDecoder, MomentsDecoder, RightDecoder
+from offaxis.decoding.pairs import AnswersDecoder, CellsDecoder, MomentsDecoder, RightDecoder
 from offaxis.decoding.posterior import PosteriorCodewordDecoder, PosteriorDecoder
-from offaxis.decoding.shares import ShareDifference, Shares, estimate_shares
+from offaxis.decoding.second_moments import SecondMomentsDecoder
+from offaxis.decoding.shares import HeavyHitter, ShareDifference, Shares, estimate_shares
 
 __all__ = [
     "Aggregate",
+    "AnswersDecoder",
     "CellsDecoder",
     "CodewordDecoder",
     "Decoder",
+    "HeavyHitter",
     "KnownError",
     "LinearDecoder",
     "MomentsDecoder",
@@ -25,6 +28,7 @@ __all__ = [
     "PosteriorCodewordDecoder",
     "PosteriorDecoder",
     "RightDecoder",
+    "SecondMomentsDecoder",
     "ShareDifference",
     "Shares",
     "ShiftDecoder",

@@ -16,10 +16,10 @@ Sums are kept about running means (Chan, Golub, LeVeque 1983), so that no digits
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ from offaxis.randomizers.base import Ball, Box, Randomizer, VectorParameters
 from offaxis.vectors import Vectors, as_array, as_number
 
 _END: Final = object()
+
+_Rows = TypeVar("_Rows", bound=Sized)
 
 _MANY: Final = 30
 """From this many expected rare reports on, the standard error includes them."""
@@ -344,6 +346,27 @@ def positive(values: Any | None, count: int, seen: int = 0) -> Vectors:
             f"{seen + int(invalid[0])}; leave out reports that should not count"
         )
     return weights
+
+
+def labelled(
+    parts: Iterable[_Rows], groups: Iterable[Hashable] | None
+) -> Iterator[tuple[_Rows, Hashable, Any]]:
+    """Yield every part, a label, and the indices of its rows, for each label in the part.
+
+    Without ``groups`` the label is None, and the indices are a slice of all rows.
+
+    Raises
+    ------
+    InvalidInput
+        If there is not exactly one valid label per row.
+    """
+    labels, seen = _iterator(groups, "groups"), 0
+    for rows in parts:
+        for label, indices in _split(_take(labels, len(rows), seen, "groups"), seen):
+            yield rows, label, indices
+        seen += len(rows)
+    if labels is not None and next(labels, _END) is not _END:
+        raise InvalidInput(f"groups must have one entry per report, got more than {seen}")
 
 
 def _iterator(source: Iterable[Any] | None, name: str) -> Iterator[Any] | None:

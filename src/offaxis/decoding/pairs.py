@@ -6,14 +6,20 @@ the vector and the answer together.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.encoding import Encoder
 from offaxis.encoding.encoders import frozen_matrix, frozen_shift
+from offaxis.encoding.pairs import CellsEncoder, MomentsEncoder, RightEncoder
 from offaxis.errors import BiasedDecoder, InvalidInput
+from offaxis.randomizers import PrivUnit2, Randomizer
+from offaxis.randomizers.memoised import MemoisedPrivUnit2
+from offaxis.randomizers.symbols import SymbolForm
 from offaxis.vectors import Vectors
 
 LEARN_INSTEAD: Final = (
@@ -25,10 +31,17 @@ LEARN_INSTEAD: Final = (
 class PairDecoder:
     """A decoder of pairs: it holds public facts, and decodes nothing."""
 
+    instead: ClassVar[str] = LEARN_INSTEAD
+    """What to do with reports instead of decoding them."""
+
     @property
     def unbiased(self) -> bool:
         """False: no vector is decoded."""
         return False
+
+    def fits(self, encoder: Encoder, randomizer: Randomizer) -> bool:
+        """Whether reports of these parts are what is learnt from."""
+        return isinstance(randomizer, SymbolForm)
 
     @property
     def output_dim(self) -> int:
@@ -37,7 +50,16 @@ class PairDecoder:
 
     def decode(self, observations: NDArray[Any]) -> NoReturn:
         """Raise: learn from the reports instead."""
-        raise BiasedDecoder(LEARN_INSTEAD)
+        raise BiasedDecoder(self.instead)
+
+
+def check_pairs(encoder: Encoder, randomizer: Randomizer, decoder: Any) -> None:
+    """Raise if nothing could be learnt from reports of these parts."""
+    if not isinstance(decoder, PairDecoder) or not decoder.fits(encoder, randomizer):
+        raise InvalidInput(
+            f"nothing can be learnt from a release of pairs with the encoder {encoder.kind!r}, the "
+            f"randomizer {randomizer.kind!r} and these public facts: they do not belong together"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,6 +102,17 @@ class MomentsDecoder(PairDecoder):
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "width", width)
 
+    def fits(self, encoder: Encoder, randomizer: Randomizer) -> bool:
+        """Whether reports are moments of these features: by PrivUnit2 with the target "vector"."""
+        if not isinstance(encoder, MomentsEncoder):
+            return False
+        same = (encoder.features, sum(encoder.widths)) == (self.mean.size, self.width[0])
+        if isinstance(randomizer, MemoisedPrivUnit2):
+            return same
+        if not isinstance(randomizer, PrivUnit2) or randomizer.target != "vector":
+            return False
+        return same and randomizer.radius >= 1
+
     @property
     def input_dim(self) -> int:
         """Dimension of an observation."""
@@ -119,6 +152,13 @@ class CellsDecoder(PairDecoder):
         object.__setattr__(self, "shares", shares)
         object.__setattr__(self, "values", values)
 
+    def fits(self, encoder: Encoder, randomizer: Randomizer) -> bool:
+        """Whether reports name symbols of these cells."""
+        if not isinstance(encoder, CellsEncoder):
+            return False
+        same = (encoder.features, math.prod(encoder.values)) == (self.shares.size, self.values[0])
+        return same and isinstance(randomizer, SymbolForm)
+
     @property
     def input_dim(self) -> int:
         """Number of symbols."""
@@ -152,7 +192,48 @@ class RightDecoder(PairDecoder):
             raise InvalidInput("a check of a model has two symbols")
         object.__setattr__(self, "symbols", symbols)
 
+    def fits(self, encoder: Encoder, randomizer: Randomizer) -> bool:
+        """Whether reports are bits of a check."""
+        return isinstance(encoder, RightEncoder) and isinstance(randomizer, SymbolForm)
+
     @property
     def input_dim(self) -> int:
         """Two symbols."""
         return 2
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnswersDecoder(PairDecoder):
+    """For :class:`~offaxis.encoding.AnswersEncoder`, whose reports are shares of its symbols.
+
+    Attributes
+    ----------
+    symbols : (1,) array
+        Number of symbols.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import AnswersDecoder
+    >>> AnswersDecoder(np.array([33.0])).input_dim
+    33
+    """
+
+    kind: ClassVar[str] = "answers"
+    instead: ClassVar[str] = (
+        "a report of this release is about private answers alone, so it decodes to no vector and "
+        "averages to none: estimate shares with release.shares(reports)"
+    )
+
+    symbols: Vectors
+
+    def __post_init__(self) -> None:
+        """Check the number of symbols."""
+        symbols = frozen_shift(self.symbols)
+        if symbols.shape != (1,) or not 2 <= symbols[0] <= 1 << 16 or symbols[0] != int(symbols[0]):
+            raise InvalidInput("answers have 2 to 65536 joint values")
+        object.__setattr__(self, "symbols", symbols)
+
+    @property
+    def input_dim(self) -> int:
+        """Number of symbols."""
+        return int(self.symbols[0])

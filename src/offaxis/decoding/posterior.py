@@ -28,6 +28,8 @@ from offaxis.encoding.encoders import (
     frozen_map,
 )
 from offaxis.encoding.pairs import NO_ANSWER, PairEncoder
+from offaxis.encoding.questions import AnswersEncoder
+from offaxis.encoding.second_moments import SecondMomentsEncoder
 from offaxis.errors import InvalidInput
 from offaxis.randomizers.base import Ball, FiniteSet, Randomizer, Sphere
 from offaxis.randomizers.gaussian import Gaussian
@@ -207,12 +209,16 @@ def public_mean(encoder: Encoder, decoder: Decoder) -> Vectors:
     It is zero if the maps do not determine it: nothing was fitted, or the decoder returns something
     else than a vector. Of pairs it is the row of a zero vector without answers.
     """
+    if isinstance(encoder, AnswersEncoder):
+        return encoder.blank_row
     if isinstance(encoder, PairEncoder):
         return np.append(np.zeros(encoder.vector_dim), np.full(encoder.answer_count, NO_ANSWER))
     with np.errstate(all="ignore"):
         if isinstance(decoder, CodewordDecoder | PosteriorDecoder):
             mean = decoder.prior_mean
-        elif isinstance(encoder, AffineEncoder | ShiftEncoder | ArgmaxEncoder):
+        elif isinstance(
+            encoder, AffineEncoder | ShiftEncoder | ArgmaxEncoder | SecondMomentsEncoder
+        ):
             mean = encoder.centre
         else:
             mean = decoder.decode(np.zeros((1, decoder.input_dim)))[0]

@@ -1,8 +1,9 @@
 """Shares of symbols among people, with intervals that cover all shares at once.
 
-Contract: a report of randomized response or subset selection names the person's symbol with
-probability a, and each other symbol with probability b < a. If n people report independently and a
-share f_j of them has symbol j, the number c_j of reports that name j has the mean nπ_j with
+Contract: a report of randomized response, subset selection or local hashing names the person's
+symbol with probability a, and each other symbol with probability b < a. If n people report
+independently and a share f_j of them has symbol j, the number c_j of reports that name j has the
+mean nπ_j with
 
     π_j = b + (a − b) f_j,   so   f̂_j = (c_j / n − b) / (a − b)
 
@@ -21,21 +22,38 @@ person's, so the counts tend to the shares π_j, which are closer to each other 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv
 
-from offaxis.decoding.aggregate import aggregate
+from offaxis.decoding.aggregate import labelled
 from offaxis.errors import InvalidInput
-from offaxis.randomizers.symbols import SymbolForm
-from offaxis.vectors import Vectors, as_array, as_number
+from offaxis.randomizers.symbols import SetForm, SymbolForm
+from offaxis.vectors import Vectors, as_array, as_integer, as_number
 
 Counts = NDArray[np.int64]
+
+
+class HeavyHitter(NamedTuple):
+    """A frequent symbol: its name and number, its share, and the ends of its interval.
+
+    Examples
+    --------
+    >>> from offaxis.decoding import HeavyHitter
+    >>> HeavyHitter("cat", 0, 0.31, 0.28, 0.34).name
+    'cat'
+    """
+
+    name: str
+    symbol: int
+    estimate: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +70,9 @@ class Shares:
         One name per symbol; by default "0", "1", ….
     groups : tuple, optional
         The labels, in order of first appearance.
+    reports : int, or integer array (g,) with groups; optional
+        How many reports there are. Needed for local hashing, whose reports name any number of
+        symbols; otherwise the counts determine it.
 
     Examples
     --------
@@ -70,6 +91,7 @@ class Shares:
     randomizer: SymbolForm
     names: Sequence[str] = ()
     groups: tuple[Hashable, ...] | None = None
+    reports: Any = None
 
     def __post_init__(self) -> None:
         """Check the counts and the names."""
@@ -82,19 +104,40 @@ class Shares:
                 f"{counts.shape} of dtype {counts.dtype}"
             )
         counts = counts.astype(np.int64)
-        total, d = counts.sum(axis=-1), self.randomizer.named
-        # A report names d different symbols, so no symbol is named by more than all reports.
-        impossible = (counts < 0).any() or (counts * d > total[..., None]).any()
-        if impossible or (total <= 0).any() or (total % d).any():
-            raise InvalidInput(
-                f"counts must be those of at least one report, with {d} different symbols each"
-            )
+        reports = self._reports_of(counts)
+        # A report names different symbols, so no symbol is named by more than all reports.
+        if (counts < 0).any() or (counts > reports[..., None]).any() or (reports <= 0).any():
+            raise InvalidInput(f"counts must be those of at least one report{self._each}")
+        object.__setattr__(self, "reports", reports)
         names = tuple(self.names) or _numbered(k)
         if len(names) != k or not all(isinstance(name, str) for name in names):
             raise InvalidInput(f"names must be {k} texts, one per symbol, got {len(names)}")
         counts.flags.writeable = False
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "names", names)
+
+    def _reports_of(self, counts: Counts) -> Counts:
+        """Return the number of reports, checked against the counts."""
+        total = np.asarray(counts.sum(axis=-1))
+        if not isinstance(self.randomizer, SetForm):
+            reports = np.asarray(self.reports)
+            if reports.dtype.kind not in "iu" or reports.shape != total.shape:
+                raise InvalidInput(
+                    f"shares of {self.randomizer.kind} reports need their number: pass reports=…"
+                )
+            return reports.astype(np.int64)
+        reports = total // self.randomizer.named
+        given = reports if self.reports is None else np.asarray(self.reports)
+        if (total % self.randomizer.named).any() or not np.array_equal(given, reports):
+            raise InvalidInput(f"counts must be those of at least one report{self._each}")
+        return reports
+
+    @property
+    def _each(self) -> str:
+        """What is said of a report in errors."""
+        if not isinstance(self.randomizer, SetForm):
+            return ", which names a symbol once"
+        return f", with {self.randomizer.named} different symbols each"
 
     @classmethod
     def from_mean(
@@ -117,12 +160,13 @@ class Shares:
         """
         low, high = randomizer.levels
         named = (np.asarray(mean) - low) / (high - low) * np.asarray(count)[..., None]
-        return cls(np.rint(named).astype(np.int64), randomizer, names, groups)
+        reports = None if isinstance(randomizer, SetForm) else count
+        return cls(np.rint(named).astype(np.int64), randomizer, names, groups, reports)
 
     @property
     def count(self) -> Counts:
         """Number of reports, () or (g,)."""
-        count: Counts = np.asarray(self.counts.sum(axis=-1) // self.randomizer.named)
+        count: Counts = self.reports
         return count
 
     @property
@@ -133,7 +177,10 @@ class Shares:
 
     @property
     def estimate(self) -> Vectors:
-        """The unbiased shares, (k,) or (g, k). They sum to one; a small one may be below 0."""
+        """The unbiased shares, (k,) or (g, k); a small one may be below 0.
+
+        They sum to one; those of local hashing do so on average.
+        """
         return self._from_named(self.named)
 
     @property
@@ -150,9 +197,9 @@ class Shares:
     def covariance(self) -> Vectors:
         """Return unbiased estimates of the covariances of the shares, (k, k) or (g, k, k).
 
-        They are infinite for a single report. Shares sum to one, so every row sums to zero.
+        They are infinite for a single report. Where shares sum to one, every row sums to zero.
         """
-        c1, c2 = self._together
+        c1, c2 = self.randomizer.together
         share, named, k = self.estimate, self.named, self.randomizer.size
         together = c2 + (c1 - c2) * (share[..., :, None] + share[..., None, :])
         diagonal = np.arange(k)
@@ -177,8 +224,7 @@ class Shares:
             miss /= self._statements
         n, counts = self.count[..., None], self.counts
         # A count below (above) the mean count of a share of 0 (1) does not shorten the interval.
-        a = self.randomizer.own_chance
-        b = (self.randomizer.named - a) / (self.randomizer.size - 1)
+        a, b = self.randomizer.own_chance, self.randomizer.other_chance
         low, _ = _limits(np.minimum(counts, np.ceil(n * a).astype(np.int64)), n, miss)
         _, high = _limits(np.maximum(counts, np.floor(n * b).astype(np.int64)), n, miss)
         return self._from_named(low).clip(0, 1), self._from_named(high).clip(0, 1)
@@ -186,7 +232,8 @@ class Shares:
     def projected(self) -> Vectors:
         """Return the nearest shares that are non-negative and sum to one, (k,) or (g, k).
 
-        The Euclidean projection of the estimate onto the simplex. It is never farther from the
+        The Euclidean projection of the estimate onto the simplex, which the literature calls
+        norm-sub (Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li 2020). It is never farther from the
         true shares than the estimate, but biased if some of them are near 0: small shares come out
         too large on average, and large ones too small. Use the intervals of the estimate.
 
@@ -214,12 +261,15 @@ class Shares:
             raise InvalidInput("these reports were not grouped; pass groups to shares()")
         if group not in self.groups:
             raise InvalidInput(f"no report belongs to group {group!r}, so it has no shares")
-        return Shares(self.counts[self.groups.index(group)], self.randomizer, self.names)
+        index = self.groups.index(group)
+        return Shares(self.counts[index], self.randomizer, self.names, reports=self.reports[index])
 
     def merged(self) -> Shares:
         """Return the shares of the people of all groups together."""
-        counts = self.counts if self.groups is None else self.counts.sum(axis=0)
-        return Shares(counts, self.randomizer, self.names)
+        if self.groups is None:
+            return self
+        counts, reports = self.counts.sum(axis=0), self.reports.sum()
+        return Shares(counts, self.randomizer, self.names, reports=reports)
 
     def difference(self, first: Hashable, second: Hashable) -> ShareDifference:
         """Return by how much the shares of the first group exceed those of the second.
@@ -258,22 +308,76 @@ class Shares:
         w = as_array(weights, "weights")
         if self.groups is not None or w.shape != self.counts.shape:
             raise InvalidInput("weights are one number per symbol, of shares without groups")
-        if self.count < 2:
-            return math.inf
-        c1, c2 = self._together
-        share, named = self.estimate, self.named
-        total, squares = w.sum(), w * w
-        apart = c2 * (total**2 - squares.sum())
-        apart += 2 * (c1 - c2) * (total * (w @ share) - squares @ share)
-        spread = squares @ named + apart - (w @ named) ** 2
-        return float(max(spread, 0.0) * self._scale**2 / (self.count - 1))
+        share, named, squares = self.estimate, self.named, w * w
+        sums, of_squares = (w @ share, w @ named), (squares @ share, squares @ named)
+        return float(self.variance_of_sums(w.sum(), squares.sum(), sums, of_squares))
 
-    @property
-    def _together(self) -> tuple[float, float]:
-        """Probabilities that two symbols are both named: one is the person's, or neither is."""
-        k, d, a = self.randomizer.size, self.randomizer.named, self.randomizer.own_chance
-        neither = (a * (d - 1) * (d - 2) + (1 - a) * d * (d - 1)) / max((k - 1) * (k - 2), 1)
-        return a * (d - 1) / (k - 1), neither
+    def variance_of_sums(
+        self,
+        total: Any,
+        squares: Any,
+        sums: tuple[Any, Any],
+        of_squares: tuple[Any, Any],
+    ) -> Vectors:
+        """Return the variances of sums Σ w_j f̂_j, given what they need of the weights.
+
+        Parameters
+        ----------
+        total, squares : arrays
+            Σ w_j and Σ w_j².
+        sums, of_squares : pairs of arrays
+            Σ w_j f̂_j and Σ w_j π̂_j, and the same with w_j².
+        """
+        if self.count < 2:
+            return np.full(np.shape(total), math.inf)
+        c1, c2 = self.randomizer.together
+        (share, named), (share2, named2) = sums, of_squares
+        apart = c2 * (total**2 - squares) + 2 * (c1 - c2) * (total * share - share2)
+        spread = named2 + apart - named**2
+        variance: Vectors = np.maximum(spread, 0.0) * self._scale**2 / (self.count - 1)
+        return variance
+
+    def heavy_hitters(
+        self, *, threshold: float | None = None, top: int | None = None, level: float = 0.95
+    ) -> tuple[HeavyHitter, ...]:
+        """Return the most frequent symbols with simultaneous intervals, the largest first.
+
+        Parameters
+        ----------
+        threshold : float, optional
+            All symbols whose interval is above it. With probability ``level`` every one of them
+            has a larger share than this, and every interval holds.
+        top : int, optional
+            The symbols with the largest estimates. Being chosen for that biases estimates upwards;
+            the intervals, which hold for all symbols at once, hold for chosen ones as well.
+
+        Examples
+        --------
+        >>> from offaxis.decoding import Shares
+        >>> from offaxis.randomizers import KaryResponse
+        >>> shares = Shares(np.array([350, 250, 200]), KaryResponse(3, epsilon=1), ["a", "b", "c"])
+        >>> [found.name for found in shares.heavy_hitters(threshold=0.3)]
+        ['a']
+        >>> [found.name for found in shares.heavy_hitters(top=2)]
+        ['a', 'b']
+        """
+        if self.groups is not None:
+            raise InvalidInput("heavy hitters are those of one group: use shares.of(group)")
+        if (threshold is None) == (top is None):
+            raise InvalidInput("pass either threshold=… or top=…")
+        estimate, (low, high) = self.estimate, self.interval(level)
+        order = np.argsort(-estimate, kind="stable")
+        if top is not None:
+            order = order[: as_integer(top, "top", 1, self.randomizer.size)]
+        else:
+            least = as_number(threshold, "threshold")
+            if not 0 <= least < 1:
+                raise InvalidInput(f"threshold must be at least 0 and below 1, got {threshold!r}")
+            order = order[low[order] > least]
+        return tuple(
+            HeavyHitter(self.names[j], int(j), float(estimate[j]), float(low[j]), float(high[j]))
+            for j in order
+        )
 
     @property
     def _scale(self) -> float:
@@ -285,8 +389,9 @@ class Shares:
     def _statements(self) -> int:
         """Number of different statements that simultaneous intervals make."""
         k = self.randomizer.size
-        # The two shares of two symbols sum to one, so both intervals hold or neither does.
-        return (1 if k == 2 else k) * (1 if self.groups is None else len(self.groups))
+        # Two shares that sum to one: both intervals hold or neither does.
+        alone = k == 2 and isinstance(self.randomizer, SetForm)
+        return (1 if alone else k) * (1 if self.groups is None else len(self.groups))
 
     def _from_named(self, named: Vectors) -> Vectors:
         """Return f = (π − b) / (a − b), without cancellation."""
@@ -384,10 +489,65 @@ def estimate_shares(
             f"shares need a randomizer of symbols, got {type(randomizer).__name__}; use aggregate()"
         )
     # An entry of an observation is positive exactly if its symbol is named.
-    named = ((np.asarray(rows) > 0).astype(np.float64) for rows in batches)
-    means = aggregate(named, groups=groups)
-    counts = np.rint(means.estimate * means.count[..., None]).astype(np.int64)
-    return Shares(counts, randomizer, names, means.groups)
+    return _counted(
+        map(np.asarray, batches),
+        lambda rows, indices: np.count_nonzero(rows[indices] > 0, axis=0),
+        randomizer,
+        names,
+        groups,
+    )
+
+
+def count_shares(
+    parts: Iterable[list[bytes]],
+    randomizer: SymbolForm,
+    names: Sequence[str] = (),
+    groups: Iterable[Hashable] | None = None,
+) -> Shares:
+    """Return the shares of symbols from payloads in parts, with one label per payload.
+
+    Only the counts of each group are kept, and a mask of few payloads at a time.
+
+    Examples
+    --------
+    >>> from offaxis.decoding.shares import count_shares
+    >>> from offaxis.randomizers import LocalHashing
+    >>> from offaxis.sampling.entropy import Entropy
+    >>> randomizer = LocalHashing(1000, epsilon=20)  # hardly any noise
+    >>> payloads = randomizer.report(np.array([7, 7, 7, 2]), Entropy())
+    >>> count_shares([payloads], randomizer).estimate[[7, 2]].round(2)
+    array([0.75, 0.25])
+    """
+    return _counted(
+        parts,
+        lambda payloads, indices: randomizer.count_names(
+            payloads if isinstance(indices, slice) else [payloads[i] for i in indices]
+        ),
+        randomizer,
+        names,
+        groups,
+    )
+
+
+def _counted(
+    parts: Iterable[Any],
+    count: Callable[[Any, Any], Counts],
+    randomizer: SymbolForm,
+    names: Sequence[str],
+    groups: Iterable[Hashable] | None,
+) -> Shares:
+    counts: dict[Hashable, Counts] = {}
+    reports: dict[Hashable, int] = {}
+    for part, label, indices in labelled(parts, groups):
+        counts[label] = counts.get(label, 0) + count(part, indices)
+        added = len(part) if isinstance(indices, slice) else len(indices)
+        reports[label] = reports.get(label, 0) + added
+    if not counts:
+        raise InvalidInput("there are no reports to count")
+    if groups is None:
+        return Shares(counts[None], randomizer, names, reports=reports[None])
+    stacked, numbers = np.array(list(counts.values())), np.array(list(reports.values()))
+    return Shares(stacked, randomizer, names, tuple(counts), numbers)
 
 
 # ---- Limits of a probability

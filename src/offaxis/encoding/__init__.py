@@ -11,6 +11,7 @@ from offaxis.encoding.encoders import (
     ShiftEncoder,
 )
 from offaxis.encoding.pairs import Classes, Number
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.encoding.radius import public_radius
 from offaxis.encoding.reshaping import (
     ActiveDirections,
@@ -21,11 +22,13 @@ from offaxis.encoding.reshaping import (
     optimal_frame,
     reshape,
 )
+from offaxis.encoding.second_moments import SecondMomentsEncoder
 
 __all__ = [
     "ActiveDirections",
     "AffineEncoder",
     "Answers",
+    "AnswersEncoder",
     "ArgmaxEncoder",
     "BoxEncoder",
     "Classes",
@@ -37,6 +40,7 @@ __all__ = [
     "NetworkEncoder",
     "Number",
     "Optimal",
+    "SecondMomentsEncoder",
     "ShiftEncoder",
     "active_directions",
     "optimal_frame",

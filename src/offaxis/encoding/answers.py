@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -98,7 +99,12 @@ class Answers:
             f"{type(answers).__name__}"
         )
 
-    @property
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """The index of each name."""
+        return {name: index for index, name in enumerate(self.names)}
+
+    @cached_property
     def _named_by_other_integers(self) -> bool:
         """Whether a name is a whole number that is not its index: a label, such as 1, 2, 3."""
         return any(
@@ -117,8 +123,8 @@ class Answers:
             is private.
         """
         labels = (str, bool, float, np.bool_, np.floating)
-        if isinstance(answer, labels) and str(answer) in self.names:
-            return self.symbols[self.names.index(str(answer))]
+        if isinstance(answer, labels) and str(answer) in self._places:
+            return self.symbols[self._places[str(answer)]]
         integer = isinstance(answer, int | np.integer) and not isinstance(answer, bool)
         if integer and self._named_by_other_integers:
             raise InvalidInput(

@@ -25,25 +25,22 @@ from numpy.typing import NDArray
 from offaxis.encoding.answers import Answers
 from offaxis.encoding.encoders import NetworkMap, form_of_kind, frozen_matrix, network_form
 from offaxis.errors import InvalidInput
-from offaxis.vectors import (
-    Vectors,
-    as_integer,
-    as_number,
-    has_device,
-    namespace,
-)
+from offaxis.vectors import Vectors, as_integer, as_number, has_device, namespace
 
 NO_ANSWER: Final = 1e30
 """In a row, the number that stands for a missing answer."""
 
-_MISSING_FROM: Final = 1e29
-_LARGEST_RANGE: Final = 1e20
+NOT_PASSED: Final[Any] = object()
+"""The default of arguments for answers, where None is the answer of somebody without one."""
+
+MISSING_FROM: Final = 1e29
+LARGEST_RANGE: Final = 1e20
 
 MOST_SYMBOLS: Final = 1 << 16
 """The most symbols of a release of cells."""
 
 MOST_CLASSES: Final = 512
-"""As many as a release file can name, with room for everything else."""
+"""The most classes of an answer that is reported together with a vector."""
 
 
 # ---- What is asked
@@ -77,14 +74,14 @@ class Classes:
         """Check the names."""
         names = self.names
         if isinstance(names, int | np.integer) and not isinstance(names, bool):
-            names = [str(i) for i in range(as_integer(names, "classes", 2, MOST_CLASSES))]
+            names = [str(i) for i in range(as_integer(names, "classes", 2, MOST_SYMBOLS))]
         if isinstance(names, str) or not isinstance(names, Sequence | np.ndarray):
             raise InvalidInput("classes are given by their number or a list of their names")
         names = tuple(str(name) for name in names)
         if not all(map(_is_text, names)):
             raise InvalidInput("names of classes are texts that can be written as UTF-8")
-        if len(names) > MOST_CLASSES:
-            raise InvalidInput(f"there are at most {MOST_CLASSES} classes, got {len(names)}")
+        if len(names) > MOST_SYMBOLS:
+            raise InvalidInput(f"there are at most {MOST_SYMBOLS} classes, got {len(names)}")
         everyone = tuple(range(len(names)))
         _check_asked(self)
         object.__setattr__(self, "names", names)
@@ -103,11 +100,11 @@ class Classes:
             If an answer is none of the classes. The message does not contain it.
         """
         known: Answers = self._answers  # type: ignore[attr-defined]
-        listed = _listed(answers)
+        given = listed(answers)
         return np.array(
             [
-                NO_ANSWER if answer is None else float(known.symbol_of(answer))
-                for answer in _optional_checked(listed, self)
+                NO_ANSWER if answer is None else float(known.symbol_of(_as_index(answer, known)))
+                for answer in _optional_checked(given, self)
             ]
         )
 
@@ -131,6 +128,8 @@ class Number:
     low, high : float
     name, optional
         As in :class:`Classes`.
+    bins : int
+        How many equal bins the range is cut into, for :func:`offaxis.learning.fit_answers`.
 
     Examples
     --------
@@ -143,22 +142,26 @@ class Number:
     high: float
     name: str = "answer"
     optional: bool = False
+    bins: int = 0
 
     def __post_init__(self) -> None:
         """Check the range."""
         low, high = as_number(self.low, "low"), as_number(self.high, "high")
-        if not -_LARGEST_RANGE <= low < high <= _LARGEST_RANGE:
+        if not -LARGEST_RANGE <= low < high <= LARGEST_RANGE:
             raise InvalidInput(
-                f"a number needs a range low < high within ±{_LARGEST_RANGE:g}, got {low:g} and "
+                f"a number needs a range low < high within ±{LARGEST_RANGE:g}, got {low:g} and "
                 f"{high:g}"
             )
         _check_asked(self)
+        if self.bins != 0:
+            object.__setattr__(self, "bins", as_integer(self.bins, "bins", 2, MOST_SYMBOLS))
         object.__setattr__(self, "low", float(low))
         object.__setattr__(self, "high", float(high))
 
     def __repr__(self) -> str:
         """Return for example ``age: a number from 0 to 100``."""
-        return f"{self.name}: a number from {self.low:g} to {self.high:g}"
+        bins = f" in {self.bins} bins" if self.bins else ""
+        return f"{self.name}: a number from {self.low:g} to {self.high:g}{bins}"
 
     def codes_of(self, answers: Any) -> Vectors:
         """Return the numbers that stand for answers in rows, clipped to the range.
@@ -168,13 +171,14 @@ class Number:
         InvalidInput
             If an answer is not a finite number. The message does not contain it.
         """
-        listed = _listed(answers)
+        given = listed(answers)
         codes = []
-        for answer in _optional_checked(listed, self):
+        for answer in _optional_checked(given, self):
             if answer is None:
                 codes.append(NO_ANSWER)
                 continue
-            number = isinstance(answer, int | float | np.number) and not isinstance(answer, bool)
+            real = isinstance(answer, int | float | np.integer | np.floating)
+            number = real and not isinstance(answer, bool)
             if not number or not -math.inf < answer < math.inf:
                 raise InvalidInput(f"the answer {self.name!r} must be a finite number")
             codes.append(float(min(max(answer, self.low), self.high)))
@@ -194,7 +198,7 @@ class Number:
     @property
     def table(self) -> tuple[float, ...]:
         """The row of this answer in the array ``asked`` of an encoder."""
-        return 0.0, self.low, self.high, float(self.optional)
+        return float(self.bins), self.low, self.high, float(self.optional)
 
 
 Asked = Classes | Number
@@ -212,18 +216,29 @@ def _check_asked(asked: Asked) -> None:
         raise InvalidInput("optional must be True or False")
 
 
-def _listed(answers: Any) -> list[Any]:
+def listed(answers: Any) -> list[Any]:
     """Return answers as a list of Python objects; NaN and the missing values of tables are None."""
     convert = getattr(answers, "tolist", None) or getattr(answers, "to_pylist", None)
-    listed = convert() if convert else answers
-    if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
-        listed = [listed]
-    return [None if _is_missing(answer) else answer for answer in listed]
+    given = convert() if convert else answers
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        given = [given]
+    return [None if _is_missing(answer) else answer for answer in given]
 
 
 def _is_missing(answer: Any) -> bool:
-    nan = isinstance(answer, float) and math.isnan(answer)
-    return nan or type(answer).__name__ in ("NAType", "NaTType")
+    if type(answer).__name__ in ("NAType", "NaTType"):
+        return True
+    try:
+        return bool(answer != answer)  # NaN of any type
+    except (TypeError, ValueError, ArithmeticError):
+        return False
+
+
+def _as_index(answer: Any, known: Answers) -> Any:
+    """Return a whole float as an integer: a column of indices with missing entries has floats."""
+    if not isinstance(answer, float | np.floating) or str(answer) in known.names:
+        return answer
+    return int(answer) if float(answer).is_integer() else answer
 
 
 def _optional_checked(answers: list[Any], asked: Asked) -> list[Any]:
@@ -266,14 +281,17 @@ def as_asked(answers: Any) -> tuple[Asked, ...]:
 def rows_of(Z: Vectors, asked: Sequence[Asked], answers: Any) -> Vectors:
     """Return vectors (n, m) and their answers as rows (n, m + number of answers), checked.
 
-    ``answers`` has one entry per vector; for several answers it maps each name to such a list.
+    ``answers`` has one entry per vector; for several answers it maps each name to such a list, or
+    is a table with such columns. None is the missing answer of one person.
     """
     if not asked:
-        if answers is not None:
+        if answers is not None and answers is not NOT_PASSED:
             raise InvalidInput("this release asks for no answer: leave out answers")
         return Z
-    if answers is None:
+    alone = len(Z) == len(asked) == 1
+    if answers is NOT_PASSED or (answers is None and not alone):
         raise InvalidInput("this release asks for answers: pass answers=..., one per vector")
+    answers = _columns_of(answers)
     if len(asked) == 1 and not isinstance(answers, Mapping):
         answers = {asked[0].name: answers}
     names = [part.name for part in asked]
@@ -283,19 +301,19 @@ def rows_of(Z: Vectors, asked: Sequence[Asked], answers: Any) -> Vectors:
         )
     columns = []
     for part in asked:
-        given = answers[part.name]
-        given = _listed(given)
+        given = listed(answers[part.name])
         if len(given) != len(Z):
             raise InvalidInput(f"there are {len(Z)} vectors and {len(given)} of {part.name!r}")
         columns.append(part.codes_of(given))
     return np.column_stack([Z, *columns])
 
 
-def lacks_answers(encoder: Any, vectors: Any) -> bool:
-    """Return whether an encoder of pairs is given vectors without the answers that it asks for."""
-    if not isinstance(encoder, PairEncoder) or not encoder.answer_count:
-        return False
-    return bool(np.shape(vectors)[-1:] == (encoder.vector_dim,))
+def _columns_of(answers: Any) -> Any:
+    """Return the columns of a pandas or Arrow table by name; all else unchanged."""
+    names = getattr(answers, "column_names", None)
+    if names is None and np.ndim(getattr(answers, "columns", 0)) == 1:
+        names = list(answers.columns)
+    return answers if names is None else {name: answers[name] for name in names}
 
 
 def table_of(asked: Sequence[Asked]) -> Vectors:
@@ -352,7 +370,10 @@ class PairEncoder(NetworkMap):
         super().__post_init__()
         asked = frozen_matrix(self.asked)
         if asked.shape[1] != 4 or not all(map(_is_asked, asked.tolist())):
-            raise InvalidInput("the answers that an encoder asks are not in a known form")
+            raise InvalidInput(
+                f"the answers that an encoder asks are not in a known form; with a vector they are "
+                f"up to {MOST_CLASSES} classes, or numbers without bins"
+            )
         if (asked[:, 0] == 1).any() and len(asked) > 1:
             raise InvalidInput("an encoder that asks nothing asks nothing else")
         object.__setattr__(self, "asked", asked)
@@ -396,11 +417,11 @@ def _is_asked(row: list[float]) -> bool:
     if optional not in (0.0, 1.0) or classes != int(classes) or not 0 <= classes <= MOST_CLASSES:
         return False
     if classes == 0:
-        return -_LARGEST_RANGE <= low < high <= _LARGEST_RANGE
+        return -LARGEST_RANGE <= low < high <= LARGEST_RANGE
     return low == high == 0 and (classes > 1 or optional == 0)
 
 
-def _class_of(column: Any, classes: int) -> tuple[Any, Any]:
+def class_of(column: Any, classes: int) -> tuple[Any, Any]:
     """Return the class of each entry, and whether it is one; anything else counts as missing."""
     xp = namespace(column)
     known = (column > -0.5) & (column < classes - 0.5)
@@ -452,12 +473,12 @@ class MomentsEncoder(PairEncoder):
     def _code(self, column: Any, row: Vectors) -> Any:
         xp, classes, (low, high) = namespace(column), int(row[0]), row[1:3]
         if classes:
-            own, known = _class_of(column, classes)
+            own, known = class_of(column, classes)
             place = {"device": column.device} if has_device(column) else {}
             corners = xp.asarray(np.array(simplex(classes)), dtype=column.dtype, **place)
             return xp.where(known[:, None], xp.take(corners, own, axis=0), 0.0)
         scaled = xp.clip(2 * ((column - low) / (high - low)) - 1, -1.0, 1.0)
-        return xp.where(xp.abs(column) < _MISSING_FROM, scaled, 0.0)[:, None]
+        return xp.where(xp.abs(column) < MISSING_FROM, scaled, 0.0)[:, None]
 
 
 class CellsEncoder(PairEncoder):
@@ -507,7 +528,7 @@ class CellsEncoder(PairEncoder):
         if not columns:
             return symbols
         for column, row, values in zip(columns, self.asked, self.values, strict=True):
-            own, known = _class_of(column, int(row[0]))
+            own, known = class_of(column, int(row[0]))
             symbols = symbols * values + xp.where(known, own, values - 1 if row[3] else 0)
         return symbols
 
@@ -546,7 +567,7 @@ class RightEncoder(PairEncoder):
         x, (column,) = self.split(Z)
         xp, classes = namespace(x), int(self.asked[0, 0])
         if classes:
-            own, known = _class_of(column, classes)
+            own, known = class_of(column, classes)
             right = (xp.argmax(x, axis=1) == own) & known
         else:
             right = (x[:, 0] <= column) & (column <= x[:, 1])
@@ -576,17 +597,3 @@ def pair_encoder_of_kind(kind: str) -> Any:
     """Return the class of a kind such as "network-normalise-moments"; None for any other word."""
     activation, form = form_of_kind(kind)
     return pair_encoder(form, activation) if form in FORMS and activation else None
-
-
-def pair_names(encoder: PairEncoder, asked: Sequence[Asked]) -> tuple[str, ...] | None:
-    """Return what each symbol of cells stands for, such as "cell 3, cat"; None for moments."""
-    if isinstance(encoder, RightEncoder):
-        return "wrong", "right"
-    if not isinstance(encoder, CellsEncoder):
-        return None
-    names = [f"cell {cell}" for cell in range(encoder.features)]
-    for part in asked:
-        assert isinstance(part, Classes)
-        values = [*part.names, "none"] if part.optional else part.names
-        names = [f"{before}, {value}" for before in names for value in values]
-    return tuple(names)

@@ -21,6 +21,7 @@ from threadpoolctl import ThreadpoolController
 from offaxis.card import guarantee_facts
 from offaxis.decoding.aggregate import GroupMoments, positive
 from offaxis.encoding.pairs import PairEncoder
+from offaxis.encoding.questions import AnswersEncoder
 from offaxis.engines.columns import (
     arrow,
     column_of,
@@ -89,8 +90,10 @@ def private_columns(
     """Return the columns of vectors and answers; raise if the ids are one, or named as reports."""
     if ids == REPORT:
         raise InvalidInput(f"the column of ids may not be named {REPORT!r}, as that of the reports")
-    private = (vectors, *answer_columns(release, answers).values())
-    if ids in private[1:]:
+    of_answers = tuple(answer_columns(release, answers).values())
+    alone = isinstance(release.encoder, AnswersEncoder) and bool(of_answers)
+    private = of_answers if alone else (vectors, *of_answers)
+    if ids in of_answers:
         raise InvalidInput(f"column {ids!r} is private and cannot be the column of ids")
     return private
 
@@ -129,6 +132,9 @@ def privatize_batches(
 def private_rows(batch: Any, release: Release, vectors: str, answers: Mapping[str, str]) -> Vectors:
     """Return a column of vectors, joined with the columns of answers if there are any."""
     encoder = release.encoder
+    if isinstance(encoder, AnswersEncoder) and answers:
+        given = {name: column_of(batch, column).to_pylist() for name, column in answers.items()}
+        return release.pairs(None, given)
     if not isinstance(encoder, PairEncoder) or not release.asked:
         return vectors_of(batch, vectors, release.input_dim)
     if answers:

@@ -37,12 +37,15 @@ from offaxis.engines.arrow import (
     privatize_batches,
 )
 from offaxis.engines.columns import arrow, ids_of, same_type, vectors_of
+from offaxis.engines.populations import paired, report_values
 from offaxis.engines.sums import fold_sums
 from offaxis.engines.tallies import fold_tallies
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import Evaluation
 from offaxis.geometry import PublicVectors, as_task_model
-from offaxis.learning import PairSums
+from offaxis.learning import PairSums, Population
+from offaxis.learning.likelihoods import CELLS
+from offaxis.learning.population import estimate
 from offaxis.release import Release
 from offaxis.sampling.entropy import JobKey, RecordId, canonical, fresh_key
 from offaxis.vectors import Vectors
@@ -54,6 +57,7 @@ __all__ = [
     "group_means",
     "number_of",
     "pair_sums",
+    "population",
     "privatize",
     "public_vectors",
 ]
@@ -311,6 +315,56 @@ def pair_sums(
     """
     batches = _counted(_records_of(source).batches(reports, labels), advance)
     return fold_sums(release, batches, reports=reports, labels=labels, answers=answers)
+
+
+def population(
+    sources: Source | Sequence[Source],
+    releases: Release | Sequence[Release],
+    support: Any,
+    *,
+    reports: str = REPORT,
+    cells: int = CELLS,
+    advance: Advance | None = None,
+) -> Population:
+    """Weight public vectors so that they stand for the people who reported, in constant memory.
+
+    The population of :func:`offaxis.population`.
+
+    Parameters
+    ----------
+    sources : path or ParquetRecords, or list of them
+        One report per person; for several releases, one source each. Several rounds of one release
+        are several entries.
+    releases : Release, or list of them
+        Of vectors or of symbols.
+    support : array (n, m), or callable returning an iterator of batches
+        Public vectors, such as of :func:`public_vectors`. At most 5,000 of them are used, evenly
+        spaced.
+    reports : str
+        The column of reports.
+    cells : int
+        At most so many cells of public vectors.
+
+    Examples
+    --------
+    >>> import offaxis
+    >>> import pyarrow as pa
+    >>> from pyarrow import parquet
+    >>> from offaxis.engines import local
+    >>> rng = np.random.default_rng(0)
+    >>> public = 4 * np.eye(3)[rng.integers(3, size=900)] + rng.standard_normal((900, 3))
+    >>> release = offaxis.fit(None, public, epsilon=4, goal="vectors")
+    >>> parquet.write_table(pa.table({"report": release.privatize(public)}), "reports.parquet")
+    >>> crowd = local.population("reports.parquet", release, public)
+    >>> crowd.fit.count, bool(abs(crowd.share(np.eye(3)).estimate[0] - 1 / 3) < 0.1)
+    (900, True)
+    """
+
+    def values(source: Source) -> Iterator[bytes]:
+        return report_values(_counted(_records_of(source).batches(reports), advance), reports)
+
+    pairs = [(release, values(source)) for release, source in paired(releases, sources)]
+    return estimate(pairs, support, cells)
 
 
 def evaluate(

@@ -66,12 +66,10 @@ def _shares(randomizer: SymbolForm, symbols: NDArray[Any]) -> Expectation:
     together with probability c₁ if the true symbol is one of them, and c₂ otherwise, so the
     covariance of the named symbols is a diagonal matrix plus one of rank two.
     """
-    k, d, a = randomizer.size, randomizer.named, randomizer.own_chance
-    b = (d - a) / (k - 1)
+    k, a, b = randomizer.size, randomizer.own_chance, randomizer.other_chance
     p = np.bincount(randomizer.symbols(symbols), minlength=k) / len(symbols)
     share = b + (a - b) * p
-    c1 = a * (d - 1) / (k - 1)
-    c2 = (a * (d - 1) * (d - 2) + (1 - a) * d * (d - 1)) / max((k - 1) * (k - 2), 1)
+    c1, c2 = randomizer.together
     basis = np.stack([np.ones(k), p], axis=1)
     # The rank-two part in the basis of 1 and p: named together, minus share shareᵀ.
     inner = np.array(

@@ -24,22 +24,33 @@ from offaxis.decoding import (
     NetworkDecoder,
     PosteriorCodewordDecoder,
     PosteriorDecoder,
+    SecondMomentsDecoder,
     ShiftDecoder,
     ShrinkageDecoder,
 )
-from offaxis.decoding.pairs import CellsDecoder, MomentsDecoder, RightDecoder
+from offaxis.decoding.pairs import AnswersDecoder, CellsDecoder, MomentsDecoder, RightDecoder
 from offaxis.encoding import (
     AffineEncoder,
     Answers,
+    AnswersEncoder,
     ArgmaxEncoder,
     BoxEncoder,
     Encoder,
     ModelEncoder,
     NetworkEncoder,
+    SecondMomentsEncoder,
     ShiftEncoder,
 )
 from offaxis.encoding.encoders import ANSWERS, NetworkMap, answer_encoder_of_kind
-from offaxis.encoding.pairs import Asked, Classes, Number, pair_encoder_of_kind
+from offaxis.encoding.pairs import (
+    MOST_CLASSES,
+    MOST_SYMBOLS,
+    Asked,
+    Classes,
+    Number,
+    pair_encoder_of_kind,
+)
+from offaxis.encoding.questions import LONGEST_NAMES
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.files import replacing
 from offaxis.formats.container import (
@@ -169,6 +180,8 @@ _ENCODERS: dict[str, Any] = {
         ArgmaxEncoder,
         NetworkEncoder,
         ModelEncoder,
+        AnswersEncoder,
+        SecondMomentsEncoder,
     )
 } | {cls.kind: cls for cls in ANSWERS.values()}
 
@@ -185,6 +198,8 @@ _DECODERS: dict[str, Any] = {
         MomentsDecoder,
         CellsDecoder,
         RightDecoder,
+        AnswersDecoder,
+        SecondMomentsDecoder,
     )
 }
 
@@ -377,7 +392,22 @@ class ClassesPart(_Strict):
 
     def build(self) -> Classes:
         """Return what is asked, checked."""
-        return Classes(self.names, self.name, self.optional)
+        return _canonical(self, Classes(self.names, self.name, self.optional))
+
+
+class ManyClassesPart(_Strict):
+    """The same with more classes than JSON may list: one text, empty for names 0, 1, …."""
+
+    kind: Literal["many-classes"]
+    name: Word
+    size: Annotated[int, Field(gt=MOST_CLASSES, le=MOST_SYMBOLS)]
+    names: Annotated[str, Field(max_length=LONGEST_NAMES)]
+    optional: bool
+
+    def build(self) -> Classes:
+        """Return what is asked, checked."""
+        names = self.names.split("\n") if self.names else self.size
+        return _canonical(self, Classes(names, self.name, self.optional))
 
 
 class NumberPart(_Strict):
@@ -392,6 +422,31 @@ class NumberPart(_Strict):
     def build(self) -> Number:
         """Return what is asked, checked."""
         return Number(self.low, self.high, self.name, self.optional)
+
+
+class BinsPart(_Strict):
+    """A private answer of people that is a number in one of some bins."""
+
+    kind: Literal["bins"]
+    name: Word
+    low: float
+    high: float
+    bins: Annotated[int, Field(ge=2, le=MOST_SYMBOLS)]
+    optional: bool
+
+    def build(self) -> Number:
+        """Return what is asked, checked."""
+        return Number(self.low, self.high, self.name, self.optional, self.bins)
+
+
+AskedPart = ClassesPart | ManyClassesPart | NumberPart | BinsPart
+
+
+def _canonical(part: AskedPart, asked: Classes) -> Classes:
+    """Return what a part was built to, if a writer would write it so."""
+    if _asked_part(asked) != part:
+        raise InvalidInput("classes are not written in canonical form")
+    return asked
 
 
 class Manifest(_Strict):
@@ -420,7 +475,7 @@ class Manifest(_Strict):
     guarantee: GuaranteePart
     provenance: ProvenancePart
     answers: AnswersPart | None = None
-    asked: Annotated[list[ClassesPart | NumberPart], Field(min_length=1)] | None = None
+    asked: Annotated[list[AskedPart], Field(min_length=1)] | None = None
 
     def canonical(self) -> str:
         """Return the canonical JSON text of this manifest."""
@@ -477,14 +532,23 @@ def manifest_of(release: Release) -> Manifest:
     )
 
 
-def _asked_part(asked: Asked) -> ClassesPart | NumberPart:
-    if isinstance(asked, Classes):
-        return ClassesPart(
-            kind="classes", name=asked.name, names=list(asked.names), optional=asked.optional
+def _asked_part(asked: Asked) -> AskedPart:
+    name, optional = asked.name, asked.optional
+    if isinstance(asked, Number):
+        ends = {"low": asked.low, "high": asked.high}
+        if asked.bins:
+            return BinsPart(kind="bins", name=name, **ends, bins=asked.bins, optional=optional)
+        return NumberPart(kind="number", name=name, **ends, optional=optional)
+    names, size = list(asked.names), asked.classes
+    if size <= MOST_CLASSES:
+        return ClassesPart(kind="classes", name=name, names=names, optional=optional)
+    text = "" if names == list(map(str, range(size))) else "\n".join(names)
+    if len(canonical_json(text)) > LONGEST_NAMES or text.count("\n") not in (0, size - 1):
+        raise InvalidInput(
+            f"the names of {size} classes may have {LONGEST_NAMES} characters together, without "
+            f"line breaks: use shorter names, or numbers"
         )
-    return NumberPart(
-        kind="number", name=asked.name, low=asked.low, high=asked.high, optional=asked.optional
-    )
+    return ManyClassesPart(kind="many-classes", name=name, size=size, names=text, optional=optional)
 
 
 def _answers_part(answers: Answers) -> AnswersPart:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from offaxis.encoding.pairs import NOT_PASSED
 from offaxis.engines.arrow import (
     REPORT,
     VECTOR,
@@ -222,6 +223,6 @@ def _reports(
                 "this release asks for answers: pass answers=..., the column of each"
             )
         given = {name: batch.column(column).to_pylist() for name, column in answers.items()}
-        reports = release.privatize(batch.select(list(vectors)), answers=given or None)
+        reports = release.privatize(batch.select(list(vectors)), answers=given or NOT_PASSED)
     assert isinstance(reports, list), "a batch returns a list"
     return reports

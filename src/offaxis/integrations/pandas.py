@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from offaxis.encoding.pairs import NOT_PASSED
 from offaxis.engines.arrow import answer_columns
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
@@ -92,7 +93,7 @@ class PrivateFrame:
         if selected.shape[1] == 1 and release.input_dim - len(of_answers) > 1:
             selected = selected.iloc[:, 0]
         given = {key: _values(frame[column]) for key, column in of_answers.items()}
-        return _reports(selected, release, name, given or None)
+        return _reports(selected, release, name, given or NOT_PASSED)
 
 
 @pandas.api.extensions.register_series_accessor("offaxis")
@@ -130,7 +131,7 @@ class PrivateSeries:
         if isinstance(answers, pandas.DataFrame | Mapping):
             given: Any = {key: _values(answers[key]) for key in answers}
         else:
-            given = None if answers is None else _values(answers)
+            given = NOT_PASSED if answers is None else _values(answers)
         return _reports(self._series, release, name, given)
 
     def decode(self, release: Release, *, columns: Sequence[Any] | None = None) -> pandas.DataFrame:
@@ -160,7 +161,7 @@ def _values(answers: Any) -> list[Any]:
     return values
 
 
-def _reports(rows: Any, release: Release, name: str, answers: Any = None) -> pandas.Series[Any]:
+def _reports(rows: Any, release: Release, name: str, answers: Any) -> pandas.Series[Any]:
     # A copy: an index that is a slice of the same array as the rows would keep the whole array.
     index = rows.index.copy(deep=True)
     if rows.ndim == 1 and getattr(rows.dtype, "kind", "O") in "fiu":

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from offaxis.client import Reporter
 from offaxis.decoding.pairs import PairDecoder
+from offaxis.decoding.second_moments import SecondMomentsDecoder
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidRelease, MissingExtra, installing
 from offaxis.formats.release_file import from_bytes, to_bytes
 from offaxis.formats.reports import read_reports, write_reports
@@ -354,6 +355,8 @@ class PrivateLayer(torch.nn.Module):
 
 def _require_vectors(release: Release) -> None:
     """Raise for a release whose reports decode to no vector, before a report is drawn."""
+    if isinstance(release.decoder, SecondMomentsDecoder):
+        raise BiasedDecoder(release.decoder.instead)
     if isinstance(release.decoder, PairDecoder):
         raise BiasedDecoder(
             "reports of this release are about a vector and a private answer together and decode "

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis.encoding.pairs import NOT_PASSED
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.release import Release
 
@@ -156,7 +157,7 @@ class PrivateFeatures:
         encode = getattr(self.extractor, "encode", self.extractor)
         return np.asarray(encode(list(inputs)))
 
-    def privatize(self, inputs: Any, *, answers: Any = None) -> bytes | list[bytes]:
+    def privatize(self, inputs: Any, *, answers: Any = NOT_PASSED) -> bytes | list[bytes]:
         """Turn one private input into a report, or a list of them into a list of reports.
 
         Parameters

@@ -29,12 +29,18 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, softmax
 
 from offaxis.encoding.encoders import NetworkMap, tame
-from offaxis.encoding.pairs import Asked, CellsEncoder, Classes, MomentsEncoder, Number
+from offaxis.encoding.pairs import (
+    Asked,
+    CellsEncoder,
+    Classes,
+    MomentsEncoder,
+    Number,
+)
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
 from offaxis.geometry.public import evenly
-from offaxis.learning.moments import ExpectedAccuracy, Moments, logistic
-from offaxis.learning.sums import pair_encoder_of, pair_sums
+from offaxis.learning.moments import ExpectedAccuracy, Moments, constant_feature, logistic
+from offaxis.learning.sums import none_missing, pair_encoder_of, pair_sums
 from offaxis.learning.tables import Table, projected
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array, as_batch, as_number
@@ -86,6 +92,9 @@ def learn(
     -------
     ReportClassifier or ReportRegressor
 
+    The same report given twice counts as two people: collectors store each report once, but this
+    function cannot know whether two equal ones come from one person.
+
     Raises
     ------
     InvalidInput
@@ -109,7 +118,7 @@ def learn(
     Layers(5→5→2, normalise)
     """
     if not isinstance(release, Release):
-        raise InvalidInput(f"a release is needed, got a {type(release).__name__}")
+        raise InvalidInput(f"a release is needed, got an object of type {type(release).__name__}")
     sums = pair_sums(release, reports, labels, answers)
     asked = _answer_of(release, sums.labels, answer)
     if isinstance(asked, Number):
@@ -328,8 +337,15 @@ class ReportClassifier(_Estimator):
     def predict_proba(self, vectors: Any) -> Vectors:
         """Return probabilities of the classes, (n, k), for people like those who reported.
 
-        Those of a linear model are its outputs, projected onto probabilities.
+        Those of a linear model are its outputs, projected onto probabilities. From moments of
+        answers that people may not have there are none: moments do not tell how many had one.
         """
+        fitted = getattr(self, "_fitted", None)
+        if isinstance(fitted, Moments) and fitted.optional:
+            raise InvalidInput(
+                "moments do not tell how many people had no answer, so there are no probabilities: "
+                "use predict(), or cells"
+            )
         outputs = self.decision_function(vectors)
         if self.method == "logistic":
             probabilities: Vectors = softmax(outputs, axis=1)
@@ -338,10 +354,7 @@ class ReportClassifier(_Estimator):
 
     def score(self, vectors: Any, labels: Any) -> float:
         """Return the accuracy on vectors with labels, names or indices of classes."""
-        predicted = self.predict(vectors)
-        labels = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-        whole = (isinstance(label, float) and label.is_integer() for label in labels)
-        labels = [int(a) if is_whole else a for a, is_whole in zip(labels, whole, strict=True)]
+        predicted, labels = self.predict(vectors), none_missing(labels, "labels")
         if len(labels) != len(predicted):
             raise InvalidInput(f"there are {len(predicted)} vectors and {len(labels)} labels")
         own = Classes([str(name) for name in self.classes_]).codes_of(labels).astype(np.int64)
@@ -386,9 +399,10 @@ class ReportRegressor(_Estimator):
     ----------
     coef_ : (d,) array
         Posterior means of the coefficients of the features (``offaxis.learning.FeatureMap.of``), in
-        units of the answer.
+        units of the answer. What does not depend on the vector is in ``layers_``.
     estimate_, standard_error_ : (d,) arrays
-        The coefficients of least squares, not shrunk, with standard errors.
+        The coefficients of least squares, not shrunk, with standard errors. Without a constant
+        feature they are slopes, about the mean of public numbers.
     layers_ : Layers
     report_count_ : int
     evidence_ : bool
@@ -447,6 +461,9 @@ class ReportRegressor(_Estimator):
         self.coef_ = half * posterior.slopes[0]
         estimate, error = moments.least_squares()
         self.estimate_, self.standard_error_ = half * estimate[0], half * error[0]
+        constant = constant_feature(moments.second, moments.mean)
+        if constant is not None:  # the moments are those of numbers less the middle of their range
+            self.estimate_[constant] += middle / moments.mean[constant]
         self._half = half
         offset = middle + half * posterior.offset
         self.layers_ = _append(_network_of(encoder), self.coef_[None], offset)

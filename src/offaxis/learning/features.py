@@ -31,8 +31,8 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers, PublicVectors, as_task_model
 from offaxis.geometry.jacobian import measure
 from offaxis.geometry.models import layers_for_answers
+from offaxis.geometry.partition import improve, nearest, spread_out
 from offaxis.geometry.public import ROWS, PublicIdentity, evenly, survey
-from offaxis.mechanisms.codebook import improve, nearest, spread_out
 from offaxis.vectors import Vectors, as_batch, as_integer, row_dots
 
 RANK: Final = 12

@@ -27,6 +27,9 @@ _STRENGTHS: Final = np.logspace(-4, 3, 141)
 
 _NEGLIGIBLE: Final = 1e-9
 
+LEAST_JUDGED: Final = 10
+"""The fewest reports that a model is judged on."""
+
 
 @dataclass(frozen=True)
 class ExpectedAccuracy:
@@ -89,6 +92,15 @@ class Moments:
     level : (w,) array or None
         E a(y), if it is known; zero, that is, equal classes, if nothing tells it.
     public_count : int
+    known : (w, w) array or None
+        What the covariance of one report is not below, in any direction of the features: that of
+        the noise of the randomizer.
+    labelled : bool
+        Whether the level is that of public labels.
+    level_noise : float
+        The mean variance of a coordinate of a(y), if the level is that of public classes.
+    optional : bool
+        Whether people may have had no answer; the moments do not tell how many.
     """
 
     cross: Vectors
@@ -101,6 +113,10 @@ class Moments:
     turn: Vectors
     level: Vectors | None
     public_count: int
+    known: Vectors | None = None
+    labelled: bool = False
+    optional: bool = False
+    level_noise: float = 0.0
 
     @classmethod
     def of(cls, sums: PairSums, asked: Asked, encoder: MomentsEncoder) -> Moments:
@@ -114,7 +130,10 @@ class Moments:
         counts = sums.counts.sum(axis=1).astype(np.float64)
         per = np.maximum(counts, 1)[:, None, None]
         length = (randomizer.radius / randomizer.mean) ** 2
+        # By 24.4 of the proofs; a report of several answers is scaled below.
+        noisy = (length - 1) / randomizer.dim
         spread = None
+        level_noise = 0.0
         level = cls.unknown_level(decoder, corners.shape[1])
         if sums.labels is None:
             place = sums.release.asked.index(asked)
@@ -124,6 +143,7 @@ class Moments:
             folds = root * sums.totals.sum(axis=1).reshape(len(per), -1, d)[:, rows] / per
             cross = np.einsum("f,fwd->wd", counts, folds) / n
             noise = (length * root**2) / randomizer.dim
+            known = root**2 * noisy * np.eye(corners.shape[1])
             if sums.squares is not None:
                 block = slice(rows.start * d, rows.stop * d)
                 spread = root**2 * sums.squares[block, block] / n
@@ -134,21 +154,36 @@ class Moments:
             share = sums.counts.sum(axis=0) / n
             level = share @ corners if k else np.array([sums.label_total / n])
             code = np.einsum("j,jw,jv->wv", share, corners, corners)
+            level_noise = variance_of_code(k) if k else 0.0
             noise = length / randomizer.dim * float(np.trace(code)) / len(code)
+            known = noisy * code
             if sums.squares is not None:
                 spread = np.kron(code, sums.squares / n)
                 if not k:
                     noise = float(np.trace(sums.squares / n)) / d
+                    known = known * noise / (length / randomizer.dim)
         flat = cross.ravel()
         # Of one report, nothing tells the mean from the noise.
         own = max(0.0, n * float(flat @ flat) / flat.size - noise) / (n - 1) if n > 1 else 0.0
         noise = max(noise - own, _NEGLIGIBLE)
-        if spread is not None:
-            spread = spread - np.outer(flat, flat)
+        spread = None if spread is None or n < 2 else (spread - np.outer(flat, flat)) * n / (n - 1)
         provenance = sums.release.provenance
         public = int(provenance.settings.get("sampled", provenance.public.count))
         return cls(
-            cross, folds, counts, decoder.second, decoder.mean, noise, spread, turn, level, public
+            cross,
+            folds,
+            counts,
+            decoder.second,
+            decoder.mean,
+            noise,
+            spread,
+            turn,
+            level,
+            public,
+            known,
+            sums.labels is not None,
+            asked.optional,
+            level_noise,
         )
 
     @staticmethod
@@ -165,26 +200,40 @@ class Moments:
             self.mean,
             self.noise / (self.counts.sum() if n is None else n),
             self.level,
+            self.level_noise / self.counts.sum(),
         )
 
     def least_squares(self) -> tuple[Vectors, Vectors]:
         """Return the coefficients that are not shrunk, (w, d), with standard errors.
 
         The variance is C⁻¹ S C⁻¹/n, S the covariance of a report, and that of C itself, estimated
-        from N public vectors as for normal features: (b C b C⁻¹ + b bᵀ)/N.
+        from N public vectors as for normal features: (b C b C⁻¹ + b bᵀ)/N. M and C are taken about
+        the means if no feature is constant and the mean of the codes is known.
         """
         w, d = self.cross.shape
-        inverse = inverse_of(self.second)
-        estimate = self.cross @ inverse
+        second, cross = self.second, self.cross
+        if self.level is not None and constant_feature(second, self.mean) is None:
+            second, cross = self._centred(cross)
+        inverse = inverse_of(second)
+        estimate = cross @ inverse
         n = self.counts.sum()
         variances = np.empty((w, d))
         for row in range(w):
             block = slice(row * d, (row + 1) * d)
             spread = self.noise * np.eye(d) if self.spread is None else self.spread[block, block]
             own = estimate[row]
-            public = (own @ self.second @ own) * np.diag(inverse) + own**2
-            variances[row] = np.diag(inverse @ spread @ inverse) / n + public / self.public_count
+            public = (own @ second @ own) * np.diag(inverse) + own**2
+            reported = np.diag(inverse @ spread @ inverse)
+            if self.known is not None:
+                least = self.known[row, row] * np.diag(inverse @ inverse)
+                reported = np.maximum(reported, least)
+            variances[row] = reported / n + public / self.public_count
         return estimate, np.sqrt(np.maximum(variances, 0))
+
+    def _centred(self, cross: Vectors) -> tuple[Vectors, Vectors]:
+        """Return C, and moments, about the means of features and codes, if these are known."""
+        assert self.level is not None
+        return self.second - np.outer(self.mean, self.mean), cross - np.outer(self.level, self.mean)
 
     def class_moments(self, found: Posterior) -> Vectors:
         """Return E[1{y = j} x], (k, d), under coefficients and an offset."""
@@ -197,35 +246,60 @@ class Moments:
 
         A model that answers j where g_j(x) = 1 is right with probability Σ_j E[g_j p_j]. For linear
         chances p_j, g_j may be replaced by its least-squares fit ⟨q_j, x⟩, and Σ_j ⟨q_j, E[p_j x]⟩
-        is a linear function of the moments. As in :meth:`Table.accuracy`, errors that all folds
-        share are independent, and the others are counted as if they added up.
+        is a linear function of the moments. If the shares π_j of the classes are known, features
+        and chances are taken about their means, and Σ_j π_j E g_j is added (docs/proofs.md §25.5).
+        As in :meth:`Table.accuracy`, errors that all folds share are independent, and the others
+        are counted as if they added up.
         """
-        n, k, inverse = self.counts.sum(), len(self.turn), inverse_of(self.second)
+        if self.optional:
+            raise InvalidInput(
+                "moments do not tell how many people had no answer, so not how often a model is "
+                "right: ask people with an answer by fit_check()"
+            )
+        n, k = self.counts.sum(), len(self.turn)
+        second = self.second if self.level is None else self._centred(self.cross)[0]
+        inverse = inverse_of(second)
+        corners = self.turn * (k / (k - 1))
+        shares = np.full(k, 1 / k) if self.level is None else 1 / k + self.turn @ self.level
         folds = [fold for fold, count in enumerate(self.counts) if 0 < count < n]
-        if not folds:
-            raise InvalidInput("there are too few reports to judge a model: at least ten")
-        estimates, directions = [], []
+        if n < LEAST_JUDGED or not folds:
+            raise InvalidInput(
+                f"there are too few reports to judge a model: at least {LEAST_JUDGED}"
+            )
+        estimates, directions, weights_of = [], [], []
         for fold in folds:
             count = self.counts[fold]
             others = (n * self.cross - count * self.folds[fold]) / (n - count)
             found = self.posterior(others, n - count)
             chosen = (features @ (self.turn @ found.slopes).T + self.turn @ found.offset).argmax(1)
-            fitted = (np.eye(k)[chosen].T @ features / len(features)) @ inverse
+            answers = np.eye(k)[chosen]
+            centre = np.zeros_like(self.mean) if self.level is None else self.mean
+            fitted = (answers.T @ (features - centre) / len(features)) @ inverse
             directions.append(self.turn.T @ fitted)
-            estimates.append(1 / k + float((directions[-1] * self.folds[fold]).sum()))
+            # What one label of each class adds, besides its report.
+            own = answers.mean(axis=0) - corners @ directions[-1] @ centre
+            weights_of.append(own)
+            estimates.append(float(shares @ own + (directions[-1] * self.folds[fold]).sum()))
         weights = self.counts[folds] / self.counts[folds].sum()
         middle = np.einsum("f,fwd->wd", weights, np.array(directions))
-        deviation = math.sqrt(self.variance(middle) / n)
+        spread = 0.0
+        if self.labelled:
+            own = weights @ np.array(weights_of)
+            spread = max(0.0, float(shares @ own**2 - (shares @ own) ** 2))
+        deviation = math.sqrt((self.variance(middle) + spread) / n)
         for weight, fold, direction in zip(weights, folds, directions, strict=True):
             deviation += weight * math.sqrt(self.variance(direction - middle) / self.counts[fold])
         estimate = float(weights @ estimates)
         reach = float(ndtri((1 + level) / 2)) * deviation
+        assumed = "people's vectors are like the public ones, and the chances of their answers are "
+        assumed += "linear in the features"
+        if self.level is not None and not self.labelled:
+            assumed += ", and all answers are equally common"
         return ExpectedAccuracy(
             float(np.clip(estimate, 0, 1)),
             float(np.clip(estimate - reach, 0, 1)),
             float(np.clip(estimate + reach, 0, 1)),
-            "people's vectors are like the public ones, and the chances of their answers are "
-            "linear in the features",
+            assumed,
         )
 
     def variance(self, direction: Vectors) -> float:
@@ -233,7 +307,8 @@ class Moments:
         flat = direction.ravel()
         if self.spread is None:
             return self.noise * float(flat @ flat)
-        return max(0.0, float(flat @ self.spread @ flat))
+        least = 0.0 if self.known is None else float((direction * (self.known @ direction)).sum())
+        return max(least, float(flat @ self.spread @ flat))
 
     def explained(self) -> float:
         """Return the variance that the slopes explain, cross-fitted."""
@@ -258,13 +333,15 @@ def posterior_mean(
     mean: Vectors,
     variance: float,
     level: Vectors | None = None,
+    level_variance: float = 0.0,
 ) -> Posterior:
     """Return E[τ² M C (τ² C² + v I)⁻¹], over the posterior of τ.
 
     In the eigenbasis of C the moments are independent, N(0, τ² λ² + v), which gives the likelihood
     of τ. If the mean of the codes is known (``level``), M and C are taken about the means. If not,
     the coefficient of the constant feature is one of the others; without slopes, it has a prior of
-    its own.
+    its own. A level with a variance is that of a sample: the offset is that of its posterior mean
+    under such a prior, since otherwise the luck of the sample outweighs slopes that are shrunk.
     """
     constant = constant_feature(second, mean)
     rest = np.arange(len(mean)) != constant
@@ -273,6 +350,8 @@ def posterior_mean(
         covariance = second[np.ix_(rest, rest)] - np.outer(mean[rest], mean[rest])
         centred = cross[:, rest] - np.outer(level, mean[rest])
         slopes[:, rest], evidence = _shrunken(centred, covariance, variance)
+        if level_variance:
+            level = _shrunken(level[:, None], np.eye(1), level_variance)[0][:, 0]
         return Posterior(slopes, level - slopes @ mean, evidence)
     assert constant is not None, "without a constant feature the level is known"
     one = [constant]
@@ -281,6 +360,11 @@ def posterior_mean(
     slopes[:, rest] = joint[:, rest]
     offset = joint[:, constant] + (1 - evidence) * alone[:, 0]
     return Posterior(slopes, offset * mean[constant], evidence)
+
+
+def variance_of_code(classes: int) -> float:
+    """Return the variance of a coordinate of a(y) among equally common classes, 1/(k − 1)."""
+    return 1 / (classes - 1)
 
 
 def constant_feature(second: Vectors, mean: Vectors) -> int | None:

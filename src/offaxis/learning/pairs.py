@@ -7,6 +7,7 @@ bit: is this public model right for you?
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from offaxis.decoding import CellsDecoder, MomentsDecoder, RightDecoder
 from offaxis.decoding.shares import Shares
 from offaxis.encoding.pairs import (
+    MOST_CLASSES,
     Asked,
     Classes,
     MomentsEncoder,
@@ -25,6 +27,8 @@ from offaxis.encoding.pairs import (
     table_of,
 )
 from offaxis.errors import InvalidInput
+from offaxis.formats.container import LARGEST_HEADER
+from offaxis.formats.strict_json import canonical_json
 from offaxis.geometry import Layers, as_task_model
 from offaxis.geometry.models import answer_names, layers_for_answers
 from offaxis.geometry.public import ROWS, PublicIdentity
@@ -40,6 +44,7 @@ MOST_MOMENTS: Final = 1 << 15
 """The largest dimension of cross moments."""
 
 _LEAST_SHARE: Final = 1e-6
+_LONGEST_NAMES: Final = LARGEST_HEADER - (1 << 17)
 
 
 def fit_pairs(
@@ -77,7 +82,13 @@ def fit_pairs(
     >>> len(reports[0]) == release.report_size
     True
     """
+    if not isinstance(features, FeatureMap):
+        raise InvalidInput(
+            f"features are a map such as principal(public) or cells(public), got an object of "
+            f"type {type(features).__name__}"
+        )
     asked = as_asked(answers)
+    _check_learnable(asked)
     network = features.network
     form = "cells" if features.kind == "cells" else "moments"
     encoder = pair_encoder(form, network.activation)(
@@ -108,6 +119,37 @@ def fit_pairs(
         values = np.array([encoder.output_dim / features.size])
         decoder = CellsDecoder(shares / shares.sum(), values)
     return _release(encoder, randomizer, decoder, asked, features.public, settings, unit, statement)
+
+
+def check_with_vector(asked: Sequence[Asked]) -> None:
+    """Raise for answers that are not reported together with a vector."""
+    for part in asked:
+        if part.classes > MOST_CLASSES:
+            raise InvalidInput(
+                f"together with a vector, {part.name!r} has at most {MOST_CLASSES} classes, got "
+                f"{part.classes}: offaxis.learning.fit_answers asks for more, without a vector"
+            )
+        if isinstance(part, Number) and part.bins:
+            raise InvalidInput(
+                f"together with a vector, {part.name!r} has no bins: leave them out, or use "
+                f"offaxis.learning.fit_answers"
+            )
+
+
+def _check_learnable(asked: tuple[Asked, ...]) -> None:
+    """Raise for answers that nothing could be learnt of, or that no file could hold."""
+    check_with_vector(asked)
+    for part in asked:
+        if isinstance(part, Number) and part.optional:
+            raise InvalidInput(
+                f"reports do not tell missing numbers from middling ones, so nothing could be "
+                f"learnt of {part.name!r}: ask everybody for it, or ask for a few ranges as "
+                f"optional classes"
+            )
+    names = [list(part.names) for part in asked if isinstance(part, Classes)]
+    # As a file holds them: JSON in JSON.
+    if len(canonical_json(canonical_json(names))) > _LONGEST_NAMES:
+        raise InvalidInput("the names of the classes are too long for a file: use shorter ones")
 
 
 def fit_check(
@@ -147,7 +189,7 @@ def fit_check(
     >>> bool(found.interval()[0] < 1 <= found.interval()[1])
     True
     """
-    layers = _layers_of(model)
+    layers = layers_of(model)
     if answers is None:
         answers = list(layers.answers or ()) or layers.biases[-1].size
         if answers == 1:
@@ -155,6 +197,7 @@ def fit_check(
     asked = as_asked(answers)
     if len(asked) != 1:
         raise InvalidInput("a model is checked on one answer")
+    check_with_vector(asked)
     if isinstance(asked[0], Classes) and layers.answers is not None:
         layers = _in_order(layers, asked[0])
     if isinstance(asked[0], Number):
@@ -219,7 +262,8 @@ class AccuracyShare:
         return float(low[1]), float(high[1])
 
 
-def _layers_of(model: Any) -> Layers:
+def layers_of(model: Any) -> Layers:
+    """Return a public model as a network, with the names of its answers."""
     layers = model if isinstance(model, Layers) else getattr(model, "layers_", None)
     if isinstance(layers, Layers):
         return layers

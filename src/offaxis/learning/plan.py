@@ -4,7 +4,8 @@ How the answers depend on the vectors is unknown, so a plan assumes a signal: th
 model could reach without privacy, and its form. For cells, one answer in each cell is right for
 that share of its people. For linear features, the log odds of the answers are linear functions of
 the features in random directions, whose best guesses are right that often; a number is a random
-linear function and noise. With ``related`` public labels of a similar task, these are the signal.
+linear function and noise, of a stated deviation. Everybody is assumed to have an answer. With
+``related`` public labels of a similar task, these are the signal.
 
 Accuracies are simulated over random tasks and the noise of the reports, so an interval covers a new
 task and new people at its rate, *if the assumption holds*. A bootstrap from reports would be
@@ -26,7 +27,8 @@ from scipy.special import softmax
 from offaxis.encoding.pairs import Asked, Classes, Number, as_asked, simplex
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.learning.features import FeatureMap, choose, principal
-from offaxis.learning.pairs import fit_pairs
+from offaxis.learning.pairs import check_with_vector, fit_pairs
+from offaxis.learning.sums import none_missing
 from offaxis.learning.tasks import ClassTask, NumberTask, Task, random_directions, strength
 from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.release import Release
@@ -37,6 +39,14 @@ SIGNAL: Final = 0.8
 
 TASKS: Final = 40
 """Simulated tasks. A new one lies between the smallest and the largest with 39/41 = 95 %."""
+
+_ALL_ANSWER: Final = (
+    "; everybody has an answer: if only a share r of the people has one, it takes about 1/r² times "
+    "as many"
+)
+
+_VARIES: Final = 1e-9
+"""Related numbers vary by more than this share of their range."""
 
 _POINTS, _MOST_PEOPLE, _MOST_EPSILON = 2_000, 100_000_000, 16
 _PEOPLE: Final = (1_000, 4_000, 10_000, 40_000, 100_000)
@@ -86,6 +96,7 @@ def plan_learning(
     people: int | None = None,
     features: FeatureMap | None = None,
     signal: float | None = None,
+    deviation: float | None = None,
     related: Any = None,
     target: float | None = None,
     labels: str = "private",
@@ -108,6 +119,8 @@ def plan_learning(
         By default cells if the public vectors cluster, otherwise principal directions.
     signal : float, optional
         The assumed accuracy without privacy (for numbers R²); 0.8 by default.
+    deviation : float, optional
+        The assumed standard deviation of numbers; by default a quarter of their range.
     related : sequence, optional
         Public labels of a similar task, one per public vector, as the signal.
     target : float, optional
@@ -138,6 +151,7 @@ def plan_learning(
     asked = as_asked(answers)
     if not asked:
         raise InvalidInput("say what is asked: answers=Classes(...), Number(low, high) or a list")
+    check_with_vector(asked)
     if labels not in ("private", "public"):
         raise InvalidInput(f"labels must be 'private' or 'public', got {labels!r}")
     hidden = labels == "private"
@@ -152,11 +166,13 @@ def plan_learning(
     )
     if related is not None and signal is not None:
         raise InvalidInput("related labels are the signal: leave out signal")
-    plan = Plan(release, features, asked[0], _signal(asked[0], signal), hidden)
+    if related is not None and deviation is not None:
+        raise InvalidInput("related labels have a deviation of their own: leave out deviation")
+    signal, spread = _signal(asked[0], signal), _deviation(asked[0], deviation)
+    plan = Plan(release, features, asked[0], signal, hidden, spread)
     if related is not None:
-        plan = Plan(
-            release, features, asked[0], math.nan, hidden, _related(asked[0], related, features)
-        )
+        codes = _related(asked[0], related, features)
+        plan = Plan(release, features, asked[0], math.nan, hidden, math.nan, codes)
     if target is not None and people is None:
         raise InvalidInput(
             "a target is for a number of people: pass people, or use smallest_people()"
@@ -180,6 +196,8 @@ class Plan:
     signal : float
         The assumed accuracy without privacy; NaN with related labels.
     private_labels : bool
+    deviation : float
+        The assumed standard deviation of numbers; NaN for classes and with related labels.
     related : (N,) array or None
         Related public labels of evenly spaced public vectors.
 
@@ -197,6 +215,7 @@ class Plan:
     asked: Asked
     signal: float
     private_labels: bool
+    deviation: float = math.nan
     related: Vectors | None = None
     _releases: dict[Fraction, Release] = field(default_factory=dict, repr=False)
 
@@ -209,14 +228,19 @@ class Plan:
         """What the plan assumes about the answers."""
         like = "people's vectors are like the public ones"
         if self.related is not None:
-            return f"{like}, and their answers depend on them as the related public labels do"
+            assumed = f"{like}, and their answers depend on them as the related public labels do"
+            return assumed + (_ALL_ANSWER if self.asked.optional else "")
         if isinstance(self.asked, Number):
-            form = "a linear function of the features and noise, with R² = {:g} without privacy"
+            form = (
+                "a linear function of the features and noise, with R² = {:g} without privacy and "
+                f"a standard deviation of {self.deviation:g}"
+            )
         elif self.features.kind == "cells":
             form = "the same for {:.0%} of the people of a cell, and evenly spread over the others"
         else:
             form = "logistic in the features, and the likeliest is right for {:.0%} of the people"
-        return f"{like}, and their answers are {form.format(self.signal)}"
+        assumed = f"{like}, and their answers are {form.format(self.signal)}"
+        return assumed + (_ALL_ANSWER if self.asked.optional else "")
 
     @property
     def guess(self) -> float:
@@ -346,11 +370,14 @@ class Plan:
             self._releases[exact] = fit_pairs(self.features, asked, epsilon=exact)
         return self._releases[exact]
 
+    @property
+    def step(self) -> int:
+        """One of how many sampled public vectors, and of their labels, tasks are drawn for."""
+        return max(1, len(self.features.sample) // _POINTS)
+
     @cached_property
     def _tasks(self) -> list[Task]:
-        sample = self.features.sample
-        step = max(1, len(sample) // _POINTS)
-        x = self.features.of(sample[::step])
+        x = self.features.of(self.features.sample[:: self.step])
         rng = np.random.default_rng(0)
         return [self._task(x, rng) for _ in range(TASKS)]
 
@@ -360,8 +387,7 @@ class Plan:
             return NumberTask.draw(self, x, rng)
         k = self.asked.classes
         if self.related is not None:
-            step = max(1, len(self.related) // len(x))
-            chances = np.eye(k)[self.related[::step][: len(x)].astype(np.int64)]
+            chances = np.eye(k)[self.related[:: self.step].astype(np.int64)]
         elif self.features.kind == "cells":
             named = rng.permutation(np.resize(np.arange(k), max(k, self.features.size)))
             rest = (1 - self.signal) / (k - 1)
@@ -384,6 +410,21 @@ def _signal(asked: Asked, signal: Any) -> float:
     return found
 
 
+def _deviation(asked: Asked, deviation: Any) -> float:
+    if not isinstance(asked, Number):
+        if deviation is not None:
+            raise InvalidInput("a deviation is that of numbers: leave it out for classes")
+        return math.nan
+    half = (asked.high - asked.low) / 2
+    found = half / 2 if deviation is None else as_number(deviation, "deviation")
+    if not 0 < found <= half:
+        raise InvalidInput(
+            f"numbers from {asked.low:g} to {asked.high:g} have a standard deviation above 0 and "
+            f"at most {half:g}, got deviation={found:g}"
+        )
+    return float(found)
+
+
 def _share(value: Any, name: str) -> float:
     value = as_number(value, name)
     if not 0 < value <= 1:
@@ -393,15 +434,19 @@ def _share(value: Any, name: str) -> float:
 
 def _related(asked: Asked, related: Any, features: FeatureMap) -> Vectors:
     """Return the codes of the related labels of the sampled public vectors."""
-    codes = asked.codes_of(related)
+    codes = asked.codes_of(none_missing(related, "related labels"))
     if len(codes) != features.public.count:
         raise InvalidInput(
             f"there are {len(codes)} related labels and {features.public.count} public vectors"
         )
-    if (codes > 1e29).any():
-        raise InvalidInput("related labels must not be missing")
     places = np.linspace(0, len(codes) - 1, len(features.sample)).astype(np.int64)
-    return as_array(codes[places], "related")
+    codes = as_array(codes[places], "related")
+    if isinstance(asked, Number) and np.ptp(codes) <= _VARIES * (asked.high - asked.low):
+        raise InvalidInput(
+            f"all related numbers count as {codes[0]:g}, so there is nothing to learn: pass "
+            f"numbers that vary between {asked.low:g} and {asked.high:g}"
+        )
+    return codes
 
 
 def _first(values: list[Any], reached: Callable[[Any], bool]) -> Any:

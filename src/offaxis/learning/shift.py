@@ -8,7 +8,7 @@ public directions, a device reports the direction of (w, √r/2) by PrivUnit2. T
 the same for everybody, so that the direction tells the length of w, too, and nothing is clipped.
 
 :func:`adapt` compares by the likelihood of the reports whether people moved or have another mix
-(:mod:`offaxis.learning.populations`). It subtracts the shift from the model's input if they moved,
+(:mod:`offaxis.learning.evidence`). It subtracts the shift from the model's input if they moved,
 corrects the model for the shares of its classes if the mix is another one, and otherwise leaves it
 as it is. Everything here is a function of reports and public vectors, so it costs no privacy beyond
 that of the reports.
@@ -28,17 +28,18 @@ from scipy.stats import chi2
 from offaxis.decoding import LinearDecoder, Shares, ShiftDecoder
 from offaxis.encoding import NetworkEncoder
 from offaxis.errors import InvalidInput
-from offaxis.geometry import Layers, PublicVectors, as_task_model
+from offaxis.geometry import Layers, PublicVectors
 from offaxis.geometry.jacobian import measure
-from offaxis.geometry.models import layers_for_answers
 from offaxis.geometry.public import evenly, survey
-from offaxis.learning.populations import (
+from offaxis.learning.evidence import (
     HEIGHT,
     Evidence,
     contrasts,
     public_cells,
     shrunken_shares,
 )
+from offaxis.learning.pairs import layers_of
+from offaxis.learning.tables import projected
 from offaxis.privacy.guarantee import Unit
 from offaxis.provenance import Provenance, check_statement
 from offaxis.randomizers import PrivUnit2
@@ -63,6 +64,8 @@ _PUBLIC: Final = 20_000
 
 _PER_PARAMETER: Final = 10
 """The fewest reports per estimated number."""
+
+_SUMS_TO_ONE: Final = 1e-6
 
 _LEAST_RATIO: Final = 1 / 30
 """A class whose share is estimated as 0 still keeps this part of its public share."""
@@ -90,7 +93,7 @@ def fit_shift(
     Parameters
     ----------
     model : public classifier
-        As in :func:`offaxis.fit`; a network or a linear model.
+        As in :func:`offaxis.fit`; a network, a linear model or a learnt one.
     public : array (n, m), or callable returning an iterator of batches
         Vectors of the population that the model was trained on. Take some that it was not trained
         *on*: of those, a network's features are too good.
@@ -119,6 +122,7 @@ def fit_shift(
             f"the model takes vectors of dimension {layers.input_dim}, the public ones have "
             f"{surveyed.identity.dim}"
         )
+    _gives_chances(layers.outputs(evenly(vectors, _PUBLIC)))
     gram = measure(layers.centred(), vectors).gram
     forward, back = _whitening(surveyed.covariance, gram, rank)
     r = len(forward)
@@ -137,12 +141,9 @@ def fit_shift(
 
 def _classifier(model: Any) -> Layers:
     """Return the network of a classifier."""
-    layers = model if isinstance(model, Layers) else layers_for_answers(as_task_model(model))
-    if layers is None or len(layers.biases[-1]) < 2:
-        raise InvalidInput(
-            "adapting needs a classifier that is a fully connected network or a linear model, with "
-            "one output per class"
-        )
+    layers = layers_of(model)
+    if len(layers.biases[-1]) < 2:
+        raise InvalidInput("adapting needs a classifier, with one output per class")
     return layers
 
 
@@ -402,7 +403,8 @@ class Comparison:
                 f"{_PER_PARAMETER * dim} are needed"
             )
         sample = evenly(vectors, _PUBLIC)
-        answers = layers.outputs(sample).argmax(axis=1)
+        outputs = layers.outputs(sample)
+        self._chances, answers = _gives_chances(outputs), outputs.argmax(axis=1)
         coordinates = release.encoder.encode(sample)[:, :-1]
         classes, seed = len(layers.biases[-1]), int(identity.sha256[:16], 16)
         cells = public_cells(coordinates, answers, classes, seed)
@@ -429,7 +431,8 @@ class Comparison:
     @cached_property
     def reweighted(self) -> Layers:
         """The model for the estimated shares of its answers."""
-        return _with_shares(self._layers, self.shares, self.evidence.public.answers)
+        old = self.evidence.public.answers
+        return _with_shares(self._layers, self.shares, old, self._chances)
 
     @property
     def shares(self) -> Vectors:
@@ -487,8 +490,10 @@ def _verdict(change: float, odds: float) -> Verdict:
 def reweight(model: Any, shares: Any, public: Any, *, labels: Any = None) -> Layers:
     """Correct a classifier for the shares of the classes among people (label shift).
 
-    If only the shares π of the classes differ from the public ones π₀, the logits of a model that
-    gives probabilities have to be changed by log(π/π₀). Reports of *answers* have the shares Cπ, C
+    If only the shares π of the classes differ from the public ones π₀, probabilities have to be
+    multiplied by π/π₀: log(π/π₀) is added to the logits of a model. Outputs that
+    are probabilities, such as those of cells, are multiplied; least squares gives neither logits
+    nor probabilities, and is refused. Reports of *answers* have the shares Cπ, C
     the confusion matrix P(answer | class) on public vectors; it is inverted by generalised least
     squares, with the covariance of the reported shares (Lipton, Wang, Smola 2018). The result is
     shrunk towards π₀ by marginal likelihood.
@@ -519,8 +524,9 @@ def reweight(model: Any, shares: Any, public: Any, *, labels: Any = None) -> Lay
     sample = np.concatenate(list(vectors.batches(_PUBLIC)))
     logits = layers.outputs(sample)
     k = logits.shape[1]
+    chances = _gives_chances(logits)
     if labels is None:
-        classes = softmax(logits, axis=1)
+        classes = projected(logits) if chances else softmax(logits, axis=1)
     else:
         listed = np.asarray(labels)
         if listed.shape != (len(sample),) or listed.dtype.kind not in "iu":
@@ -534,7 +540,7 @@ def reweight(model: Any, shares: Any, public: Any, *, labels: Any = None) -> Lay
         check_finite(new, "shares")
         if new.shape != (k,) or (new < 0).any() or not abs(new.sum() - 1) < 1e-6:
             raise InvalidInput(f"shares must be {k} numbers of at least 0 that sum to 1")
-        return _with_shares(layers, new, old)
+        return _with_shares(layers, new, old, chances)
     if shares.groups is not None or shares.randomizer.size != k:
         raise InvalidInput(
             f"shares must be those of all {k} answers of the model among one group of people"
@@ -551,15 +557,40 @@ def reweight(model: Any, shares: Any, public: Any, *, labels: Any = None) -> Lay
     seen = confusion @ basis
     information = seen.T @ precision @ seen
     apart = np.linalg.pinv(information) @ seen.T @ precision @ (shares.estimate - confusion @ old)
-    return _with_shares(layers, shrunken_shares(apart, information, old), old)
+    return _with_shares(layers, shrunken_shares(apart, information, old), old, chances)
 
 
-def _with_shares(layers: Layers, new: Vectors, old: Vectors) -> Layers:
-    """Return the classifier with log(new/old) added to its outputs."""
+def _gives_chances(outputs: Vectors) -> bool:
+    """Return whether the outputs of public vectors are probabilities: logits do not sum to one.
+
+    Of most vectors, because cells are smooth where two of them meet. Raise for least squares, whose
+    outputs sum to one and are no probabilities: shares would correct them wrongly.
+    """
+    one = bool(np.median(np.abs(outputs.sum(axis=1) - 1)) < _SUMS_TO_ONE)
+    if one and outputs.min() < -_SUMS_TO_ONE:
+        raise InvalidInput(
+            "the outputs of a model by least squares are neither logits nor probabilities, so they "
+            "cannot be corrected for shares: learn it with method='logistic'"
+        )
+    return one
+
+
+def _with_shares(layers: Layers, new: Vectors, old: Vectors, chances: bool) -> Layers:
+    """Return the classifier with log(new/old) added to its logits, or chances times new/old."""
     known = old > 0
     ratio = np.where(known, new / np.where(known, old, 1.0), 1.0)
-    bias = layers.biases[-1] + np.log(np.maximum(ratio, _LEAST_RATIO))
-    return replace(layers, biases=[*layers.biases[:-1], bias], name=_named(layers, "reweighted"))
+    ratio = np.maximum(ratio, _LEAST_RATIO)
+    weight, bias = layers.weights[-1], layers.biases[-1]
+    if chances:
+        weight, bias = ratio[:, None] * weight, ratio * bias
+    else:
+        bias = bias + np.log(ratio)
+    return replace(
+        layers,
+        weights=[*layers.weights[:-1], weight],
+        biases=[*layers.biases[:-1], bias],
+        name=_named(layers, "reweighted"),
+    )
 
 
 def _named(layers: Layers, change: str) -> str:

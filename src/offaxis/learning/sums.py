@@ -7,9 +7,10 @@ reports it was not learnt from. Memory does not grow with the number of reports.
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from numbers import Integral
@@ -19,7 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from offaxis.encoding.pairs import Asked, Classes, Number, PairEncoder, as_asked
+from offaxis.encoding.pairs import (
+    MOST_CLASSES,
+    Asked,
+    Classes,
+    Number,
+    PairEncoder,
+    as_asked,
+    listed,
+)
 from offaxis.errors import InvalidInput
 from offaxis.formats.reports import as_iterable
 from offaxis.randomizers import PrivUnit2
@@ -36,6 +45,10 @@ _ROWS: Final = 4096
 _NUMBERS: Final = 1 << 21
 _END: Final = object()
 _MAGIC: Final = "offaxis sums of pairs 1"
+_DAMAGED: Final = (
+    *(ValueError, KeyError, OSError, EOFError, TypeError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 def pair_encoder_of(release: Release) -> PairEncoder:
@@ -64,7 +77,8 @@ class PairSums:
     Attributes
     ----------
     first : int
-        Number of reports counted elsewhere before these, which shifts their folds.
+        Number of reports counted elsewhere before these, which shifts their folds. Sums that are
+        merged need not set it: their folds are turned.
     label_total : float
         Sum of public numbers, scaled to −1 … 1.
     counts : (folds, labels) array
@@ -111,9 +125,18 @@ class PairSums:
                     "the reports of this release hold private answers: public labels are for a "
                     "release that asks for none"
                 )
-            self.labels = as_asked(self.labels)[0]
+            described = as_asked(self.labels)
+            if len(described) != 1:
+                raise InvalidInput(
+                    f"a report has one public label, got a description of {len(described)}"
+                )
+            self.labels = described[0]
             if self.labels.optional:
                 raise InvalidInput("public labels are not optional: leave out reports without one")
+            if self.labels.classes > MOST_CLASSES:
+                raise InvalidInput(
+                    f"public labels are at most {MOST_CLASSES} classes, got {self.labels.classes}"
+                )
             if isinstance(self.labels, Number) and encoder.form == "cells":
                 raise InvalidInput("cells take classes: public numbers need a release of moments")
         groups = self.labels.classes if isinstance(self.labels, Classes) else 1
@@ -138,7 +161,7 @@ class PairSums:
                 "public labels are given both to the sums and with every report, or not at all"
             )
         fresh = PairSums(self.release, self.labels)
-        fresh.first = self.count
+        fresh.first = self.first + self.count
         rows = max(1, min(_ROWS, _NUMBERS // self.totals.shape[2]))
         source = iter(as_iterable(reports))
         named = None if labels is None else iter(labels)
@@ -181,13 +204,20 @@ class PairSums:
             self.squares += observed.T @ observed
 
     def merge(self, other: PairSums) -> None:
-        """Add the sums over other reports of the same release."""
+        """Add the sums over other reports of the same release.
+
+        Their folds are turned as if these reports had been counted after those, so that many small
+        sums fill all folds.
+        """
         if other.release != self.release or other.labels != self.labels:
             raise InvalidInput("these are sums over reports of another release, or of other labels")
-        self.counts += other.counts
-        self.totals += other.totals
+        own, others = folds_of(np.array([self.first + self.count, other.first]))
+        self.counts += np.roll(other.counts, own - others, axis=0)
+        self.totals += np.roll(other.totals, own - others, axis=0)
         self.label_total += other.label_total
-        if self.squares is not None and other.squares is not None:
+        if self.squares is None or other.squares is None:
+            self.squares = None
+        else:
             self.squares += other.squares
 
     def to_bytes(self) -> bytes:
@@ -208,26 +238,12 @@ class PairSums:
     def from_bytes(cls, data: bytes, release: Release, labels: Any = None) -> PairSums:
         """Read sums written by :meth:`to_bytes` for the same release and labels."""
         sums = cls(release, labels)
-        try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-                magic, counts = stored["magic"].tolist(), stored["counts"]
-                totals, squares = stored["totals"], stored["squares"]
-                label_total = stored["labels"]
-        except (
-            ValueError,
-            KeyError,
-            OSError,
-            EOFError,
-            TypeError,
-            NotImplementedError,
-            zipfile.BadZipFile,
-            zlib.error,
-        ) as error:
-            raise InvalidInput(f"these bytes are no sums of pairs: {error}") from None
+        names = ["magic", "counts", "totals", "squares", "labels"]
+        magic, counts, totals, squares, label_total = stored_arrays(data, names, "sums of pairs")
         kept = (0, 0) if sums.squares is None else sums.squares.shape
         expected = [sums.counts.shape, sums.totals.shape, kept, (1,)]
         arrays = [counts, totals, squares, label_total]
-        if magic != [_MAGIC, release.hash, _described(sums.labels)]:
+        if magic.tolist() != [_MAGIC, release.hash, _described(sums.labels)]:
             raise InvalidInput("these sums belong to another release, or to other labels")
         if [part.shape for part in arrays] != expected or counts.dtype.kind not in "iu":
             raise InvalidInput("these bytes are no sums of pairs: their sizes are wrong")
@@ -245,6 +261,32 @@ class PairSums:
         sums.counts, sums.totals = counts.astype(np.int64), totals.astype(np.float64)
         sums.squares = None if sums.squares is None else squares.astype(np.float64)
         return sums
+
+
+def stored_arrays(data: bytes, names: Sequence[str], kind: str) -> list[NDArray[Any]]:
+    """Return the arrays of a file that ``np.savez`` wrote, in the order of their names.
+
+    Nothing larger than the file is read: it has these arrays and no others, none compressed, and
+    none is larger than its header and the archive say.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            if sorted(info.filename for info in members) != sorted(f"{name}.npy" for name in names):
+                raise ValueError(f"they do not hold the arrays {', '.join(names)}")
+            for info in members:
+                if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(data):
+                    raise ValueError("compressed arrays are not read")
+                with archive.open(info) as member:
+                    if np.lib.format.read_magic(member) != (1, 0):
+                        raise ValueError("their version is not known")
+                    shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+                if math.prod(shape) * max(1, dtype.itemsize) > info.file_size:
+                    raise ValueError("an array is larger than the file")
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            return [stored[name] for name in names]
+    except _DAMAGED as error:
+        raise InvalidInput(f"these bytes are no {kind}: {error}") from None
 
 
 def folds_of(positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -275,9 +317,19 @@ def pair_sums(release: Release, reports: Any, labels: Any = None, answers: Any =
     if isinstance(labels, str | bytes) or not (convert or isinstance(labels, Iterable)):
         raise InvalidInput("labels are a sequence with one label per report")
     labels = convert() if convert else list(labels)
-    sums = PairSums(release, as_asked(_inferred(labels) if answers is None else answers)[0])
+    sums = PairSums(release, _inferred(labels) if answers is None else answers)
     sums.add(reports, labels)
     return sums
+
+
+def none_missing(labels: Any, name: str) -> list[Any]:
+    """Return labels that nobody reports as a list; raise if any is missing."""
+    given = listed(labels)
+    if any(label is None for label in given):
+        raise InvalidInput(
+            f"some {name} are missing (None or NaN): leave out vectors and reports without one"
+        )
+    return given
 
 
 def _described(labels: Asked | None) -> str:
@@ -287,6 +339,7 @@ def _described(labels: Asked | None) -> str:
 
 def _inferred(labels: list[Any]) -> Asked:
     """Return the classes of public labels."""
+    labels = none_missing(labels, "public labels")
     if labels and all(isinstance(label, str) for label in labels):
         return Classes(sorted(set(labels)))
     whole = all(isinstance(label, Integral) and not isinstance(label, bool) for label in labels)
@@ -302,4 +355,4 @@ def _labels(asked: Asked | None, labels: Iterator[Any], count: int) -> Vectors:
     if len(taken) < count:
         raise InvalidInput("there are fewer labels than reports")
     assert asked is not None
-    return asked.codes_of(taken)
+    return asked.codes_of(none_missing(taken, "public labels"))

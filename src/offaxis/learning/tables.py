@@ -14,13 +14,18 @@ from offaxis.decoding import CellsDecoder
 from offaxis.decoding.shares import Shares
 from offaxis.encoding.pairs import Asked, CellsEncoder
 from offaxis.errors import InvalidInput
-from offaxis.learning.moments import ExpectedAccuracy
+from offaxis.learning.moments import LEAST_JUDGED, ExpectedAccuracy
 from offaxis.learning.sums import FOLDS, PairSums
 from offaxis.randomizers.symbols import SymbolForm
 from offaxis.vectors import Vectors
 
 _SIZES: Final = np.logspace(-3, 5, 81)
 """Values of τ² to choose from, relative to the largest variance."""
+
+_ACCURACIES: Final = np.linspace(0, 1, 4001)
+
+LEAST_ANSWERED: Final = 0.05
+"""The least share of people with an answer that chances are divided by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +67,12 @@ class Table:
                     (
                         None if sums.labels is None else int(label),
                         counts[label] / counts.sum(),
-                        Shares(np.rint(named[label]).astype(np.int64), randomizer, names),
+                        Shares(
+                            np.rint(named[label]).astype(np.int64),
+                            randomizer,
+                            names,
+                            reports=counts[label],
+                        ),
                     )
                     for label in np.flatnonzero(counts)
                 ]
@@ -96,7 +106,8 @@ class Table:
             own = found.variance(column)
             if not math.isfinite(own):
                 low, high = found.randomizer.levels
-                own = (high - low) ** 2 * found.randomizer.named * float(column @ column) / 4
+                named = getattr(found.randomizer, "named", len(column))
+                own = (high - low) ** 2 * named * float(column @ column) / 4
             total += weight**2 * own
         return total
 
@@ -132,14 +143,20 @@ class Table:
         """Return the probabilities of the classes in each cell, (cells, k).
 
         The posterior mean of rows that differ from the shares of all people by N(0, τ²I), and of
-        these shares, which differ from equal ones likewise (:func:`_shrunk`).
+        these shares, which differ from equal ones likewise (:func:`_shrunk`). They are those of
+        people with an answer.
         """
-        table, k = self.shares(), self.classes
+        answered, k = max(self.answered(), LEAST_ANSWERED), self.classes
+        table = self.shares() / answered
         everyone = table.sum(axis=0)
-        noise = np.maximum(self.noise_of_entries(), self._least())
+        noise = np.maximum(self.noise_of_entries(), self._least()) / answered**2
         overall = 1 / k + _shrunk(everyone[None] - 1 / k, np.array([noise.sum() / k]))
         rows = table / self.public[:, None] - everyone
         return projected(overall + _shrunk(rows, noise.mean(axis=1) / self.public**2))
+
+    def answered(self) -> float:
+        """Return the estimated share of people with an answer; 1 if everybody has one."""
+        return float(self.shares().sum()) if (self.entries < 0).any() else 1.0
 
     def evidence(self) -> bool:
         """Return whether the answers differ from equal ones by more than noise explains.
@@ -160,12 +177,15 @@ class Table:
         """Return the cross-fitted accuracy.
 
         The errors of the folds are independent in cells that all folds name alike. In the others
-        they may add up, and are counted as if they did.
+        they may add up, and are counted as if they did. Where people may have no answer, it is the
+        accuracy among those who have one, T/S, with the α for which T − αS may be 0 (Fieller 1954).
         """
         n, table = self.counts.sum(), self.shares()
         folds = [fold for fold, count in enumerate(self.counts) if 1 < count < n]
-        if not folds:
-            raise InvalidInput("there are too few reports to judge a model: at least ten")
+        if n < LEAST_JUDGED or not folds:
+            raise InvalidInput(
+                f"there are too few reports to judge a model: at least {LEAST_JUDGED}"
+            )
         own = {fold: self.shares(fold) for fold in folds}
         named = {
             fold: _named((n * table - self.counts[fold] * own[fold]) / (n - self.counts[fold]))
@@ -173,19 +193,34 @@ class Table:
         }
         settled = np.min([named[fold] for fold in folds], axis=0)
         weights = self.counts[folds] / self.counts[folds].sum()
-        estimate, variance, together = 0.0, 0.0, 0.0
+        right, together = 0.0, 0.0
         for weight, fold in zip(weights, folds, strict=True):
-            estimate += weight * float((own[fold] * named[fold]).sum())
-            variance += weight**2 * self.variance(settled, fold)
+            right += weight * float((own[fold] * named[fold]).sum())
             together += weight * math.sqrt(self.variance(named[fold] - settled, fold))
-        # Of people with an answer, where some have none.
-        answered = float(np.clip(table.sum(), 0.05, 1)) if (self.entries < 0).any() else 1.0
-        reach = float(ndtri((1 + level) / 2)) * (math.sqrt(variance) + together) / answered
-        estimate /= answered
+
+        def variance(share: float) -> float:
+            parts = zip(weights, folds, strict=True)
+            return float(sum(w**2 * self.variance(settled - share, fold) for w, fold in parts))
+
+        z = float(ndtri((1 + level) / 2))
+        if not (self.entries < 0).any():
+            reach = z * (math.sqrt(variance(0.0)) + together)
+            low, high = right - reach, right + reach
+        else:
+            answered = self.answered()
+            if answered <= 0:
+                raise InvalidInput("too few people have an answer to judge a model")
+            # Quadratic in α, so three values tell all.
+            three = np.array([0.0, 0.5, 1.0])
+            spread = np.polyval(np.polyfit(three, [variance(a) for a in three], 2), _ACCURACIES)
+            reaches = z * (np.sqrt(np.maximum(spread, 0)) + together)
+            inside = _ACCURACIES[np.abs(right - answered * _ACCURACIES) <= reaches]
+            right = right / answered
+            low, high = (inside[0], inside[-1]) if inside.size else (right, right)
         return ExpectedAccuracy(
-            float(np.clip(estimate, 0, 1)),
-            float(np.clip(estimate - reach, 0, 1)),
-            float(np.clip(estimate + reach, 0, 1)),
+            float(np.clip(right, 0, 1)),
+            float(np.clip(low, 0, 1)),
+            float(np.clip(high, 0, 1)),
             "none: people whose reports were left out judge the model",
         )
 

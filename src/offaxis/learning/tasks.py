@@ -14,11 +14,11 @@ from scipy.special import softmax
 from offaxis.decoding import CellsDecoder, MomentsDecoder
 from offaxis.decoding.shares import Shares
 from offaxis.encoding.pairs import MomentsEncoder, Number, simplex
-from offaxis.learning.moments import Moments, posterior_mean
+from offaxis.learning.moments import Moments, posterior_mean, variance_of_code
 from offaxis.learning.sums import pair_encoder_of
 from offaxis.learning.tables import Table
 from offaxis.randomizers import PrivUnit2
-from offaxis.randomizers.symbols import SymbolForm
+from offaxis.randomizers.symbols import SetForm, SymbolForm
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
@@ -55,8 +55,12 @@ class ClassTask(Task):
         """The accuracy, or R², of a model without privacy."""
         if self.plan.features.kind == "cells":
             return self._right(self._table.argmax(axis=1)[self.x.argmax(axis=1)])
-        cross = self._corners.T @ (self.chances.T @ self.x) / len(self.x)
-        return self._right(self._scores(self.plan.release, cross, 0.0).argmax(axis=1))
+        scores = self._scores(self.plan.release, self._cross(self.chances), 0.0)
+        return self._right(scores.argmax(axis=1))
+
+    def _cross(self, chances: Vectors) -> Vectors:
+        moments: Vectors = self._corners.T @ (chances.T @ self.x) / len(self.x)
+        return moments
 
     @cached_property
     def _corners(self) -> Vectors:
@@ -77,24 +81,35 @@ class ClassTask(Task):
         if self.plan.features.kind == "cells":
             named = self._learnt_table(release, people, rng).argmax(axis=1)
             return self._right(named[self.x.argmax(axis=1)])
-        cross = self._corners.T @ (self.chances.T @ self.x) / len(self.x)
+        shares, cross = self.chances.mean(axis=0), self._cross(self.chances)
+        if not self.plan.private_labels:  # these people have other shares of the classes
+            drawn_shares = rng.multinomial(people, shares / shares.sum()) / people
+            cross = self._cross(self.chances * (drawn_shares / np.maximum(shares, 1e-300)))
+            shares = drawn_shares
         noise = _noise(release, cross, self.plan.private_labels) / people
         drawn = cross + math.sqrt(noise) * rng.standard_normal(cross.shape)
-        return self._right(self._scores(release, drawn, noise).argmax(axis=1))
+        return self._right(self._scores(release, drawn, noise, shares, people).argmax(axis=1))
 
-    def _scores(self, release: Release, cross: Vectors, noise: float) -> Vectors:
+    def _scores(
+        self,
+        release: Release,
+        cross: Vectors,
+        noise: float,
+        shares: Vectors | None = None,
+        people: float = math.inf,
+    ) -> Vectors:
+        """Return the outputs of the model; its shares of classes are those of so many people."""
         decoder = release.decoder
         assert isinstance(decoder, MomentsDecoder)
-        known = self._level(decoder)
-        found = posterior_mean(cross, decoder.second, decoder.mean, max(noise, 1e-12), known)
+        level, variance = Moments.unknown_level(decoder, self._corners.shape[1]), 0.0
+        if not self.plan.private_labels:
+            shares = self.chances.mean(axis=0) if shares is None else shares
+            level = shares @ self._corners
+            variance = variance_of_code(len(shares)) / people
+        second, mean = decoder.second, decoder.mean
+        found = posterior_mean(cross, second, mean, max(noise, 1e-12), level, variance)
         scores: Vectors = (self.x @ found.slopes.T + found.offset) @ self._corners.T
         return scores
-
-    def _level(self, decoder: MomentsDecoder) -> Vectors | None:
-        if not self.plan.private_labels:
-            level: Vectors = self.chances.mean(axis=0) @ self._corners
-            return level
-        return Moments.unknown_level(decoder, self._corners.shape[1])
 
     def _learnt_table(self, release: Release, people: int, rng: np.random.Generator) -> Vectors:
         """Draw the reports of people, by the normal law, and return the estimated table."""
@@ -137,6 +152,7 @@ def _draw_shares(
     chance = (shares - low) / (high - low)
     width = np.sqrt(np.maximum(people * chance * (1 - chance), 0))
     drawn = people * chance + width * rng.standard_normal(len(shares))
+    assert isinstance(randomizer, SetForm)
     # The counts of all symbols add up to those that the reports name.
     total = people * randomizer.named
     drawn = np.clip(drawn + (total - drawn.sum()) / len(drawn), 0, people)
@@ -160,15 +176,15 @@ class NumberTask(Task):
 
     @classmethod
     def draw(cls, plan: Plan, x: Vectors, rng: np.random.Generator) -> NumberTask:
-        """Draw a linear function whose answers use four deviations of the range, −1 to 1."""
+        """Draw a linear function whose answers have the deviation that the plan assumes."""
+        assert isinstance(plan.asked, Number)
         if plan.related is not None:
-            assert isinstance(plan.asked, Number)
-            step = max(1, len(plan.related) // len(x))
-            return cls(plan, x, plan.asked.scaled(plan.related[::step][: len(x)]), 0.0)
+            return cls(plan, x, plan.asked.scaled(plan.related[:: plan.step]), 0.0)
         line = (x - x.mean(axis=0)) @ rng.standard_normal(x.shape[1])
-        explained = plan.signal * 0.25
+        total = (2 * plan.deviation / (plan.asked.high - plan.asked.low)) ** 2
+        explained = plan.signal * total
         line *= math.sqrt(explained / max(float(line.var()), 1e-300))
-        return cls(plan, x, line, math.sqrt(0.25 - explained))
+        return cls(plan, x, line, math.sqrt(total - explained))
 
     @property
     def best(self) -> float:  # type: ignore[override]

@@ -13,9 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from offaxis.decoding import PosteriorCodewordDecoder, PosteriorDecoder, ShrinkageDecoder
-from offaxis.decoding.pairs import LEARN_INSTEAD
+from offaxis.decoding.pairs import LEARN_INSTEAD, AnswersDecoder
 from offaxis.decoding.posterior import MOST_POINTS
+from offaxis.decoding.second_moments import ESTIMATE_INSTEAD
 from offaxis.encoding.pairs import PairEncoder
+from offaxis.encoding.questions import AnswersEncoder
+from offaxis.encoding.second_moments import SecondMomentsEncoder
 from offaxis.errors import InvalidInput
 from offaxis.geometry.public import evenly
 from offaxis.mechanisms.codebook import CellSums
@@ -137,6 +140,10 @@ def posterior(
 
 
 def _check_vectors(encoder: Any) -> None:
+    if isinstance(encoder, SecondMomentsEncoder):
+        raise InvalidInput(ESTIMATE_INSTEAD)
+    if isinstance(encoder, AnswersEncoder):
+        raise InvalidInput(AnswersDecoder.instead)
     if isinstance(encoder, PairEncoder):
         raise InvalidInput(LEARN_INSTEAD)
 

@@ -138,13 +138,15 @@ _EPSILON_LIMITS: Final = (1, 2, 5)
 _DELTA_LIMITS: Final = (Fraction(1, 10**4), Fraction(1, 10**3), Fraction(1, 10**2))
 """Where a promise stops being strong, moderate, weak. No official limits exist; these are ours."""
 
-Subject = Literal["report", "pair", "sequence", "answer"]
-"""What a guarantee is about: one report, of a vector or of a vector and private answers; all
-reports of a person's sequence; or the reports of one permanent answer of a sequence without end."""
+Subject = Literal["report", "pair", "answers", "sequence", "answer"]
+"""What a guarantee is about: one report, of a vector, of a vector and private answers, or of
+answers alone; all reports of a person's sequence; or the reports of one permanent answer of a
+sequence without end."""
 
 ABOUT: Final[dict[Subject, str]] = {
     "report": "one report",
     "pair": "one report of a vector and its answers",
+    "answers": "one report of private answers",
     "sequence": "all reports of a person",
     "answer": "the reports of one permanent answer",
 }
@@ -175,16 +177,22 @@ _MEANINGS: Final[dict[Subject, tuple[str, ...]]] = {
 }
 
 
-def _of_pair(text: str) -> str:
-    """Say of a pair what a sentence says of a vector."""
-    return text.replace("vector", "pair")
+def _of(text: str, about: Subject) -> str:
+    """Say of pairs or answers what a sentence says of vectors."""
+    said = _SAID_OF[about]
+    text = text.replace("a vector", f"{'an' if said[0] == 'a' else 'a'} {said}")
+    return text.replace("vector", said)
+
+
+_SAID_OF: Final[dict[Subject, str]] = {"pair": "pair", "answers": "answer"}
+"""What sentences about a vector say of instead."""
 
 
 def strength(guarantee: Guarantee, about: Subject = "report") -> tuple[str, str]:
     """Return a word for the strength of the promise, and what it means."""
-    if about == "pair":
+    if about in _SAID_OF:
         word, meaning = strength(guarantee)
-        return word, _of_pair(meaning)
+        return word, _of(meaning, about)
     by_epsilon = sum(guarantee.epsilon > limit for limit in _EPSILON_LIMITS)
     by_delta = sum(guarantee.delta > limit for limit in _DELTA_LIMITS)
     level = max(by_epsilon, by_delta)
@@ -202,7 +210,13 @@ def promise(guarantee: Guarantee, about: Subject = "report") -> list[str]:
         return [
             "A pair is a vector together with the private answers of the person about it. Both are "
             "hidden by one report under one promise.",
-            *map(_of_pair, promise(guarantee)),
+            *(_of(text, about) for text in promise(guarantee)),
+        ]
+    if about == "answers":
+        return [
+            "Whatever a person answers to all questions of this release together counts as one "
+            "answer here. All of it is hidden by one report under one promise.",
+            *(_of(text, about) for text in promise(guarantee)),
         ]
     factor = odds_factor(guarantee.epsilon)
     rate = guess_rate(guarantee.epsilon, guarantee.delta)
@@ -308,6 +322,11 @@ def protected(guarantee: Guarantee, about: Subject = "report") -> list[str]:
             "nor an answer can be told from any other. The promise is made to a pair, not to a "
             "person: n reports of one person have n times ε together (see below)."
         ]
+    if about == "answers" and guarantee.unit == "item":
+        return [
+            "Each single set of answers, whoever it is about. The promise is made to answers, not "
+            "to a person: n reports of one person have n times ε together (see below)."
+        ]
     if about == "answer":
         return [
             "Each single permanent answer, and so the vector of one round. The promise is not made "
@@ -351,6 +370,12 @@ def not_promised(guarantee: Guarantee, about: Subject = "report") -> list[str]:
     """Say what nobody should read into the promise."""
     twice, often = (odds_factor(k * guarantee.epsilon) for k in (2, 10))
     failures = "" if guarantee.pure else ", and by more in rare reports: their δ add up too"
+    if about == "answers":
+        return [
+            *(_of(text, about) for text in not_promised(guarantee)[:-3]),
+            "It does not stop anybody from sending invented reports.",
+            not_promised(guarantee)[-1],
+        ]
     if about == "pair":
         return [
             *not_promised(guarantee)[:-2],

@@ -10,6 +10,7 @@ from offaxis.errors import InvalidInput, unknown_name
 from offaxis.randomizers.base import CHOOSE, Randomizer, check_delta
 from offaxis.randomizers.box import Duchi, Hybrid, Piecewise
 from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.hashing import LocalHashing
 from offaxis.randomizers.laplace import Laplace, SphericalLaplace
 from offaxis.randomizers.memoised import MemoisedPrivUnit2, MemoisedResponse
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG
@@ -25,6 +26,7 @@ __all__ = [
     "Hybrid",
     "KaryResponse",
     "Laplace",
+    "LocalHashing",
     "MemoisedPrivUnit2",
     "MemoisedResponse",
     "Piecewise",
@@ -51,6 +53,7 @@ KINDS: dict[str, type[Any]] = {
         Hybrid,
         KaryResponse,
         SubsetSelection,
+        LocalHashing,
         MemoisedResponse,
         MemoisedPrivUnit2,
     )

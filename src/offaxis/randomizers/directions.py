@@ -60,14 +60,20 @@ def blocks_per_pair(dim: int) -> int:
     return -(-dim // _WORDS)
 
 
+def key_stream(nonces: Nonces, blocks: NDArray[np.int64], key: bytes) -> NDArray[np.uint16]:
+    """Return the words of the given blocks of each row's nonce: (n, …, 8) for blocks (n, …)."""
+    counters = np.empty((*blocks.shape, _BLOCK // 4), dtype=">u4")
+    counters[..., :3] = nonces.view(">u4").reshape(-1, *(1,) * (blocks.ndim - 1), 3)
+    counters[..., 3] = blocks
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    words = np.frombuffer(cipher.update(counters.data.cast("B")), dtype="<u2")
+    return words.reshape(*blocks.shape, _WORDS)
+
+
 def expand(nonces: Nonces, pairs: NDArray[np.int64], dim: int, key: bytes = PUBLIC_KEY) -> Vectors:
     """Return the first vector of each given pair: (n, p, dim) for pairs (n, p), row by row."""
     blocks = blocks_per_pair(dim)
-    counters = np.empty((*pairs.shape, blocks, _BLOCK // 4), dtype=">u4")
-    counters[..., :3] = nonces.view(">u4")[:, None, None, :]
-    counters[..., 3] = pairs[..., None] * blocks + np.arange(blocks)
-    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
-    words = np.frombuffer(cipher.update(counters.data.cast("B")), dtype="<u2")
+    words = key_stream(nonces, pairs[..., None] * blocks + np.arange(blocks), key)
     first: Vectors = table()[words.reshape(*pairs.shape, blocks * _WORDS)[..., :dim]]
     return first
 

@@ -37,7 +37,13 @@ from offaxis.vectors import Array, Vectors, as_integer, device_of, namespace
 LARGEST_EPSILON: Final = 100
 """Beyond it a coin shows its unlikely side less than once in 2**144 flips."""
 
+_COUNTED: Final = 1 << 22
+"""Entries of masks in memory at a time while names are counted."""
+
 Symbols = NDArray[np.int64]
+
+Sets = NDArray[np.bool_]
+"""One row per report, true where a symbol is named."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class SymbolForm(ABC):
     epsilon: Fraction
 
     kind: ClassVar[str]
+    wire_id: ClassVar[int]
     largest_size: ClassVar[int]
 
     def __post_init__(self) -> None:
@@ -66,13 +73,49 @@ class SymbolForm(ABC):
 
     @property
     @abstractmethod
-    def named(self) -> int:
-        """d: the number of symbols that a payload names."""
+    def payload_size(self) -> int:
+        """Bytes of one payload."""
 
     @property
     @abstractmethod
-    def payload_size(self) -> int:
-        """Bytes of one payload."""
+    def own_chance(self) -> float:
+        """a: the probability that a report names the input symbol; reports use its exact value."""
+
+    @property
+    @abstractmethod
+    def other_chance(self) -> float:
+        """b: the probability that a report names another given symbol."""
+
+    @property
+    @abstractmethod
+    def together(self) -> tuple[float, float]:
+        """Probabilities that a report names two given symbols: with the input symbol, without."""
+
+    @property
+    @abstractmethod
+    def levels(self) -> tuple[float, float]:
+        """The entries of an observation: −b / (a − b) if not named, (1 − b) / (a − b) if named."""
+
+    @property
+    @abstractmethod
+    def blanket(self) -> Blanket | None:
+        """How well a report hides among others."""
+
+    @abstractmethod
+    def expected_squared_error(self) -> float:
+        """Return E‖observation − e_x‖², the same for every input symbol x."""
+
+    @abstractmethod
+    def report(self, W: NDArray[Any], entropy: RealEntropy) -> list[bytes]:
+        """Return one exact payload per symbol of W."""
+
+    @abstractmethod
+    def names_of(self, payloads: list[bytes]) -> Sets:
+        """Return the symbols that each payload names: a mask (n, k), read strictly."""
+
+    @abstractmethod
+    def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> NDArray[np.float64]:
+        """Return ε where the payload names the input symbol and 0 elsewhere."""
 
     @property
     def domain(self) -> FiniteSet:
@@ -83,13 +126,6 @@ class SymbolForm(ABC):
     def guarantee(self) -> Guarantee:
         """Pure ε."""
         return Guarantee(self.epsilon)
-
-    @property
-    def blanket(self) -> Blanket | None:
-        """Near reports: d/k of all sets name a symbol, d (d − 1)/(k (k − 1)) name two."""
-        k, d = self.size, self.named
-        overlap = Fraction(d * (d - 1), k * (k - 1))
-        return Blanket(self.epsilon, Fraction(d, k), overlap, one_bit=k == 2)
 
     @property
     def unbiased(self) -> bool:
@@ -106,31 +142,18 @@ class SymbolForm(ABC):
         """q = e^{−ε}."""
         return math.exp(-self.strength)
 
-    @property
-    def own_chance(self) -> float:
-        """a: the probability that the input symbol is named; reports use its exact value."""
-        return self.named / (self.named + (self.size - self.named) * self._far_weight)
+    def read(self, payloads: list[bytes]) -> Vectors:
+        """Return unbiased estimates of one-hot vectors, one row of k numbers per payload."""
+        observed: Vectors = self.levels_at(self.names_of(payloads))
+        return observed
 
-    @property
-    def levels(self) -> tuple[float, float]:
-        """The entries of an observation: −b / (a − b) if not named, (1 − b) / (a − b) if named.
-
-        The formulas avoid cancellation: the first is never positive, the second always is.
-        """
-        k, d, q = self.size, self.named, self._far_weight
-        gap = -math.expm1(-self.strength)
-        return -(d - 1 + (k - d) * q) / ((k - d) * gap), (d + (k - 1 - d) * q) / (d * gap)
-
-    def expected_squared_error(self) -> float:
-        """Return E‖observation − e_x‖², the same for every input symbol x.
-
-        a (1 − a) / (a − b)² for the entry of x and b (1 − b) / (a − b)² for each other, together
-        (k − 1) ((Z − 1)(Z − q) + (k − 1) q) / (d (k − d) (1 − q)²).
-        """
-        k, d, q = self.size, self.named, self._far_weight
-        gap = -math.expm1(-self.strength)
-        spread = (d - 1 + (k - d) * q) * (d + (k - 1 - d) * q) + (k - 1) * q
-        return (k - 1) * spread / (d * (k - d) * gap * gap)
+    def count_names(self, payloads: list[bytes]) -> NDArray[np.int64]:
+        """Return how many payloads name each symbol, (k,), in memory for few of them at a time."""
+        counts = np.zeros(self.size, dtype=np.int64)
+        rows = max(1, _COUNTED // self.size)
+        for start in range(0, len(payloads), rows):
+            counts += np.count_nonzero(self.names_of(payloads[start : start + rows]), axis=0)
+        return counts
 
     def worst_pair(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return two symbols, int64 of shape (): any two are equally distinguishable."""
@@ -184,11 +207,66 @@ class SymbolForm(ABC):
         return np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(-1, size)
 
 
+@dataclass(frozen=True)
+class SetForm(SymbolForm):
+    """A randomizer whose payloads name sets of one size d; its law is in the module's text."""
+
+    @property
+    @abstractmethod
+    def named(self) -> int:
+        """d: the number of symbols that a payload names."""
+
+    @property
+    def blanket(self) -> Blanket | None:
+        """Near reports: d/k of all sets name a symbol, d (d − 1)/(k (k − 1)) name two."""
+        k, d = self.size, self.named
+        overlap = Fraction(d * (d - 1), k * (k - 1))
+        return Blanket(self.epsilon, Fraction(d, k), overlap, one_bit=k == 2)
+
+    @property
+    def own_chance(self) -> float:
+        """a: the probability that the input symbol is named; reports use its exact value."""
+        return self.named / (self.named + (self.size - self.named) * self._far_weight)
+
+    @property
+    def other_chance(self) -> float:
+        """b = (d − a) / (k − 1)."""
+        return (self.named - self.own_chance) / (self.size - 1)
+
+    @property
+    def together(self) -> tuple[float, float]:
+        """Probabilities that a report names two given symbols: with the input symbol, without."""
+        k, d, a = self.size, self.named, self.own_chance
+        neither = (a * (d - 1) * (d - 2) + (1 - a) * d * (d - 1)) / max((k - 1) * (k - 2), 1)
+        return a * (d - 1) / (k - 1), neither
+
+    @property
+    def levels(self) -> tuple[float, float]:
+        """The entries of an observation: −b / (a − b) if not named, (1 − b) / (a − b) if named.
+
+        The formulas avoid cancellation: the first is never positive, the second always is.
+        """
+        k, d, q = self.size, self.named, self._far_weight
+        gap = -math.expm1(-self.strength)
+        return -(d - 1 + (k - d) * q) / ((k - d) * gap), (d + (k - 1 - d) * q) / (d * gap)
+
+    def expected_squared_error(self) -> float:
+        """Return E‖observation − e_x‖², the same for every input symbol x.
+
+        a (1 − a) / (a − b)² for the entry of x and b (1 − b) / (a − b)² for each other, together
+        (k − 1) ((Z − 1)(Z − q) + (k − 1) q) / (d (k − d) (1 − q)²).
+        """
+        k, d, q = self.size, self.named, self._far_weight
+        gap = -math.expm1(-self.strength)
+        spread = (d - 1 + (k - d) * q) * (d + (k - 1 - d) * q) + (k - 1) * q
+        return (k - 1) * spread / (d * (k - d) * gap * gap)
+
+
 # ---- Randomized response
 
 
 @dataclass(frozen=True)
-class KaryResponse(SymbolForm):
+class KaryResponse(SetForm):
     """k-ary randomized response on the symbols 0 … size − 1: one symbol per report.
 
     The input symbol is reported with probability e^ε / (e^ε + k − 1) and each other one with
@@ -239,10 +317,14 @@ class KaryResponse(SymbolForm):
             raise InvalidReport("a response payload names a symbol that no client names")
         return reported
 
-    def read(self, payloads: list[bytes]) -> Vectors:
-        """Return unbiased estimates of one-hot vectors, one row of k numbers per payload."""
-        observed: Vectors = self.levels_at(self.one_hot(self.reported_symbols(payloads)))
-        return observed
+    def names_of(self, payloads: list[bytes]) -> Sets:
+        """Return the symbol that each payload names, as a mask (n, k)."""
+        named: Sets = self.one_hot(self.reported_symbols(payloads))
+        return named
+
+    def count_names(self, payloads: list[bytes]) -> NDArray[np.int64]:
+        """Return how many payloads name each symbol, (k,)."""
+        return np.bincount(self.reported_symbols(payloads), minlength=self.size)
 
     def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> Vectors:
         """Return ε where the payload is the input symbol and 0 elsewhere."""
@@ -259,12 +341,9 @@ class KaryResponse(SymbolForm):
 _PART: Final = 1 << 20
 """Random keys in memory at a time, so that many reports over many symbols fit."""
 
-Sets = NDArray[np.bool_]
-"""One row per report, true where a symbol is in the set."""
-
 
 @dataclass(frozen=True)
-class SubsetSelection(SymbolForm):
+class SubsetSelection(SetForm):
     """Subset selection on the symbols 0 … size − 1: a set of d of them per report.
 
     A set that contains the input symbol has weight e^ε, any other 1 (Wang et al. 2016; Ye, Barg
@@ -343,10 +422,9 @@ class SubsetSelection(SymbolForm):
             )
         return bits[:, : self.size].astype(bool)
 
-    def read(self, payloads: list[bytes]) -> Vectors:
-        """Return unbiased estimates of one-hot vectors, one row of k numbers per payload."""
-        observed: Vectors = self.levels_at(self.sets(payloads))
-        return observed
+    def names_of(self, payloads: list[bytes]) -> Sets:
+        """Return the set of each payload, as a mask (n, k)."""
+        return self.sets(payloads)
 
     def log_likelihood(self, payloads: list[bytes], W: NDArray[Any]) -> Vectors:
         """Return ε where the input symbol is in the set and 0 elsewhere."""

@@ -21,6 +21,7 @@ from offaxis.randomizers.base import Ball, Randomizer, Sphere, extremes
 from offaxis.randomizers.box import POINTS, Duchi, Hybrid, Piecewise
 from offaxis.randomizers.caps import Ranks
 from offaxis.randomizers.gaussian import Gaussian
+from offaxis.randomizers.hashing import LocalHashing
 from offaxis.randomizers.laplace import Laplace, SphericalLaplace
 from offaxis.randomizers.memoised import MemoisedPrivUnit2
 from offaxis.randomizers.privunit import PrivUnit2, PrivUnitG, RankForm
@@ -30,6 +31,7 @@ from offaxis.simulation.draws import Draws, Rng, draws_from
 from offaxis.vectors import (
     Array,
     Vectors,
+    device_of,
     has_device,
     moved,
     namespace,
@@ -176,6 +178,16 @@ def _subset(randomizer: SubsetSelection, W: Array, rng: Rng) -> Array:
     near = draws.uniform(len(own)) < randomizer.own_chance
     member, last = draws.subsets(randomizer.size - 1, randomizer.chosen, len(own))
     return randomizer.levels_at(with_own(member, last, near, own), draws.dtype)
+
+
+@draw_observations.register
+def _hashing(randomizer: LocalHashing, W: Array, rng: Rng) -> Array:
+    own = _own_symbols(randomizer, W)
+    draws, xp = draws_from(rng, own), namespace(own)
+    near = draws.uniform(len(own)) < randomizer.own_chance
+    others = draws.uniform(len(own), randomizer.size) < randomizer.other_chance
+    is_own = xp.arange(randomizer.size, device=device_of(own)) == own[:, None]
+    return randomizer.levels_at(xp.where(is_own, near[:, None], others), draws.dtype)
 
 
 # ---- Directions

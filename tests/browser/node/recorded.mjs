@@ -16,6 +16,7 @@ import {
   Unsupported,
   loadRelease,
 } from "../../../src/offaxis/collector/pages/client/index.js";
+import { LocalHashing } from "../../../src/offaxis/collector/pages/client/hashing.js";
 import { Laplace, pack, unpack } from "../../../src/offaxis/collector/pages/client/laplace.js";
 import { latticeLength } from "../../../src/offaxis/collector/pages/client/lattice.js";
 import {
@@ -35,7 +36,7 @@ const FORMS = {
   "privunit2-mean": PrivUnit2,
   "privunitg-mean": PrivUnitG,
 };
-const SYMBOLS = { response: KaryResponse, subset: SubsetSelection };
+const SYMBOLS = { response: KaryResponse, subset: SubsetSelection, hashing: LocalHashing };
 const SEQUENCES = {
   "memoised-response": MemoisedResponse,
   "memoised-privunit2": MemoisedPrivUnit2,
@@ -48,6 +49,7 @@ const RELEASES = [
   ...["coordinatewise-laplace", "task-aware-network"],
 ];
 const PAIRS = ["moments", "mixed", "number", "nothing", "cells", "optional", "right", "range"];
+const ANSWERS = ["answers-classes", "answers-number", "answers-joint", "answers-many"];
 const UNSUPPORTED = ["gaussian", "spherical-laplace", "duchi", "piecewise", "hybrid", "projunit"];
 
 function equal(actual, expected, what) {
@@ -207,8 +209,8 @@ async function release(read, name, file = "reports.json") {
 }
 
 // Rows, encodings, lattice points, and reports of the public API from a tape.
-async function pairs(read, name) {
-  const record = (await read("pairs.json"))[name];
+async function pairs(read, name, file = "pairs.json") {
+  const record = (await read(file))[name];
   const content = await read(`${name}.release`);
   const loaded = await loadRelease(content, { expect: record.release });
   const sorted = (asked) => asked.map((part) => Object.entries(part).sort());
@@ -269,6 +271,8 @@ export function checks(read) {
     ]),
     ...RELEASES.map((name) => [`release ${name}`, () => release(read, name)]),
     ...PAIRS.map((name) => [`release pairs-${name}`, () => pairs(read, `pairs-${name}`)]),
+    ...ANSWERS.map((name) => [`release ${name}`, () => pairs(read, name, "answers.json")]),
+    ["second moments", () => pairs(read, "second-moments", "second-moments.json")],
     ...UNSUPPORTED.map((name) => [`${name} is not supported`, () => unsupported(read, name)]),
   ];
 }

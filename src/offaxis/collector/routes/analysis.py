@@ -1,4 +1,4 @@
-"""Endpoints for analysts (means, drift, export) and for operators (health and metrics)."""
+"""Endpoints for analysts (means, export) and for operators (health and metrics)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from offaxis.collector.drift import Profile, drift_facts
 from offaxis.collector.means import has_estimates, means_facts, without_estimates
 from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.routes.routing import (
@@ -48,26 +47,6 @@ async def means(request: Request) -> Response:
         return means_facts(stored.document.name, release, totals)
 
     return json_response(await in_thread(compute))
-
-
-@router.get(
-    **route_options("/v1/rounds/{name}/drift", {200: _JSON}, ("not-found",), roles="analyst")
-)
-async def drift(request: Request) -> Response:
-    """Return whether the reports fit the public vectors of the release's profile."""
-    collector, _ = authorize(request, "analyst")
-    stored = collector.catalogue.round(request.path_params["name"])
-
-    def compute() -> dict[str, Any]:
-        release = collector.catalogue.release(stored.document.release)
-        text = collector.store.attached(release.hash, "profile")
-        profile = None if text is None else Profile.from_json(text, release)
-        totals = collector.follower.follow(stored.key, release)
-        return {"round": stored.document.name, **drift_facts(release, profile, totals.observed)}
-
-    facts = await in_thread(compute)
-    collector.metrics.drift.labels(stored.document.name).set(facts["warning"])
-    return json_response(facts)
 
 
 @router.get(

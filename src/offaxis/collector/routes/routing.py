@@ -31,6 +31,7 @@ _PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "id": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "number": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
     "kind": {"type": "string", "enum": ["curve", "audit"]},
+    "question": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,62}$"},
 }
 
 

@@ -16,6 +16,7 @@ from offaxis.engines.spark.jobs import (
     privatize,
     sweep,
 )
+from offaxis.engines.spark.populations import population
 
 __all__ = [
     "SparkVectors",
@@ -25,6 +26,7 @@ __all__ = [
     "number_of",
     "opened",
     "pair_sums",
+    "population",
     "privatize",
     "public_vectors",
     "reader",

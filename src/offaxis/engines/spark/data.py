@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol, TypeVar
@@ -146,14 +147,27 @@ class Mergeable(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Shared:
+    """A value that was sent to the machines; tasks read it as ``value``."""
+
+    _packed: Any
+
+    @property
+    def value(self) -> Any:
+        """The value, unpacked anew."""
+        return pickle.loads(self._packed.value)
+
+
 @contextmanager
-def broadcast(spark: Any, value: Any) -> Iterator[Any]:
+def broadcast(spark: Any, value: Any) -> Iterator[Shared]:
     """Broadcast a public, possibly large value to the machines."""
-    shared = spark.sparkContext.broadcast(value)
+    # As bytes: with encryption, pyspark cannot write arrays of 64 KiB or more (PickleBuffer).
+    packed = spark.sparkContext.broadcast(pickle.dumps(value))
     try:
-        yield shared
+        yield Shared(packed)
     finally:
-        shared.unpersist()
+        packed.unpersist()
 
 
 def select(frame: DataFrame, *columns: str) -> DataFrame:

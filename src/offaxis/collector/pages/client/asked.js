@@ -6,6 +6,7 @@
  */
 
 import { InvalidInput, shown } from "./errors.js";
+import { canonicalJson } from "./strict_json.js";
 
 /** In a row, the number that stands for a missing answer. */
 export const NO_ANSWER = 1e30;
@@ -13,6 +14,8 @@ export const NO_ANSWER = 1e30;
 const MISSING_FROM = 1e29;
 const LARGEST_RANGE = 1e20;
 const MOST_CLASSES = 512;
+const MOST_VALUES = 1 << 16;
+const LONGEST_NAMES = 1 << 19; // characters of JSON
 
 /** Whether a number of a row stands for a missing answer to a question for a number. */
 export const isMissing = (entry) => !(Math.abs(entry) < MISSING_FROM);
@@ -44,9 +47,17 @@ export function isAsked({ classes, low, high, optional }) {
   return low === 0 && high === 0 && (classes > 1 || optional === 0);
 }
 
+/** Whether a row of an encoder of answers alone is valid; `classes` counts bins if it has a range. */
+export function isCounted({ classes, low, high, optional }) {
+  const whole = Number.isInteger(classes) && 2 <= classes && classes <= MOST_VALUES;
+  const known = optional === 0 || optional === 1;
+  return whole && known && ((low === 0 && high === 0) || isRange(low, high));
+}
+
 /**
  * Check what the manifest asks, and that the encoder reads just this; return a frozen list of
- * {kind: "classes", name, names, optional} and {kind: "number", name, low, high, optional}.
+ * {kind: "classes", name, names, optional} and {kind: "number", name, low, high, bins, optional},
+ * without bins if the number is not counted in any.
  */
 export function readAsked(part, encoder) {
   const asked = (part ?? []).map(readPart);
@@ -56,8 +67,8 @@ export function readAsked(part, encoder) {
   if (asked.length && !encoder.questions) {
     throw new InvalidInput("only a release of pairs asks people for answers");
   }
-  const same = ({ names = [], low = 0, high = 0, optional }, i) =>
-    names.length === questions[i].classes &&
+  const same = ({ names = [], low = 0, high = 0, bins = 0, optional }, i) =>
+    names.length + bins === questions[i].classes &&
     low === questions[i].low &&
     high === questions[i].high &&
     Number(optional) === questions[i].optional;
@@ -69,18 +80,34 @@ export function readAsked(part, encoder) {
 
 function readPart(part) {
   const [kind, name, optional] = ["kind", "name", "optional"].map((field) => part.get(field));
-  if (kind === "number") {
+  if (kind === "number" || kind === "bins") {
     const [low, high] = [part.get("low"), part.get("high")];
     if (!isRange(low, high)) {
       throw new InvalidInput(`a number needs a range low < high, got ${low} and ${high}`);
     }
-    return Object.freeze({ kind, name, low, high, optional });
+    const counted = kind === "bins" ? { bins: Number(part.get("bins")) } : {};
+    return Object.freeze({ kind: "number", name, low, high, ...counted, optional });
   }
+  if (kind === "many-classes") return manyClasses(part, name, optional);
   const names = Object.freeze([...part.get("names")]);
   if (names.length < 2 || names.length > MOST_CLASSES || new Set(names).size !== names.length) {
     throw new InvalidInput(`${shown(name)} needs 2 to ${MOST_CLASSES} classes with different names`);
   }
   return Object.freeze({ kind, name, names, optional });
+}
+
+/** Return classes whose names are one text, with a line for each; they are 0, 1, … if it is empty. */
+function manyClasses(part, name, optional) {
+  const [size, text] = [Number(part.get("size")), part.get("names")];
+  const numbers = Array.from({ length: size }, (_, i) => `${i}`);
+  const names = text === "" ? numbers : text.split("\n");
+  const fits = (one) => one.length >= 1 && Array.from(one).length <= 200 && !one.includes("\0");
+  const same = text !== "" && numbers.join("\n") === text;
+  const long = canonicalJson(text).length > LONGEST_NAMES;
+  if (long || names.length !== size || new Set(names).size !== size || same || !names.every(fits)) {
+    throw new InvalidInput(`${shown(name)} needs ${size} different names of classes`);
+  }
+  return Object.freeze({ kind: "classes", name, names: Object.freeze(names), optional });
 }
 
 // ---- Rows

@@ -161,6 +161,11 @@ class PairDecoder {
   /** No vector either. */
   priorMean = new Float64Array(0);
 
+  /** Whether something can be learnt from reports of these parts. */
+  fits(encoder, randomizer) {
+    return Boolean(randomizer.takesSymbols);
+  }
+
   decode() {
     throw new BiasedDecoder(
       "a report of this release is about a vector and a private answer together, so it decodes to " +
@@ -185,7 +190,16 @@ class PairMoments extends PairDecoder {
     if (diagonal.some((x) => x < 0) || trace > 1 + 1e-6) {
       throw new InvalidInput("features have length one at most, so their second moments sum to 1");
     }
+    this.features = rows;
     this.inputDim = rows * wholeNumber(width, 1, MOST_CODES);
+  }
+
+  /** Moments of these features, by PrivUnit2 with the target "vector". */
+  fits(encoder, randomizer) {
+    if (encoder.form !== "moments" || encoder.features !== this.features) return false;
+    const { kind } = randomizer.constructor;
+    if (kind === "memoised-privunit2") return true;
+    return kind === "privunit2" && randomizer.target === "vector" && randomizer.radius >= 1;
   }
 }
 
@@ -198,7 +212,14 @@ class PairCells extends PairDecoder {
     if (!(Math.abs(shares.values.reduce((sum, x) => sum + x, 0) - 1) <= 1e-8 + 1e-5)) {
       throw new InvalidInput("the public shares of cells sum to one");
     }
-    this.inputDim = shares.values.length * wholeNumber(values, 1, MOST_VALUES);
+    this.features = shares.values.length;
+    this.inputDim = this.features * wholeNumber(values, 1, MOST_VALUES);
+  }
+
+  /** Symbols of these cells. */
+  fits(encoder, randomizer) {
+    const same = encoder.form === "cells" && encoder.features === this.features;
+    return same && super.fits(encoder, randomizer);
   }
 }
 
@@ -207,6 +228,57 @@ class PairRight extends PairDecoder {
   constructor(tensors, prefix) {
     super();
     this.inputDim = wholeNumber(take(tensors, prefix, "symbols")[0], 2, 2);
+  }
+
+  /** Bits of a check. */
+  fits(encoder, randomizer) {
+    return encoder.form === "right" && super.fits(encoder, randomizer);
+  }
+}
+
+/** The way back and the public moments, to estimate those of people with: it decodes no report. */
+class SecondMoments extends PairDecoder {
+  /** That of the encoder: the public mean. */
+  priorMean = undefined;
+
+  constructor(tensors, prefix) {
+    super();
+    const [back, centre, mean, second] = take(
+      ...[tensors, prefix, "back", "centre", "mean", "second"],
+    );
+    const { columns: rank } = asMap(back, centre, 0);
+    const { rows, columns, values } = asMap(second, mean, 0);
+    if (rows !== rank || columns !== rank) {
+      throw new InvalidInput(`public moments of ${rank} coordinates have other shapes`);
+    }
+    const near = (a, b) => Math.abs(a - b) <= 1e-9 + 1e-5 * Math.abs(b);
+    const mirrored = (x, at) => near(x, values[(at % rank) * rank + Math.floor(at / rank)]);
+    if (!values.every(mirrored) || values.some((x, at) => at % (rank + 1) === 0 && x < 0)) {
+      throw new InvalidInput("second moments are a symmetric matrix with positive squares");
+    }
+    this.inputDim = (rank * (rank + 3)) / 2;
+  }
+
+  decode() {
+    throw new BiasedDecoder(
+      "a report of this release is about the squares and products of a vector's coordinates, so it " +
+        "decodes to no vector: estimate the covariance of many people in Python",
+    );
+  }
+}
+
+/** The number of joint values of answers alone: their reports have shares. */
+class AnswersAlone extends PairDecoder {
+  constructor(tensors, prefix) {
+    super();
+    this.inputDim = wholeNumber(take(tensors, prefix, "symbols")[0], 2, MOST_VALUES);
+  }
+
+  decode() {
+    throw new BiasedDecoder(
+      "a report of this release is about private answers alone, so it decodes to no vector: " +
+        "estimate shares in Python",
+    );
   }
 }
 
@@ -245,4 +317,6 @@ export const DECODERS = new Map([
   ["pair-moments", (...from) => new PairMoments(...from)],
   ["pair-cells", (...from) => new PairCells(...from)],
   ["pair-right", (...from) => new PairRight(...from)],
+  ["answers", (...from) => new AnswersAlone(...from)],
+  ["second-moments", (...from) => new SecondMoments(...from)],
 ]);

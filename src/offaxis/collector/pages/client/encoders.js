@@ -5,7 +5,7 @@
  * encoder of pairs takes a row, the vector and then one number per answer (asked.js).
  */
 
-import { NO_ANSWER, isAsked, isMissing } from "./asked.js";
+import { NO_ANSWER, isAsked, isCounted, isMissing } from "./asked.js";
 import { InvalidInput, InvalidRelease } from "./errors.js";
 import { cumulative } from "./normal.js";
 
@@ -256,20 +256,70 @@ class ModelAnswer {
   }
 }
 
+/** Second moments of one person: u = (svec(w wᵀ − h I), a w), w = A (z − c) clipped to ‖w‖ <= R. */
+class SecondMoments extends Affine {
+  constructor(tensors, prefix) {
+    super(tensors, prefix);
+    const sizes = asShift(take(tensors, prefix, "sizes")[0]);
+    const [radius, height, weight] = sizes;
+    if (sizes.length !== 3 || !(radius >= 1e-20 && radius <= 1e20)) {
+      throw new InvalidInput("second moments need a radius, a height and a weight of the mean");
+    }
+    if (!(height >= 0 && height <= radius ** 2 && weight > 0 && weight <= radius)) {
+      throw new InvalidInput("the height or the weight of the mean is out of range");
+    }
+    Object.assign(this, { radius, height, weight });
+  }
+
+  get outputDim() {
+    const { rows } = this.matrix;
+    return (rows * (rows + 3)) / 2;
+  }
+
+  /** Return the coordinates of a vector, clipped: first to the box, so that no square overflows. */
+  coordinates(z) {
+    const { radius } = this;
+    let w = super.encode(z);
+    const peak = w.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+    if (peak > radius) w = w.map((x) => (x / peak) * radius);
+    const length = Math.sqrt(w.reduce((sum, x) => sum + x * x, 0));
+    const share = radius / Math.max(length, radius);
+    return w.map((x) => x * share);
+  }
+
+  encode(z) {
+    const w = this.coordinates(z);
+    const out = new Float64Array(this.outputDim);
+    let at = 0;
+    for (let i = 0; i < w.length; i++) {
+      out[at++] = w[i] * w[i] - this.height;
+      for (let j = i + 1; j < w.length; j++) out[at++] = w[i] * w[j] * Math.SQRT2;
+    }
+    for (const x of w) out[at++] = this.weight * x;
+    return out;
+  }
+}
+
 // ---- Pairs of a vector and private answers
+
+/** Read the tensor of what is asked: a list of {classes, low, high, optional}, all of them valid. */
+function takeAsked(tensors, prefix, isValid) {
+  const { shape, values } = take(tensors, prefix, "asked")[0];
+  const rows = Array.from({ length: shape[0] }, (_, i) => {
+    const [classes, low, high, optional] = values.slice(4 * i, 4 * i + 4);
+    return { classes, low, high, optional };
+  });
+  if (shape.length !== 2 || shape[1] !== 4 || !rows.length || !rows.every(isValid)) {
+    throw new InvalidInput("the answers that an encoder asks are not in a known form");
+  }
+  return rows;
+}
 
 /** Features of a vector by a public network, joined with the person's answers. */
 class Pair extends Network {
   constructor(tensors, prefix, activations) {
     super(tensors, prefix, activations);
-    const { shape, values } = take(tensors, prefix, "asked")[0];
-    const rows = Array.from({ length: shape[0] }, (_, i) => {
-      const [classes, low, high, optional] = values.slice(4 * i, 4 * i + 4);
-      return { classes, low, high, optional };
-    });
-    if (shape.length !== 2 || shape[1] !== 4 || !rows.length || !rows.every(isAsked)) {
-      throw new InvalidInput("the answers that an encoder asks are not in a known form");
-    }
+    const rows = takeAsked(tensors, prefix, isAsked);
     // A single row with one class asks nothing.
     const nothing = rows.some(({ classes }) => classes === 1);
     if (nothing && rows.length > 1) {
@@ -320,6 +370,7 @@ function corner(own, classes) {
 
 /** u = (a(y_1) ⊗ x, …, a(y_q) ⊗ x)/√q: the cross moments of one person. */
 class Moments extends Pair {
+  form = "moments";
   get outputDim() {
     if (!this.questions.length) return this.features;
     const widths = this.questions.map(({ classes }) => Math.max(1, classes - 1));
@@ -350,6 +401,7 @@ class Moments extends Pair {
 
 /** The symbol (argmax_j x_j, y_1, …, y_q) as one number; an optional answer has the value "none". */
 class Cells extends Pair {
+  form = "cells";
   givesSymbols = true;
 
   constructor(tensors, prefix, activations) {
@@ -380,6 +432,7 @@ class Cells extends Pair {
 
 /** The symbol 1 if the network is right about the pair, otherwise 0. */
 class Right extends Pair {
+  form = "right";
   givesSymbols = true;
 
   constructor(tensors, prefix, activations) {
@@ -404,13 +457,56 @@ class Right extends Pair {
   }
 }
 
+/** The symbol (y_1, …, y_q) of answers alone; a number counts as its bin. */
+class AnswersAlone {
+  givesSymbols = true;
+
+  constructor(tensors, prefix) {
+    this.questions = takeAsked(tensors, prefix, isCounted);
+    if (!(this.outputDim >= 2 && this.outputDim <= MOST_SYMBOLS)) {
+      throw new InvalidInput(`answers have 2 to ${MOST_SYMBOLS} joint values`);
+    }
+  }
+
+  get inputDim() {
+    return this.questions.length;
+  }
+
+  get outputDim() {
+    return this.questions.reduce((product, { classes, optional }) => product * (classes + optional), 1);
+  }
+
+  /** The row of somebody without an answer. */
+  get blankRow() {
+    return new Float64Array(this.inputDim).fill(NO_ANSWER);
+  }
+
+  encode(row) {
+    return [...row].reduce((symbol, entry, i) => {
+      const { classes, low, high, optional } = this.questions[i];
+      const own = low < high ? binOf(entry, classes, low, high) : classOf(entry, classes);
+      // A mandatory answer that is missing counts as its first value, so that the encoder is total.
+      return symbol * (classes + optional) + (own ?? (optional ? classes : 0));
+    }, 0);
+  }
+}
+
+/** Return the bin of a number of a row; null if it is none. */
+function binOf(entry, bins, low, high) {
+  if (isMissing(entry)) return null;
+  const clipped = Math.min(Math.max(entry, low), high);
+  return Math.min(Math.floor(((clipped - low) / (high - low)) * bins), bins - 1);
+}
+
 const MAPS = new Map([
+  ["answers", AnswersAlone],
   ["affine", Affine],
   ["shift", Shift],
   ["box", Box],
   ["argmax", Argmax],
   ["network", Network],
   ["model-answer", ModelAnswer],
+  ["second-moments", SecondMoments],
 ]);
 
 /** What an encoder reports of a network's outputs, by the last word of its kind. */

@@ -77,6 +77,8 @@ export type Question =
       readonly name: string;
       readonly low: number;
       readonly high: number;
+      /** Number of equal bins, where the number is counted in bins. */
+      readonly bins?: number;
       readonly optional: boolean;
     };
 
@@ -99,6 +101,7 @@ export class Release {
     | "privunitg"
     | "response"
     | "subset"
+    | "hashing"
     | "memoised-response"
     | "memoised-privunit2";
   /**
@@ -130,14 +133,15 @@ export class Release {
    * and spends the budget again: call it once per vector. A release of sequences is for a Device,
    * which keeps a person's permanent answer.
    */
-  privatize(vector: Vector, answers?: Answers): Promise<Uint8Array>;
-  /** What a release of pairs asks people besides their vector; empty for other releases. */
+  privatize(vector: Vector | null, answers?: Answers): Promise<Uint8Array>;
+  /** What people are asked; empty for other releases. */
   readonly asked: readonly Question[];
   /**
-   * Join a vector and the person's answers to the row that a release of pairs takes. Numbers are
+   * Join a vector and the person's answers to the row that a release of pairs takes; a release of
+   * answers alone takes null for the vector. Numbers are
    * clipped to their range. Throws InvalidInput, without the answer, if there is no such answer.
    */
-  pair(vector: Vector, answers?: Answers): Float64Array;
+  pair(vector: Vector | null, answers?: Answers): Float64Array;
   /** The names of a model's answers and the symbol of each; null if reports carry no answer. */
   readonly answers: {
     readonly names: readonly string[];
@@ -206,7 +210,7 @@ export interface Entry {
   readonly group: string | null;
   /** Identifies the report at the collector, 64 hexadecimal digits. */
   readonly id: string;
-  /** Null while the round is only begun. */
+  /** The bytes to send while the state is "queued"; null before and after. */
   readonly report: Uint8Array | null;
   readonly state: "begun" | "queued" | "sent" | "refused" | "withdrawing" | "withdrawn";
   /** Number of attempts to send it, counted before its bytes leave. */

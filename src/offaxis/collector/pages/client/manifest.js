@@ -48,7 +48,15 @@ const map = fields({ kind: word, input_dim: dim, output_dim: dim });
 /** What people are asked besides their vector. */
 const question = either(
   fields({ kind: is("classes"), name: word, names: list(word), optional: flag }),
+  fields({
+    ...{ kind: is("many-classes"), name: word, optional: flag },
+    ...{ size: natural(513n, 65536n), names: text(0, 1 << 19) },
+  }),
   fields({ kind: is("number"), name: word, low: finite, high: finite, optional: flag }),
+  fields({
+    ...{ kind: is("bins"), name: word, low: finite, high: finite, optional: flag },
+    bins: natural(2n, 65536n),
+  }),
 );
 
 const PARTS = {

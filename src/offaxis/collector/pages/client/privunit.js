@@ -121,7 +121,7 @@ class RankForm {
 const length = (g) => Math.sqrt(g.reduce((sum, x) => sum + x * x, 0));
 
 /** Write 16-bit words as little-endian bytes. */
-function nonceBytes(words) {
+export function nonceBytes(words) {
   const bytes = new Uint8Array(2 * words.length);
   words.forEach((word, i) => bytes.set([word & 255, word >> 8], 2 * i));
   return bytes;

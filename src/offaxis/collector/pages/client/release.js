@@ -12,6 +12,7 @@ import { ENCODERS } from "./encoders.js";
 import { Entropy } from "./entropy.js";
 import { InvalidInput, InvalidRelease, LimitExceeded, Unsupported, shown } from "./errors.js";
 import { exact, exactEpsilon } from "./fraction.js";
+import { LocalHashing } from "./hashing.js";
 import { Laplace } from "./laplace.js";
 import { parseManifest } from "./manifest.js";
 import { MemoisedPrivUnit2, MemoisedResponse } from "./memoised.js";
@@ -24,7 +25,7 @@ import { sha256, toHex } from "./webcrypto.js";
 const METADATA_KEY = "offaxis";
 const RELATION = "replacement of the whole vector";
 const FORMS = [
-  ...[Laplace, PrivUnit2, PrivUnitG, KaryResponse, SubsetSelection],
+  ...[Laplace, PrivUnit2, PrivUnitG, KaryResponse, SubsetSelection, LocalHashing],
   ...[MemoisedResponse, MemoisedPrivUnit2],
 ];
 const RANDOMIZERS = new Map(FORMS.map((form) => [form.kind, form]));
@@ -201,7 +202,8 @@ export class Release {
   }
 
   /**
-   * Join a vector and the person's answers to the row that a release of pairs takes.
+   * Join a vector and the person's answers to the row that a release of pairs takes; a release of
+   * answers alone takes null for the vector.
    *
    * An answer is a class by its name or index, a number, which is clipped to its range, or null where
    * there is none and the release allows it. Several answers are an object with their names.
@@ -209,7 +211,8 @@ export class Release {
   pair(vector, answers) {
     const codes = answerCodes(this.asked, answers);
     const row = new Float64Array(this.inputDim);
-    row.set(checkedVector(vector, this.inputDim - codes.length));
+    const dim = this.inputDim - codes.length;
+    row.set(checkedVector(dim ? vector : (vector ?? []), dim));
     row.set(codes, this.inputDim - codes.length);
     return row;
   }
@@ -277,6 +280,9 @@ function checkFit(encoder, randomizer, decoders) {
   }
   if (Boolean(encoder.givesSymbols) !== Boolean(randomizer.takesSymbols)) {
     throw new InvalidInput("the parts do not fit: the encoder and the randomizer");
+  }
+  if (encoder.form && !decoders[0].fits?.(encoder, randomizer)) {
+    throw new InvalidInput("nothing can be learnt from a release of pairs with these parts");
   }
   for (const decoder of decoders) decoder.bind?.(randomizer);
 }

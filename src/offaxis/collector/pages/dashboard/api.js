@@ -9,15 +9,18 @@ export const token = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-/** A failed request; `temporary` if a retry may help, after `wait` seconds at the earliest. */
+/**
+ * A failed request; `temporary` if a retry may help, after `wait` seconds at the earliest. `kind`
+ * is the type of the problem, if the collector named one.
+ */
 export class RequestError extends Error {
   /**
    * @param {string} message
-   * @param {{status?: number, temporary?: boolean, wait?: number}} [details]
+   * @param {{status?: number, temporary?: boolean, wait?: number, kind?: string}} [details]
    */
-  constructor(message, { status = 0, temporary = false, wait = 0 } = {}) {
+  constructor(message, { status = 0, temporary = false, wait = 0, kind = "" } = {}) {
     super(message);
-    Object.assign(this, { status, temporary, wait });
+    Object.assign(this, { status, temporary, wait, kind });
   }
 }
 
@@ -28,10 +31,10 @@ const MESSAGES = {
   429: "Too many requests with this token.",
 };
 
-function errorOf(response, detail) {
+function errorOf(response, detail, kind = "") {
   const { status } = response;
   const temporary = status === 429 || status >= 500;
-  const details = { status, temporary, wait: Number(response.headers.get("retry-after")) || 0 };
+  const details = { status, temporary, kind, wait: Number(response.headers.get("retry-after")) || 0 };
   const reason = `${status}${detail ? `: ${detail}` : ""}`;
   if (status >= 500) {
     return new RequestError(`The collector reports an error (${reason}).`, details);
@@ -64,7 +67,7 @@ export async function getJson(path, secret = token.get()) {
   try {
     const value = await response.json();
     if (response.ok) return value;
-    throw errorOf(response, value.detail);
+    throw errorOf(response, value.detail, value.type);
   } catch (error) {
     if (error instanceof RequestError) throw error;
     // Not JSON: the response is incomplete, or not from the collector.

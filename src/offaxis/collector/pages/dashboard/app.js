@@ -5,6 +5,7 @@
 
 import { element } from "../shared/dom.js";
 import { getJson, token } from "./api.js";
+import { askPage } from "./ask.js";
 import { learningPage } from "./learning.js";
 import { Live } from "./live.js";
 import { releasePage, releasesPage } from "./release.js";
@@ -16,6 +17,7 @@ const PAGES = [
   [/^#\/rounds\/([a-z0-9-]{1,63})$/, roundPage, "#/"],
   [/^#\/releases\/([0-9a-f]{64})$/, releasePage, "#/releases"],
   [/^#\/releases$/, releasesPage, "#/releases"],
+  [/^#\/ask$/, askPage, "#/ask"],
   [/^#\/learning$/, learningPage, "#/learning"],
   [/^(?:#\/?)?$/, roundsPage, "#/"],
 ];
@@ -74,7 +76,7 @@ function show() {
   const route = PAGES.find(([pattern]) => pattern.test(location.hash));
   const [pattern, page, section] = route ?? [/^/, notFound, null];
   const [, name] = pattern.exec(location.hash);
-  const view = page({ role, announce }, name);
+  const view = page({ role, announce, again: () => live?.now() }, name);
   document.title = `${view.title} — offaxis`;
   const heading = element("h1", { tabindex: "-1" }, view.title);
   byId("main").replaceChildren(heading, ...view.parts);

@@ -65,24 +65,41 @@ function frame(width, label, domain, names, format) {
 const tickLabel = (x, text) =>
   drawn("text", { x, y: HEIGHT - BOTTOM + 17, "text-anchor": "middle" }, text);
 
+/** Return a text that fits into a width, with an ellipsis if it had to be cut. */
+const fitting = (text, width) => {
+  const most = Math.max(1, Math.floor(width / 7.5));
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+};
+
 /**
  * Draw estimates with error bars.
  * @param {{values: number[], ends: [number, number][] | null, first: number, bars: boolean,
- *   label: string, names: [string, string], format: (value: number) => string}} options
- *   `ends` are those of the error bars; `first` is the index of the first value.
+ *   label: string, names: [string, string], format: (value: number) => string,
+ *   labels?: string[] | null, edges?: string[] | null, marks?: number[] | null}} options
+ *   `ends` are those of the error bars; `first` is the index of the first value. Values are named
+ *   by their index, by `labels`, or, in a histogram, by the `edges` between them. `marks` are other
+ *   values to compare with, drawn as short lines.
  */
-export const errorBars = ({ values, ends, first, bars, label, names, format }) => (width) => {
-  const domain = paddedRange([...values, ...(ends?.flat() ?? []), ...(bars ? [0] : [])]);
+export const errorBars = (options) => (width) => {
+  const { values, ends, first, bars, label, names, format } = options;
+  const { labels = null, edges = null, marks = null } = options;
+  const domain = paddedRange(
+    [...values, ...(ends?.flat() ?? []), ...(marks ?? []), ...(bars ? [0] : [])]);
   const { svg, y } = frame(width, label, domain, names, format);
   const step = (width - LEFT - RIGHT) / values.length;
-  const labelled = Math.ceil(26 / step);
+  const space = edges ? 58 : labels ? 44 : 26;
+  const labelled = Math.ceil(space / step);
   values.forEach((value, i) => {
     const x = LEFT + (i + 0.5) * step;
-    const half = Math.min(step * 0.36, 22);
+    const half = edges ? step * 0.48 : Math.min(step * 0.36, 22);
     const [zero, top] = [y(0), y(value)];
     if (bars) {
       const box = { y: Math.min(zero, top), height: Math.abs(zero - top) };
       svg.append(drawn("rect", { class: "bar", x: x - half, width: 2 * half, ...box }));
+    }
+    if (marks) {
+      const reach = Math.min(half + 4, step / 2);
+      svg.append(drawn("path", { class: "other", d: `M${x - reach} ${y(marks[i])}h${2 * reach}` }));
     }
     if (ends) {
       const [low, high] = ends[i].map(y);
@@ -91,8 +108,14 @@ export const errorBars = ({ values, ends, first, bars, label, names, format }) =
       svg.append(drawn("path", { class: "error", d: `M${x} ${low}V${high}${caps}` }));
     }
     svg.append(drawn("circle", { class: "dot", cx: x, cy: top, r: Math.min(4, half) }));
-    if (i % labelled === 0) svg.append(tickLabel(x, `${first + i}`));
+    if (i % labelled) return;
+    if (edges) svg.append(tickLabel(x - step / 2, edges[i]));
+    else svg.append(tickLabel(x, labels ? fitting(labels[i], labelled * step - 6) : `${first + i}`));
   });
+  if (edges && values.length % labelled === 0) {
+    svg.append(drawn("text",
+      { x: width, y: HEIGHT - BOTTOM + 17, "text-anchor": "end" }, edges[values.length]));
+  }
   return svg;
 };
 

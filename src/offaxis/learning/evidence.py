@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from offaxis.geometry.partition import nearest, partition
 from offaxis.learning.tables import projected
-from offaxis.mechanisms.codebook import nearest, partition
 from offaxis.randomizers import PrivUnit2
 from offaxis.vectors import Vectors, row_norms
 
@@ -83,7 +83,7 @@ def public_cells(
 
     Examples
     --------
-    >>> from offaxis.learning.populations import public_cells
+    >>> from offaxis.learning.evidence import public_cells
     >>> w = np.random.default_rng(0).standard_normal((1000, 3))
     >>> public = public_cells(w, (w[:, 0] > 0).astype(int), 2, seed=0)
     >>> public.shares.size  # five parts of each answer
@@ -173,7 +173,7 @@ class Evidence:
 
     Examples
     --------
-    >>> from offaxis.learning.populations import Evidence, public_cells
+    >>> from offaxis.learning.evidence import Evidence, public_cells
     >>> from offaxis.randomizers import PrivUnit2
     >>> from offaxis.simulation import draw_observations
     >>> rng = np.random.default_rng(0)
@@ -394,7 +394,7 @@ def shrunken_shares(apart: Vectors, information: Vectors, public: Vectors) -> Ve
 
     Examples
     --------
-    >>> from offaxis.learning.populations import contrasts, shrunken_shares
+    >>> from offaxis.learning.evidence import contrasts, shrunken_shares
     >>> public, seen = np.array([0.5, 0.5]), np.array([0.7, 0.3])
     >>> apart = contrasts(2).T @ (seen - public)
     >>> shrunken_shares(apart, np.array([[1e6]]), public).round(3)

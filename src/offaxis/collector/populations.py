@@ -1,0 +1,417 @@
+"""Populations of rounds: which weighted public vectors stand for the people who reported?
+
+A publisher attaches public vectors to a release, its *support*. The collector then estimates the
+population of every round of the release (:mod:`offaxis.learning.population`), of which questions
+may be asked at any time.
+
+Contract: a population is estimated in one thread of low priority, one at a time, from at most
+:data:`MOST_REPORTS` reports, and stored. It is estimated again only when a withdrawal deleted it,
+other public vectors were attached, or the round has more reports: any more if it is closed, a tenth
+more while it is open. Before a round's reports are deleted its population is made final.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import math
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.lib import format as npy
+from sqlalchemy.exc import SQLAlchemyError
+
+from offaxis.collector import monitoring
+from offaxis.collector.problems import Problem
+from offaxis.collector.store import Deleted, Store, StoredRound
+from offaxis.encoding.questions import AnswersEncoder
+from offaxis.errors import InvalidInput, OffaxisError
+from offaxis.geometry import Layers
+from offaxis.geometry.public import PublicIdentity
+from offaxis.learning.likelihoods import (
+    CELLS,
+    MOST_VECTORS,
+    Likelihoods,
+    ReportLikelihoods,
+    Support,
+    check_release,
+    support_of,
+)
+from offaxis.learning.population import Population, of_likelihoods
+from offaxis.learning.population_fit import Fit
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+LARGEST_SUPPORT: Final = 64 << 20
+"""Largest file of public vectors, in bytes."""
+
+LARGEST_MODEL: Final = 16 << 20
+"""Largest weights file of a question, in bytes."""
+
+MOST_QUESTIONS: Final = 32
+MOST_OUTPUTS: Final = 512
+
+FEWEST_VECTORS: Final = 60
+"""Two cells of at least 30 public vectors."""
+
+MOST_REPORTS: Final = 100_000
+"""A population is estimated from at most so many reports of a round, evenly spaced."""
+
+GROWTH: Final = 1.1
+"""While a round is open, its population is estimated again when its reports grew by this factor."""
+
+VECTORS: Final = "vectors"
+"""The question about the coordinates of the vectors themselves."""
+
+_MOST_SUPPORTS: Final = 4
+_ATTEMPTS: Final = 3
+_PRIORITY: Final = 10
+_FIT: Final = tuple(field.name for field in fields(Fit) if field.name not in ("support", "count"))
+
+
+# ---- What a publisher attaches
+
+
+def reason_against(release: Release) -> str | None:
+    """Return why reports of a release tell nothing about a population; None if they do."""
+    if isinstance(release.encoder, AnswersEncoder):
+        return "people report answers alone, which are counted without public vectors"
+    try:
+        check_release(release)
+    except OffaxisError as error:
+        return str(error)
+    return None
+
+
+def read_support(body: bytes, release: Release) -> Support:
+    """Read public vectors, an untrusted ``.npy`` file, and divide them into cells.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is damaged, has another dimension than the release, too few or too many vectors,
+        or vectors that reports of the release cannot tell apart.
+    """
+    reason = reason_against(release)
+    if reason is not None:
+        raise InvalidInput(reason)
+    vectors = _read_vectors(body)
+    if vectors.shape[1] != release.input_dim:
+        raise InvalidInput(
+            f"these public vectors have {vectors.shape[1]} numbers, those of the release have "
+            f"{release.input_dim}"
+        )
+    if not FEWEST_VECTORS <= len(vectors) <= MOST_VECTORS:
+        raise InvalidInput(
+            f"attach {FEWEST_VECTORS} to {MOST_VECTORS:,} public vectors, got {len(vectors):,}: "
+            f"`offaxis collector attach` thins more of them out"
+        )
+    if not np.isfinite(vectors).all():
+        raise InvalidInput("public vectors must be finite")
+    return support_of(vectors, [release], CELLS)
+
+
+def _read_vectors(body: bytes) -> Vectors:
+    """Return the array of a ``.npy`` file, whose size must be as its header says."""
+    stream = io.BytesIO(body)
+    try:
+        version = npy.read_magic(stream)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(stream)
+    except (ValueError, KeyError, SyntaxError, RecursionError, MemoryError):
+        raise InvalidInput("public vectors are a .npy file, as numpy.save writes it") from None
+    rest = body[stream.tell() :]
+    if dtype.str not in ("<f4", "<f8") or fortran or len(shape) != 2:
+        raise InvalidInput("public vectors are a C-ordered array (n, m) of float32 or float64")
+    if min(shape) < 1 or len(rest) != math.prod(shape) * dtype.itemsize:
+        raise InvalidInput("the .npy file does not have the size that its header says")
+    return np.frombuffer(rest, dtype).reshape(shape).astype(np.float64)
+
+
+def write_support(support: Support) -> tuple[str, bytes]:
+    """Return the hash and the stored form of public vectors in cells."""
+    arrays = {"vectors": support.vectors, "parts": support.parts, "cells": support.cells}
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    buffer = io.BytesIO()
+    identity = np.frombuffer(bytes.fromhex(support.identity.sha256), dtype=np.uint8)
+    np.savez(buffer, allow_pickle=False, identity=identity, **arrays)
+    return digest.hexdigest(), buffer.getvalue()
+
+
+def _stored_support(content: bytes) -> Support:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        vectors, parts, cells = (arrays[name] for name in ("vectors", "parts", "cells"))
+        sha256 = arrays["identity"].tobytes().hex()
+    count, dim = vectors.shape
+    return Support(vectors, parts, cells, PublicIdentity(count, dim, sha256))
+
+
+def read_model(body: bytes, release: Release, name: str) -> bytes:
+    """Read the model of a question, an untrusted weights file; return the file to store.
+
+    Raises
+    ------
+    InvalidInput
+        If it is no weights file, or a model of other vectors.
+    """
+    reason = reason_against(release)
+    if reason is not None:
+        raise InvalidInput(reason)
+    if name == VECTORS:
+        raise InvalidInput(f"the name {VECTORS!r} stands for the coordinates of the vectors")
+    model = load_model(body)
+    if model.input_dim != release.input_dim:
+        raise InvalidInput(
+            f"this model reads vectors of {model.input_dim} numbers, those of the release have "
+            f"{release.input_dim}"
+        )
+    if len(model.biases[-1]) > MOST_OUTPUTS:
+        raise InvalidInput(f"the model of a question has at most {MOST_OUTPUTS} outputs")
+    # Written again, so that nothing else of the publisher's file is stored.
+    stored = Layers(model.weights, model.biases, model.activation, name, model.answers)
+    with tempfile.TemporaryDirectory(prefix="offaxis-question-") as folder:
+        path = Path(folder) / "model.safetensors"
+        stored.save(path)
+        return path.read_bytes()
+
+
+def load_model(content: bytes) -> Layers:
+    """Return the model of a weights file."""
+    with tempfile.TemporaryDirectory(prefix="offaxis-question-") as folder:
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(content)
+        try:
+            return Layers.load(path)
+        except (OffaxisError, TypeError, ValueError, KeyError, AttributeError):
+            # The message would have the path of a temporary file.
+            raise InvalidInput(
+                "a model is a weights file written by offaxis.geometry.Layers.save"
+            ) from None
+
+
+# ---- Estimates, and how they are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Moments of the scores of reports: f_c − 1, for likelihoods f_c relative to the public ones.
+
+    They are the gradient of the log-likelihood at the public shares, the same point for all rounds,
+    so rounds are compared by them (:mod:`offaxis.collector.changes`).
+
+    Attributes
+    ----------
+    count : int
+        Number of reports.
+    mean : (K,) array
+    covariance : (K, K) array
+        Of the scores of one report.
+    """
+
+    count: int
+    mean: Vectors
+    covariance: Vectors
+
+
+def scores_of(likelihoods: ReportLikelihoods) -> Scores:
+    """Return the moments of the scores of reports, in one pass."""
+    spread, count = likelihoods.support.spread, likelihoods.count
+
+    def terms(block: Any) -> tuple[Any, Any]:
+        scores = block[:, : len(spread)].astype(np.float64) @ spread - 1
+        return scores.sum(axis=0), scores.T @ scores
+
+    total, products = likelihoods.sums(terms)
+    mean = total / count
+    return Scores(count, mean, (products - count * np.outer(mean, mean)) / max(count - 1, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """The people of a round: their population, and the scores of their reports."""
+
+    population: Population
+    scores: Scores
+
+
+class Populations:
+    """The populations of rounds."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._pending: dict[int, Future[Crowd]] = {}
+        self._supports: dict[str, Support] = {}
+        self._thread = ThreadPoolExecutor(1, "offaxis-population", initializer=_yield_to_uploads)
+
+    def support(self, hash_: str) -> Support | None:
+        """Return the public vectors that are attached to a release."""
+        found = self._support(hash_)
+        return None if found is None else found[1]
+
+    def _support(self, hash_: str) -> tuple[str, Support] | None:
+        own = self._store.support_hash(hash_)
+        known = self._supports.get(own) if own is not None else None
+        if own is not None and known is not None:
+            return own, known
+        stored = self._store.support_content(hash_)
+        if stored is None:
+            return None
+        support = _stored_support(stored[1])
+        with self._lock:
+            while len(self._supports) >= _MOST_SUPPORTS:
+                self._supports.pop(next(iter(self._supports)))
+            self._supports[stored[0]] = support
+        return stored[0], support
+
+    def of(self, stored: StoredRound, release: Release, now: datetime) -> Future[Crowd]:
+        """Return the population of a round as soon as it is known; it may have to be estimated.
+
+        The future fails with a :class:`Problem` if there is none.
+        """
+        known: Future[Crowd] = Future()
+        try:
+            crowd = self._known(stored, release, now)
+        except Problem as problem:
+            known.set_exception(problem)
+            return known
+        if crowd is not None:
+            known.set_result(crowd)
+            return known
+        with self._lock:
+            pending = self._pending.get(stored.key)
+            if pending is not None:
+                return pending
+            pending = self._thread.submit(self._estimate, stored, release, now)
+            self._pending[stored.key] = pending
+        # Outside the lock: it is called at once if the estimate is done already.
+        pending.add_done_callback(lambda _: self._forget(stored.key))
+        return pending
+
+    def _forget(self, key: int) -> None:
+        with self._lock:
+            self._pending.pop(key, None)
+
+    def finish(self, stored: StoredRound, release: Release, now: datetime) -> None:
+        """Store the population of a closed round, if it has one, before reports are deleted.
+
+        Deleting them was promised, so an estimate that fails does not prevent it.
+        """
+        try:
+            self.of(stored, release, now).result()
+        except Problem:
+            pass  # this round has no population
+        except SQLAlchemyError:
+            raise  # nothing can be deleted now, either
+        except Exception as error:
+            monitoring.event("population failed", logging.ERROR, **monitoring.error_facts(error))
+
+    def close(self) -> None:
+        """Finish the estimate that is running, and drop those that wait."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def _known(self, stored: StoredRound, release: Release, now: datetime) -> Crowd | None:
+        """Return the stored population if it is that of the present reports."""
+        hash_, support = self._support_or_problem(release)
+        found = self._store.population(stored.key)
+        own = found if found is not None and found[0] == hash_ else None
+        if stored.deleted_at is not None:
+            if own is None:
+                raise Problem(
+                    "no-population",
+                    "the reports of this round were deleted, and no population of it was "
+                    "estimated with the public vectors that are attached now",
+                )
+            return _read(own[2], support, release)
+        if own is None:
+            return None
+        count, counted = self._store.count(stored.key), own[1]
+        growing = stored.state(now) == "open" and counted <= count < GROWTH * counted
+        return _read(own[2], support, release) if growing or count == counted else None
+
+    def _support_or_problem(self, release: Release) -> tuple[str, Support]:
+        reason = reason_against(release)
+        if reason is not None:
+            raise Problem("no-population", reason)
+        found = self._support(release.hash)
+        if found is None:
+            raise Problem(
+                "no-population",
+                "no public vectors are attached to this release: a publisher attaches them with "
+                "offaxis collector attach --support",
+            )
+        return found
+
+    def _estimate(self, stored: StoredRound, release: Release, now: datetime) -> Crowd:
+        for _ in range(_ATTEMPTS):
+            known = self._known(stored, release, now)
+            if known is not None:
+                return known
+            hash_, support = self._support_or_problem(release)
+            withdrawn, count = self._store.withdrawn(stored.key), self._store.count(stored.key)
+            if not count:
+                raise Problem("no-population", "there are no reports yet")
+            step = max(1, math.ceil(count / MOST_REPORTS))
+            likelihoods = Likelihoods(support)
+            try:
+                likelihoods.add(release, _every(step, self._store.by_arrival(stored.key)))
+                crowd = Crowd(of_likelihoods(likelihoods), scores_of(likelihoods))
+            except (InvalidInput, Deleted) as error:
+                raise Problem("no-population", str(error)) from None
+            state = _written(crowd)
+            if self._store.store_population(stored.key, hash_, count, state, withdrawn):
+                break
+        return crowd
+
+
+def _yield_to_uploads() -> None:
+    """Let uploads go first; on Linux a priority is that of a thread and of those it starts."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+
+
+def _every(step: int, pages: Iterator[list[bytes]]) -> Iterator[bytes]:
+    """Yield every ``step``-th report."""
+    seen = 0
+    for page in pages:
+        yield from page[-seen % step :: step]
+        seen += len(page)
+
+
+def _written(crowd: Crowd) -> bytes:
+    fit, scores = crowd.population.fit, crowd.scores
+    arrays: dict[str, Any] = {name: np.asarray(getattr(fit, name)) for name in _FIT}
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        allow_pickle=False,
+        count=np.asarray(fit.count),
+        score_mean=scores.mean,
+        score_covariance=scores.covariance,
+        **arrays,
+    )
+    return buffer.getvalue()
+
+
+def _read(state: bytes, support: Support, release: Release) -> Crowd:
+    with np.load(io.BytesIO(state), allow_pickle=False) as arrays:
+        values: dict[str, Any] = {name: arrays[name] for name in _FIT}
+        count = int(arrays["count"])
+        scores = Scores(count, arrays["score_mean"], arrays["score_covariance"])
+    values = {name: value if value.ndim else float(value) for name, value in values.items()}
+    fit = Fit(support=support, count=count, **values)
+    return Crowd(Population(fit, (float(release.guarantee.epsilon),)), scores)

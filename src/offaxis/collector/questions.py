@@ -1,0 +1,258 @@
+"""What would the people of a round answer? Questions about their population, or their answers.
+
+A *question* is a public function of a vector, asked of the population of a round: a model that a
+publisher attached under a name, or ``vectors``, the coordinates themselves. Its outputs are the
+scores of a classifier's answers, of which people have shares, or numbers, of which they have a
+mean, quantiles and a histogram. A round of answers alone has its own questions: what people were
+asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from offaxis.collector.means import LEVEL, Totals, shares_of
+from offaxis.collector.populations import VECTORS, load_model
+from offaxis.encoding.pairs import Asked, Classes
+from offaxis.encoding.questions import AnswersEncoder, value_names
+from offaxis.errors import InvalidInput
+from offaxis.geometry import Layers
+from offaxis.learning.crowd_answers import Answer
+from offaxis.learning.frequencies import Histogram, histogram
+from offaxis.learning.population import Population
+from offaxis.release import Release
+from offaxis.vectors import Vectors
+
+QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
+BINS: Final = 10
+MOST_BINS: Final = 100
+MOST_SHARES: Final = 200
+"""The shares of more answers than that are those of the most frequent ones."""
+
+_EXACT: Final = "Shares hold for every population whose devices report honestly."
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a release.
+
+    Attributes
+    ----------
+    name : str
+    outputs : int
+        Number of numbers that it gives per vector; 1 for an answer.
+    answers : tuple of str, or None
+        What people can answer, if they have shares.
+    model : Layers, optional
+        None for the vectors themselves and for answers that people reported.
+    """
+
+    name: str
+    outputs: int
+    answers: tuple[str, ...] | None
+    model: Layers | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return the question for JSON."""
+        answers = None if self.answers is None else list(self.answers)
+        return {"name": self.name, "outputs": self.outputs, "answers": answers}
+
+    def values(self, output: int | None) -> Callable[[Vectors], Vectors]:
+        """Return the function from vectors to the number that is asked for."""
+        if output is None:
+            if self.outputs > 1:
+                raise InvalidInput(
+                    f"the question {self.name!r} has {self.outputs} numbers: pass output=0 to "
+                    f"output={self.outputs - 1}"
+                )
+            output = 0
+        if not 0 <= output < self.outputs:
+            raise InvalidInput(
+                f"the question {self.name!r} has the outputs 0 to {self.outputs - 1}, not {output}"
+            )
+        model, place = self.model, output
+        return lambda Z: (Z if model is None else model.outputs(Z))[:, place]
+
+
+def questions_of(release: Release, attached: Mapping[str, bytes]) -> dict[str, Question]:
+    """Return the questions about a release, by name."""
+    if isinstance(release.encoder, AnswersEncoder):
+        return {
+            part.name: Question(
+                part.name, 1, value_names(part) if isinstance(part, Classes) else None
+            )
+            for part in release.asked
+        }
+    found = {VECTORS: Question(VECTORS, release.input_dim, None)}
+    for name, content in attached.items():
+        model = load_model(content)
+        outputs = len(model.biases[-1])
+        names = model.answers or tuple(map(str, range(outputs)))
+        found[name] = Question(name, outputs, names if outputs > 1 else None, model)
+    return found
+
+
+def find(questions: Mapping[str, Question], name: str) -> Question:
+    """Return a question by name."""
+    if name not in questions:
+        listed = ", ".join(map(repr, questions))
+        raise InvalidInput(f"no question {name!r:.80} about this release; there are {listed}")
+    return questions[name]
+
+
+def population_facts(population: Population) -> dict[str, Any]:
+    """Return how well public vectors explain the reports."""
+    fit = population.fit
+    return {
+        "reports": fit.count,
+        "summary": population.summary,
+        "warning": population.warning,
+        "fit": {
+            "p_value": None if np.isnan(fit.p_value) else fit.p_value,
+            "explained": population.explained,
+            "cells": len(fit.shares),
+            "vectors": len(population.vectors),
+        },
+    }
+
+
+# ---- Questions about a population
+
+
+def answer(
+    population: Population, question: Question, output: int | None, bins: int
+) -> dict[str, Any]:
+    """Return the answer of the people: shares, or the distribution of a number.
+
+    Raises
+    ------
+    InvalidInput
+        If the question has no such output, or the reports are too few for every part of the answer.
+    """
+    if question.answers is not None and output is None:
+        shares = population.share(question.model)
+        members = np.eye(len(question.answers))
+        chosen = members[_outputs(question, population.vectors).argmax(axis=1)]
+        public = chosen.mean(axis=0)
+        rows = _rows(shares, public)
+        named = [{"name": name, **row} for name, row in zip(shares.names, rows, strict=True)]
+        return {**_nothing(), "shares": _most_frequent(named)}
+    function = question.values(output)
+    values = population.values(function)
+    edges = np.histogram_bin_edges(values, bins)
+    found, missing = _nothing(), []
+    asked: dict[str, Callable[[], Any]] = {
+        "mean": lambda: _rows(population.mean(function), [values.mean()])[0],
+        "histogram": lambda: _histogram(population, function, edges, values),
+    }
+    for name, compute in asked.items():
+        try:
+            found[name] = compute()
+        except InvalidInput as error:
+            missing.append(f"{name}: {error}")
+    if len(missing) == len(asked):
+        raise InvalidInput(missing[0].partition(": ")[2])
+    quantiles = _rows(
+        population.quantile(function, list(QUANTILES)), np.quantile(values, QUANTILES)
+    )
+    found["quantiles"] = [{"q": q, **row} for q, row in zip(QUANTILES, quantiles, strict=True)]
+    return {**found, "missing": missing}
+
+
+def _outputs(question: Question, vectors: Vectors) -> Vectors:
+    assert question.model is not None
+    return question.model.outputs(vectors)
+
+
+def _nothing() -> dict[str, Any]:
+    return {"shares": None, "histogram": None, "mean": None, "quantiles": None, "missing": []}
+
+
+def _histogram(
+    population: Population, function: Any, edges: Vectors, values: Vectors
+) -> dict[str, Any]:
+    found = population.histogram(function, edges)
+    public = np.histogram(values, edges)[0] / len(values)
+    return {"edges": edges.tolist(), "bins": _rows(found, public)}
+
+
+def _rows(found: Answer, public: Any) -> list[dict[str, float]]:
+    """Return every number of an answer with its error, its interval and the public number."""
+    low, high = found.interval(LEVEL)
+    parts = (found.estimate, found.standard_error, low, high, public)
+    names = ("estimate", "standard_error", "low", "high", "public")
+    columns = [np.ravel(part).tolist() for part in parts]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _most_frequent(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if len(rows) <= MOST_SHARES:
+        return rows
+    return sorted(rows, key=lambda row: row["estimate"], reverse=True)[:MOST_SHARES]
+
+
+# ---- Answers that people reported
+
+
+def reported(release: Release, totals: Totals, name: str | None) -> dict[str, Any]:
+    """Return the shares or the distribution of an answer that people reported, and nothing else.
+
+    Raises
+    ------
+    InvalidInput
+        If there are fewer than two reports.
+    """
+    count = totals.observed.count
+    if count < 2:
+        raise InvalidInput(f"{count} reports are too few: at least 2 are needed")
+    facts = {
+        "reports": count,
+        "summary": f"{count:,} reports at ε = {float(release.guarantee.epsilon):g}. {_EXACT}",
+        "warning": "",
+        "fit": None,
+    }
+    if name is None:
+        return facts
+    (asked,) = (part for part in release.asked if part.name == name)
+    shares = shares_of(release, totals.observed)
+    if isinstance(asked, Classes):
+        marginal = Histogram(
+            np.arange(len(value_names(asked)) + 1.0), _values(release, asked), shares
+        )
+        rows = _bins(marginal)
+        named = [
+            {"name": value, **row} for value, row in zip(value_names(asked), rows, strict=True)
+        ]
+        return facts | {**_nothing(), "shares": _most_frequent(named)}
+    found = histogram(release, shares, name)
+    quantiles = [found.quantile(q, LEVEL)._asdict() for q in QUANTILES]
+    empty = {"standard_error": None, "public": None}
+    return facts | {
+        **_nothing(),
+        "histogram": {"edges": found.edges.tolist(), "bins": _bins(found)},
+        "mean": {**found.mean(LEVEL)._asdict(), **empty},
+        "quantiles": [
+            {"q": q, **row, **empty} for q, row in zip(QUANTILES, quantiles, strict=True)
+        ],
+    }
+
+
+def _values(release: Release, asked: Asked) -> Any:
+    """Return which value of an answer each symbol of a release has."""
+    encoder = release.encoder
+    assert isinstance(encoder, AnswersEncoder)
+    place = [part.name for part in release.asked].index(asked.name)
+    values = np.unravel_index(np.arange(encoder.output_dim), encoder.values)[place]
+    return values.astype(np.int64)
+
+
+def _bins(found: Histogram) -> list[dict[str, Any]]:
+    low, high = found.interval(LEVEL)
+    columns = (found.estimate, found.standard_error, low, high)
+    names = ("estimate", "standard_error", "low", "high")
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [{**dict(zip(names, row, strict=True)), "public": None} for row in rows]

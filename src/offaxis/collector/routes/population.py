@@ -1,0 +1,386 @@
+"""Endpoints for populations: public vectors and questions of a release, answers by round, drift."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from offaxis.collector.changes import (
+    FEWEST_COMPARED,
+    MOST_COMPARED,
+    MOST_SYMBOLS,
+    Change,
+    change_facts,
+    compare_crowds,
+    compare_shares,
+    no_change_facts,
+)
+from offaxis.collector.drift import Profile, drift_facts, level_of
+from offaxis.collector.means import Totals, shares_of
+from offaxis.collector.populations import (
+    LARGEST_MODEL,
+    LARGEST_SUPPORT,
+    MOST_QUESTIONS,
+    Crowd,
+    read_model,
+    read_support,
+    reason_against,
+    write_support,
+)
+from offaxis.collector.problems import Problem
+from offaxis.collector.questions import (
+    BINS,
+    MOST_BINS,
+    Question,
+    answer,
+    find,
+    population_facts,
+    questions_of,
+    reported,
+)
+from offaxis.collector.routes.routing import (
+    authorize,
+    body_of,
+    hex_parameter,
+    in_thread,
+    json_response,
+    plain_router,
+    route_options,
+)
+from offaxis.collector.service import Collector
+from offaxis.collector.store import StoredRound
+from offaxis.encoding.questions import AnswersEncoder
+from offaxis.errors import InvalidInput
+from offaxis.formats.documents import NAME
+from offaxis.privacy.guarantee import decimal
+from offaxis.release import Release
+
+router = plain_router()
+_JSON: Final[tuple[str, dict[str, Any]]] = ("application/json", {"type": "object"})
+_BYTES: Final = "application/octet-stream"
+_ATTACH: Final = ("not-found", "invalid-release", "invalid-request", "too-large", "timeout")
+
+_NAME: Final = re.compile(NAME)
+
+PATIENCE: Final = 15.0
+"""Seconds that a request waits for an estimate before it is told to come back."""
+
+_RETRY: Final = {"retry-after": "3"}
+
+
+# ---- What a publisher attaches
+
+
+@router.put(
+    **route_options("/v1/releases/{hash}/support", {204: ""}, _ATTACH, _BYTES, roles="admin")
+)
+async def attach_support(request: Request) -> Response:
+    """Attach public vectors, whose weights explain the reports of every round."""
+    collector, _ = authorize(request, "admin")
+    hash_ = hex_parameter(request, "hash").hex()
+    body = await body_of(request, LARGEST_SUPPORT)
+
+    def store() -> None:
+        support = read_support(body, collector.catalogue.release(hash_))
+        collector.store.attach_support(hash_, *write_support(support))
+
+    return await _attached(store)
+
+
+@router.put(
+    **route_options(
+        "/v1/releases/{hash}/questions/{question}",
+        {204: ""},
+        (*_ATTACH, "conflict"),
+        _BYTES,
+        roles="admin",
+    )
+)
+async def attach_question(request: Request) -> Response:
+    """Attach a model as a question, replacing an earlier one of this name."""
+    collector, _ = authorize(request, "admin")
+    hash_, name = hex_parameter(request, "hash").hex(), _question_name(request)
+    body = await body_of(request, LARGEST_MODEL)
+
+    def store() -> None:
+        content = read_model(body, collector.catalogue.release(hash_), name)
+        if not collector.store.attach_question(hash_, name, content, MOST_QUESTIONS):
+            raise Problem(
+                "conflict", f"a release has at most {MOST_QUESTIONS} questions: remove one first"
+            )
+
+    return await _attached(store)
+
+
+async def _attached(store: Any) -> Response:
+    try:
+        await in_thread(store)
+    except InvalidInput as error:
+        raise Problem("invalid-release", str(error)) from None
+    return Response(status_code=204)
+
+
+@router.delete(
+    **route_options(
+        "/v1/releases/{hash}/questions/{question}",
+        {204: ""},
+        ("not-found", "invalid-request"),
+        roles="admin",
+    )
+)
+async def remove_question(request: Request) -> Response:
+    """Remove a question."""
+    collector, _ = authorize(request, "admin")
+    hash_, name = hex_parameter(request, "hash").hex(), _question_name(request)
+    if not await in_thread(collector.store.remove_question, hash_, name):
+        raise Problem("not-found", "no such question")
+    return Response(status_code=204)
+
+
+def _question_name(request: Request) -> str:
+    name: str = request.path_params["question"]
+    if not _NAME.fullmatch(name):
+        raise Problem("invalid-request", f"the name of a question must match {NAME}")
+    return name
+
+
+@router.get(
+    **route_options("/v1/releases/{hash}/questions", {200: _JSON}, ("not-found", "invalid-request"))
+)
+async def questions(request: Request) -> Response:
+    """Return what can be asked about rounds of a release, and from which public vectors."""
+    collector, _ = authorize(request)
+    hash_ = hex_parameter(request, "hash").hex()
+
+    def compute() -> dict[str, Any]:
+        release = collector.catalogue.release(hash_)
+        alone = isinstance(release.encoder, AnswersEncoder)
+        reason = None if alone else reason_against(release)
+        support = None if alone or reason else collector.populations.support(hash_)
+        listed = {} if reason else questions_of(release, collector.store.questions(hash_))
+        return {
+            "release": hash_,
+            "reason": reason,
+            "answers_alone": alone,
+            "support": None
+            if support is None
+            else {"vectors": len(support.vectors), "cells": len(support.shares)},
+            "questions": [question.facts() for question in listed.values()],
+        }
+
+    return json_response(await in_thread(compute))
+
+
+# ---- What analysts ask
+
+
+_options = route_options(
+    "/v1/rounds/{name}/population",
+    {200: _JSON},
+    ("not-found", "no-population", "invalid-request", "computing"),
+    roles="analyst",
+)
+_options["openapi_extra"]["parameters"] += [
+    {"name": "question", "in": "query", "schema": {"type": "string", "maxLength": 200}},
+    {"name": "output", "in": "query", "schema": {"type": "integer", "minimum": 0}},
+    {
+        "name": "bins",
+        "in": "query",
+        "schema": {"type": "integer", "minimum": 2, "maximum": MOST_BINS},
+    },
+]
+
+
+@router.get(**_options)
+async def population(request: Request) -> Response:
+    """Return what the people of a round would answer, or how well public vectors explain them."""
+    collector, _ = authorize(request, "analyst")
+    stored = collector.catalogue.round(request.path_params["name"])
+    name = request.query_params.get("question")
+    output = _number(request, "output", 0, 2**31 - 1)
+    bins = _number(request, "bins", 2, MOST_BINS) or BINS
+    release, question = await in_thread(_asked, collector, stored, name, output)
+    facts = {
+        "round": stored.document.name,
+        "study": stored.document.study,
+        "number": stored.document.number,
+        "release": release.hash,
+        "epsilon": decimal(release.guarantee.epsilon),
+        "question": name,
+        "output": output,
+    }
+    if isinstance(release.encoder, AnswersEncoder):
+
+        def count() -> dict[str, Any]:
+            totals = collector.follower.follow(stored.key, release)
+            stored_reports = {"stored": totals.observed.count}
+            return facts | stored_reports | _or_problem(reported, release, totals, name)
+
+        return json_response(await in_thread(count))
+    future = await in_thread(collector.populations.of, stored, release, collector.now())
+    await _settled([future])
+    found = future.result().population
+
+    def compute() -> dict[str, Any]:
+        own = _or_problem(answer, found, question, output, bins) if question else {}
+        reports = found.fit.count if stored.deleted_at else collector.store.count(stored.key)
+        return {**facts, "stored": reports, **population_facts(found), **own}
+
+    return json_response(await in_thread(compute))
+
+
+def _number(request: Request, name: str, least: int, most: int) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
+        raise Problem("invalid-request", f"{name} must be an integer from {least} to {most}")
+    return int(text)
+
+
+def _asked(
+    collector: Collector, stored: StoredRound, name: str | None, output: int | None
+) -> tuple[Release, Question | None]:
+    """Return a round's release, and the question about it."""
+    release = collector.catalogue.release(stored.document.release)
+    alone = isinstance(release.encoder, AnswersEncoder)
+    reason = None if alone else reason_against(release)
+    if reason is not None:
+        raise Problem("no-population", reason)
+    if name is None:
+        return release, None
+    try:
+        question = find(questions_of(release, collector.store.questions(release.hash)), name)
+        if question.answers is None or output is not None:
+            question.values(output)
+        if alone and output is not None:
+            raise InvalidInput("an answer that people reported has no outputs to choose from")
+    except InvalidInput as error:
+        raise Problem("invalid-request", str(error)) from None
+    return release, question
+
+
+def _or_problem(compute: Any, *arguments: Any) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = compute(*arguments)
+    except InvalidInput as error:
+        raise Problem("no-population", str(error)) from None
+    return facts
+
+
+async def _settled(futures: Sequence[Future[Crowd]]) -> None:
+    """Wait for estimates, or raise a problem if they take too long."""
+    waiting = [asyncio.wrap_future(future) for future in futures]
+    for task in waiting:
+        # An error is raised by the future itself; nobody asks this copy of it.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    _, late = await asyncio.wait(waiting, timeout=PATIENCE)
+    if late:
+        raise Problem("computing", "the population is being estimated; try again soon", _RETRY)
+
+
+# ---- Drift
+
+
+@router.get(
+    **route_options(
+        "/v1/rounds/{name}/drift", {200: _JSON}, ("not-found", "computing"), roles="analyst"
+    )
+)
+async def drift(request: Request) -> Response:
+    """Return whether the reports fit the public vectors, and whether the crowd has changed."""
+    collector, _ = authorize(request, "analyst")
+    stored = collector.catalogue.round(request.path_params["name"])
+
+    def read() -> tuple[Release, Profile | None, Totals]:
+        release = collector.catalogue.release(stored.document.release)
+        text = collector.store.attached(release.hash, "profile")
+        profile = None if text is None else Profile.from_json(text, release)
+        return release, profile, collector.follower.follow(stored.key, release)
+
+    release, profile, totals = await in_thread(read)
+    changes = await _changes(collector, stored, release, totals)
+    level = level_of(profile, changed=True)
+    change = change_facts(changes, level) if isinstance(changes, list) else changes
+    facts = await in_thread(drift_facts, release, profile, totals.observed, change)
+    collector.metrics.drift.labels(stored.document.name).set(facts["warning"])
+    return json_response({"round": stored.document.name, **facts})
+
+
+async def _changes(
+    collector: Collector, stored: StoredRound, release: Release, totals: Totals
+) -> list[Change] | dict[str, Any] | None:
+    """Return how the crowd differs from earlier rounds, why that is unknown, or None."""
+    alone = isinstance(release.encoder, AnswersEncoder)
+    if alone and release.encoder.output_dim > MOST_SYMBOLS:
+        return None
+    if not alone and (
+        reason_against(release) is not None
+        or await in_thread(collector.store.support_hash, release.hash) is None
+    ):
+        return None
+    count = totals.observed.count
+    if count < FEWEST_COMPARED:
+        return no_change_facts(
+            f"There are too few reports to compare with earlier rounds: {count:,} of "
+            f"{FEWEST_COMPARED:,}."
+        )
+    earlier = await in_thread(_large_earlier, collector, stored, release)
+    if not earlier:
+        return no_change_facts(
+            f"No earlier round of this study and release has {FEWEST_COMPARED:,} reports to "
+            f"compare with."
+        )
+    if alone:
+        names = release.symbol_names or ()
+        own = shares_of(release, totals.observed)
+        return await in_thread(
+            lambda: [
+                compare_shares(own, name, shares_of(release, part.observed), names)
+                for name, _, part in earlier
+            ]
+        )
+    now = collector.now()
+    rounds = [stored, *(other for _, other, _ in earlier)]
+    futures = [await in_thread(collector.populations.of, other, release, now) for other in rounds]
+    await _settled(futures)
+    problems = [future.exception() for future in futures]
+    if problems[0] is not None or all(problems[1:]):
+        return no_change_facts(f"Rounds cannot be compared: {problems[0] or problems[1]}.")
+    attached = await in_thread(collector.store.questions, release.hash)
+
+    def compare() -> list[Change]:
+        asked = questions_of(release, attached)
+        return [
+            compare_crowds(futures[0].result(), name, future.result(), asked)
+            for (name, _, _), future in zip(earlier, futures[1:], strict=True)
+            if future.exception() is None
+        ]
+
+    return await in_thread(compare)
+
+
+def _large_earlier(
+    collector: Collector, stored: StoredRound, release: Release
+) -> list[tuple[str, StoredRound, Totals]]:
+    """Return the newest earlier rounds with enough reports to be compared, the newest first."""
+    own, found = stored.document, []
+    rounds = [
+        other
+        for other in collector.catalogue.rounds.values()
+        if (other.document.study, other.document.release) == (own.study, own.release)
+        and other.document.number < own.number
+    ]
+    for other in sorted(rounds, key=lambda other: other.document.number, reverse=True):
+        totals = collector.follower.follow(other.key, release)
+        if totals.observed.count >= FEWEST_COMPARED:
+            found.append((other.document.name, other, totals))
+        if len(found) == MOST_COMPARED:
+            break
+    return found
