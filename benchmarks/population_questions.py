@@ -246,6 +246,18 @@ def measure(cells: list[Cell], jobs: int, out: Path | None) -> list[dict[str, An
     return rows
 
 
+def floors(population: str, seed: int) -> dict[str, float]:
+    """Return the squared errors of ten cells whose shares are known exactly: their bias."""
+    public, vectors, weights = _crowd(population, seed)
+    release = fitted("cells", 1.0, seed)
+    own, theirs = release.encode_private(public), release.encode_private(vectors)
+    size = int(max(own.max(), theirs.max())) + 1
+    ratio = np.bincount(theirs, weights, size) / np.maximum(np.bincount(own, minlength=size), 1)
+    edges = np.quantile(logit(public), [0.001, *np.linspace(0.1, 0.9, 9), 0.999])
+    found, truth = truths(public, ratio[own], edges), truths(vectors, weights, edges)
+    return {name: float(np.square(found[name] - truth[name]).sum()) for name in truth}
+
+
 # ---- Tables
 
 
@@ -276,6 +288,16 @@ def print_tables(rows: list[dict[str, Any]]) -> None:
                 f"{' '.join(map(str, key)):40s} {ours / scale:.4f} {asked / scale:.4f} "
                 f"{nobody / scale:.4f}  ratio {ours / asked:.2f}  ({len(group)})"
             )
+    print("\n**floor** of ten cells: error without noise of shares, mean, median, histogram")
+    for population in POPULATIONS:
+        seeds = sorted({row["seed"] for row in rows if row["population"] == population})
+        found = [floors(population, seed) for seed in seeds]
+        scale = {"mean": float(rows[0]["deviation"]), "median": float(rows[0]["deviation"])}
+        listed = [
+            f"{_root([part[name] for part in found]) / scale.get(name, 1.0):.4f}"
+            for name in ("shares", "mean", "median", "histogram")
+        ]
+        print(f"{population:10s} {' '.join(listed)}")
     print("\n**coverage** of 95 % intervals, in percent; p <= .05; median tau")
     for key, group in groups.items():
         parts = []

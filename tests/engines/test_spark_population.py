@@ -87,6 +87,10 @@ def assert_same(crowd: Population, expected: Population) -> None:
     for name in ("shares", "unshrunk", "covariance", "within", "carried", "spread", "p_value"):
         one, two = np.asarray(getattr(fit, name)), np.asarray(getattr(other, name))
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-4 * np.abs(two).max(), err_msg=name)
+    for own, its in zip(fit.scores, other.scores, strict=True):
+        assert (own.release, own.count) == (its.release, its.count)
+        np.testing.assert_allclose(own.mean, its.mean, atol=1e-5)
+        np.testing.assert_allclose(own.covariance, its.covariance, rtol=1e-4, atol=1e-5)
     mean, mean_expected = crowd.mean(), expected.mean()
     np.testing.assert_allclose(mean.estimate, mean_expected.estimate, atol=1e-4)
 
@@ -188,15 +192,26 @@ def test_influence_counts_every_release_by_its_reports(releases, crowd_public, m
 # ---- Spark
 
 
+@pytest.fixture
+def stored(spark):
+    """What is stored on the cluster in a test; other files leave frames in the shared session."""
+
+    def persistent() -> dict:
+        return dict(spark.sparkContext._jsc.getPersistentRDDs())
+
+    before = set(persistent())
+    return lambda: [rdd for key, rdd in persistent().items() if key not in before]
+
+
 def test_a_population_on_spark_is_that_of_one_pass(
-    spark, folders, releases, crowd_public, expected
+    spark, stored, folders, releases, crowd_public, expected
 ):
     one, two, three = (spark.read.parquet(str(folder)) for folder in folders)
     # In other partitions, some of them empty, and in another order.
     frames = [one.repartition(5), two.coalesce(1).sort("id"), three.union(one.where("id < 0"))]
     crowd = engine.population(frames, releases, crowd_public, reports="letter", cells=6)
     assert_same(crowd, expected)
-    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
+    assert not stored()
 
 
 def test_sums_on_spark_do_not_depend_on_partitions(spark, folders, releases, reports, crowd_public):
@@ -238,7 +253,9 @@ def test_public_vectors_of_a_cluster_are_a_support(spark, releases, crowd_public
     assert public.identity.count == 600
 
 
-def test_reports_are_compared_with_public_vectors_once(spark, folders, releases, crowd_public):
+def test_reports_are_compared_with_public_vectors_once(
+    spark, stored, folders, releases, crowd_public
+):
     """Steps of the fit read what is stored: the frame is read in the first job alone."""
     read = spark.sparkContext.accumulator(0)
 
@@ -255,9 +272,8 @@ def test_reports_are_compared_with_public_vectors_once(spark, folders, releases,
         (first,), (second,) = (kept.sums(lambda block: [block.sum(axis=0)]) for _ in range(2))
         np.testing.assert_array_equal(first, second)
         assert read.value == 1000
-        stored = spark.sparkContext._jsc.getPersistentRDDs().values()
-        assert [rdd.getStorageLevel().useMemory() for rdd in stored] == [False]
-    assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
+        assert [rdd.getStorageLevel().useMemory() for rdd in stored()] == [False]
+    assert not stored()
     assert COLUMNS.count("binary") == 2
 
 
@@ -279,7 +295,7 @@ def test_unsuitable_reports_raise_with_the_reason(
     run, request, folders, releases, crowd_public, tmp_path
 ):
     if run == "spark":
-        session = request.getfixturevalue("spark")
+        session, stored = map(request.getfixturevalue, ("spark", "stored"))
         population, read = engine.population, session.read.parquet
     else:
         population, read = local.population, str
@@ -315,7 +331,7 @@ def test_unsuitable_reports_raise_with_the_reason(
         with pytest.raises(InvalidInput, match="must hold reports"):
             population(given[0], releases[0], crowd_public, reports="id")
     else:
-        assert session.sparkContext._jsc.getPersistentRDDs().isEmpty()
+        assert not stored()
 
 
 def test_the_likelihoods_of_symbols_have_the_width_of_all(releases, crowd_public):

@@ -2,12 +2,11 @@
 
 A round is compared with the newest earlier rounds of its study and release. With public vectors,
 the mean *scores* of the reports are compared: the gradient of their log-likelihood in the shares of
-cells, at the public shares (:class:`~offaxis.collector.populations.Scores`). With d the difference
-of the means over n₁ and n₂ reports and C = A₁/n₁ + A₂/n₂ for the covariances A of one report's
-scores, dᵀC⁻d is compared with the law of Hotelling's T². If the crowd is the same, the mean of d is
-zero, whether or not the public vectors are like the people; and scores are bounded, so the law is
-reached with fewer reports than that of estimated shares. Of answers alone, the shares of the
-answers are compared by their known covariances.
+cells, at the public shares (:func:`~offaxis.learning.crowd_answers.p_value_of`). If the crowd is
+the same, the mean of their difference is zero, whether or not the public vectors are like the
+people; and scores are bounded, so the limit law is reached with fewer reports than that of
+estimated shares. Of answers alone, the shares of the answers are compared by their known
+covariances.
 
 With R earlier rounds the smallest of R p-values is multiplied by R (Bonferroni), so a round of an
 unchanged crowd is said to differ from any of them with at most the stated probability. A round of
@@ -23,15 +22,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import chdtrc, fdtrc
+from scipy.special import chdtrc
 
 from offaxis.collector.drift import FEWEST
 from offaxis.collector.means import LEVEL
-from offaxis.collector.populations import Crowd, Scores
 from offaxis.collector.questions import Question
 from offaxis.decoding.shares import ShareDifference, Shares
 from offaxis.errors import InvalidInput
 from offaxis.learning.crowd_answers import Difference
+from offaxis.learning.population import Population
 from offaxis.vectors import Vectors
 
 FEWEST_COMPARED: Final = FEWEST
@@ -78,13 +77,13 @@ class Change:
 
 
 def compare_crowds(
-    own: Crowd, since: str, earlier: Crowd, questions: Mapping[str, Question]
+    own: Population, since: str, earlier: Population, questions: Mapping[str, Question]
 ) -> Change:
     """Return how the people of a round differ from those of an earlier one."""
-    difference = Difference(own.population, earlier.population)
+    difference = own.compare(earlier)
     models = [part for part in questions.values() if part.answers and part.model is not None]
     # All intervals, of cells and of answers, hold at once.
-    statements = len(own.scores.mean) + sum(len(part.answers or ()) for part in models)
+    statements = len(own.fit.shares) + sum(len(part.answers or ()) for part in models)
     level = 1 - (1 - LEVEL) / statements
     where: list[dict[str, Any]] = []
     missing = ""
@@ -93,21 +92,7 @@ def compare_crowds(
         where += _cells_changed(difference, models, level)
     except InvalidInput as error:
         missing = str(error)
-    p_value = p_value_of(own.scores, earlier.scores)
-    return Change(since, p_value, tuple(where), missing, difference.warning)
-
-
-def p_value_of(own: Scores, earlier: Scores) -> float:
-    """Return the probability that scores of one crowd differ at least as much in two rounds."""
-    apart = own.mean - earlier.mean
-    covariance = own.covariance / own.count + earlier.covariance / earlier.count
-    values, axes = np.linalg.eigh(covariance)
-    # The public shares are one direction without a score.
-    free = values > _RANK * values[-1]
-    statistic = float(np.sum(np.square(axes.T @ apart)[free] / values[free]))
-    size = int(np.count_nonzero(free))
-    rest = own.count + earlier.count - 1 - size
-    return float(fdtrc(size, rest, statistic * rest / (size * (rest + size - 1))))
+    return Change(since, difference.p_value, tuple(where), missing, difference.warning)
 
 
 def _answers_changed(

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -43,13 +43,12 @@ from offaxis.learning.likelihoods import (
     CELLS,
     MOST_VECTORS,
     Likelihoods,
-    ReportLikelihoods,
     Support,
     check_release,
     support_of,
 )
 from offaxis.learning.population import Population, of_likelihoods
-from offaxis.learning.population_fit import Fit
+from offaxis.learning.population_fit import Fit, Scores
 from offaxis.release import Release
 from offaxis.vectors import Vectors
 
@@ -77,7 +76,9 @@ VECTORS: Final = "vectors"
 _MOST_SUPPORTS: Final = 4
 _ATTEMPTS: Final = 3
 _PRIORITY: Final = 10
-_FIT: Final = tuple(field.name for field in fields(Fit) if field.name not in ("support", "count"))
+_FIT: Final = tuple(
+    field.name for field in fields(Fit) if field.name not in ("support", "count", "scores")
+)
 
 
 # ---- What a publisher attaches
@@ -205,55 +206,13 @@ def load_model(content: bytes) -> Layers:
 # ---- Estimates, and how they are kept
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Moments of the scores of reports: f_c − 1, for likelihoods f_c relative to the public ones.
-
-    They are the gradient of the log-likelihood at the public shares, the same point for all rounds,
-    so rounds are compared by them (:mod:`offaxis.collector.changes`).
-
-    Attributes
-    ----------
-    count : int
-        Number of reports.
-    mean : (K,) array
-    covariance : (K, K) array
-        Of the scores of one report.
-    """
-
-    count: int
-    mean: Vectors
-    covariance: Vectors
-
-
-def scores_of(likelihoods: ReportLikelihoods) -> Scores:
-    """Return the moments of the scores of reports, in one pass."""
-    spread, count = likelihoods.support.spread, likelihoods.count
-
-    def terms(block: Any) -> tuple[Any, Any]:
-        scores = block[:, : len(spread)].astype(np.float64) @ spread - 1
-        return scores.sum(axis=0), scores.T @ scores
-
-    total, products = likelihoods.sums(terms)
-    mean = total / count
-    return Scores(count, mean, (products - count * np.outer(mean, mean)) / max(count - 1, 1))
-
-
-@dataclass(frozen=True, eq=False)
-class Crowd:
-    """The people of a round: their population, and the scores of their reports."""
-
-    population: Population
-    scores: Scores
-
-
 class Populations:
     """The populations of rounds."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._pending: dict[int, Future[Crowd]] = {}
+        self._pending: dict[int, Future[Population]] = {}
         self._supports: dict[str, Support] = {}
         self._thread = ThreadPoolExecutor(1, "offaxis-population", initializer=_yield_to_uploads)
 
@@ -277,19 +236,19 @@ class Populations:
             self._supports[stored[0]] = support
         return stored[0], support
 
-    def of(self, stored: StoredRound, release: Release, now: datetime) -> Future[Crowd]:
+    def of(self, stored: StoredRound, release: Release, now: datetime) -> Future[Population]:
         """Return the population of a round as soon as it is known; it may have to be estimated.
 
         The future fails with a :class:`Problem` if there is none.
         """
-        known: Future[Crowd] = Future()
+        known: Future[Population] = Future()
         try:
-            crowd = self._known(stored, release, now)
+            population = self._known(stored, release, now)
         except Problem as problem:
             known.set_exception(problem)
             return known
-        if crowd is not None:
-            known.set_result(crowd)
+        if population is not None:
+            known.set_result(population)
             return known
         with self._lock:
             pending = self._pending.get(stored.key)
@@ -323,7 +282,7 @@ class Populations:
         """Finish the estimate that is running, and drop those that wait."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _known(self, stored: StoredRound, release: Release, now: datetime) -> Crowd | None:
+    def _known(self, stored: StoredRound, release: Release, now: datetime) -> Population | None:
         """Return the stored population if it is that of the present reports."""
         hash_, support = self._support_or_problem(release)
         found = self._store.population(stored.key)
@@ -355,7 +314,7 @@ class Populations:
             )
         return found
 
-    def _estimate(self, stored: StoredRound, release: Release, now: datetime) -> Crowd:
+    def _estimate(self, stored: StoredRound, release: Release, now: datetime) -> Population:
         for _ in range(_ATTEMPTS):
             known = self._known(stored, release, now)
             if known is not None:
@@ -368,13 +327,13 @@ class Populations:
             likelihoods = Likelihoods(support)
             try:
                 likelihoods.add(release, _every(step, self._store.by_arrival(stored.key)))
-                crowd = Crowd(of_likelihoods(likelihoods), scores_of(likelihoods))
+                population = of_likelihoods(likelihoods)
             except (InvalidInput, Deleted) as error:
                 raise Problem("no-population", str(error)) from None
-            state = _written(crowd)
+            state = _written(population)
             if self._store.store_population(stored.key, hash_, count, state, withdrawn):
                 break
-        return crowd
+        return population
 
 
 def _yield_to_uploads() -> None:
@@ -392,8 +351,9 @@ def _every(step: int, pages: Iterator[list[bytes]]) -> Iterator[bytes]:
         seen += len(page)
 
 
-def _written(crowd: Crowd) -> bytes:
-    fit, scores = crowd.population.fit, crowd.scores
+def _written(population: Population) -> bytes:
+    fit = population.fit
+    (scores,) = fit.scores
     arrays: dict[str, Any] = {name: np.asarray(getattr(fit, name)) for name in _FIT}
     buffer = io.BytesIO()
     np.savez(
@@ -407,11 +367,12 @@ def _written(crowd: Crowd) -> bytes:
     return buffer.getvalue()
 
 
-def _read(state: bytes, support: Support, release: Release) -> Crowd:
+def _read(state: bytes, support: Support, release: Release) -> Population:
     with np.load(io.BytesIO(state), allow_pickle=False) as arrays:
         values: dict[str, Any] = {name: arrays[name] for name in _FIT}
         count = int(arrays["count"])
-        scores = Scores(count, arrays["score_mean"], arrays["score_covariance"])
+        moments = arrays["score_mean"], arrays["score_covariance"]
     values = {name: value if value.ndim else float(value) for name, value in values.items()}
-    fit = Fit(support=support, count=count, **values)
-    return Crowd(Population(fit, (float(release.guarantee.epsilon),)), scores)
+    scores = (Scores(release.hash, count, *moments),)
+    fit = Fit(support=support, count=count, scores=scores, **values)
+    return Population(fit, (float(release.guarantee.epsilon),))

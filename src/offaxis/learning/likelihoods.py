@@ -481,8 +481,8 @@ class ReportLikelihoods(ABC):
         return self.samples[-1]
 
     @abstractmethod
-    def sums(self, terms: Terms) -> Sequence[Vectors]:
-        """Return the sums of the terms of all blocks, in one pass."""
+    def sums(self, terms: Terms, release: Release | None = None) -> Sequence[Vectors]:
+        """Return the sums of the terms of all blocks, or of those of a release, in one pass."""
 
     def influence(self, shares: Vectors, project: Vectors) -> tuple[Vectors, float]:
         """Return by how much each public vector moves the sums of projected scores, (J, Q).
@@ -515,6 +515,7 @@ class Likelihoods(ReportLikelihoods):
     def __init__(self, support: Support) -> None:
         super().__init__(support)
         self._file: Any = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+        self._places: list[tuple[Release, int, int]] = []
         weakref.finalize(self, self._file.close)
 
     def add(self, release: Release, reports: Any) -> None:
@@ -531,22 +532,27 @@ class Likelihoods(ReportLikelihoods):
                 sample.add(batch)
                 yield batch
 
-        self._file.seek(0, os.SEEK_END)
+        start = self._file.seek(0, os.SEEK_END)
         for block in _in_order(rows_of(release, self.support), chunks(sampled(), self.support)):
             self._file.write(block.tobytes())
+        self._places.append((release, start, self._file.tell()))
 
-    def sums(self, terms: Terms) -> Sequence[Vectors]:
-        """Return the sums of the terms of all blocks, in one pass."""
+    def sums(self, terms: Terms, release: Release | None = None) -> Sequence[Vectors]:
+        """Return the sums of the terms of all blocks, or of those of a release, in one pass."""
         total = Sums()
-        for found in _in_order(terms, self._blocks()):
+        for found in _in_order(terms, self._blocks(release)):
             total.add(found)
         return total.totals
 
-    def _blocks(self) -> Iterator[Block]:
-        self._file.seek(0)
+    def _blocks(self, release: Release | None = None) -> Iterator[Block]:
         size = 4 * self.width * _ROWS
-        while data := self._file.read(size):
-            yield np.frombuffer(data, dtype=np.float32).reshape(-1, self.width)
+        for own, start, end in self._places:
+            if release is not None and own != release:
+                continue
+            for place in range(start, end, size):
+                self._file.seek(place)
+                data = self._file.read(min(size, end - place))
+                yield np.frombuffer(data, dtype=np.float32).reshape(-1, self.width)
 
 
 def chunks(batches: Iterator[Vectors], support: Support) -> Iterator[Vectors]:

@@ -262,7 +262,9 @@ class Population:
                 f"people differ from all of them, and answers may be wrong beyond their intervals. "
                 f"Use public vectors that are more like them, or offaxis.learning.widened."
             )
-        if fit.spread > UNUSUAL and max(self.epsilons) > 1:
+        # Reports of symbols show nothing inside the cells: their spread is an assumption.
+        seen = not math.isnan(fit.p_value) and max(self.epsilons) > 1
+        if seen and fit.spread > UNUSUAL:
             return (
                 "Inside the cells, people are distributed quite unlike the public vectors. "
                 "Intervals are widened for it."
@@ -410,7 +412,10 @@ class Population:
         return Answer("covariance", names, found[full], error[full], warning, limits)
 
     def compare(self, other: Population) -> Difference:
-        """Return how this population differs from another one, such as that of an earlier round."""
+        """Return how this population differs from another one, such as that of an earlier round.
+
+        Both are of the same releases, public vectors and number of cells.
+        """
         if not isinstance(other, Population):
             raise InvalidInput(f"compare with another population, not a {type(other).__name__}")
         return Difference(self, other)

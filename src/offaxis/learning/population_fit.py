@@ -15,6 +15,7 @@ public shares q in the cell. τ is estimated by the likelihood of the parts' sco
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -24,8 +25,14 @@ from scipy.special import softmax
 from scipy.stats import chi2
 
 from offaxis.learning.evidence import contrasts, shrunken_shares
-from offaxis.learning.likelihoods import LEAST_DENSITY, Block, ReportLikelihoods, Support
+from offaxis.learning.likelihoods import (
+    LEAST_DENSITY,
+    Block,
+    ReportLikelihoods,
+    Support,
+)
 from offaxis.randomizers.symbols import SymbolForm
+from offaxis.release import Release
 from offaxis.vectors import Vectors
 
 LARGEST_SPREAD: Final = 0.3
@@ -47,6 +54,39 @@ _CURVATURE: Final = 0.05
 
 _SEEN: Final = 1e-6
 """The least information on a direction of parts, per unit of τ, that is not rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Moments of the scores of a release's reports: f_c − 1, for f_c relative to the public law.
+
+    They are the gradient of the log-likelihood at the public shares, which is the same point for
+    all populations with one support, so these are compared by them
+    (:class:`~offaxis.learning.crowd_answers.Difference`).
+
+    Attributes
+    ----------
+    release : str
+        The hash of the release.
+    count : int
+        Number of reports.
+    mean : (K,) array
+    covariance : (K, K) array
+        Of the scores of one report.
+    """
+
+    release: str
+    count: int
+    mean: Vectors
+    covariance: Vectors
+
+    @property
+    def products(self) -> Vectors:
+        """The sum of ssᵀ over reports."""
+        products: Vectors = (self.count - 1) * self.covariance + self.count * np.outer(
+            self.mean, self.mean
+        )
+        return products
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +112,8 @@ class Fit:
     p_value : float
         Of the hypothesis that people are among the public vectors, in any shares of parts that are
         not negative; NaN if the reports cannot show it.
+    scores : tuple of Scores
+        One for each release.
     """
 
     support: Support
@@ -83,6 +125,7 @@ class Fit:
     carried: Vectors
     spread: float
     p_value: float
+    scores: tuple[Scores, ...]
 
     def with_reports(self, count: int) -> Fit:
         """Return what the fit would be expected to be with so many reports."""
@@ -119,7 +162,9 @@ def fit_shares(likelihoods: ReportLikelihoods) -> Fit:
     support, basis = likelihoods.support, contrasts(len(likelihoods.support.shares))
     public = shares = support.shares
     prior = _precision(public)
-    _, scores, products = _cell_sums(likelihoods, shares)
+    at_public = scores_of(likelihoods)
+    scores = _added(part.count * part.mean for part in at_public)
+    products = _added(part.products for part in at_public)
 
     def step_of(prior: Vectors) -> Vectors:
         gradient = basis.T @ scores - prior @ (basis.T @ (shares - public))
@@ -145,7 +190,24 @@ def fit_shares(likelihoods: ReportLikelihoods) -> Fit:
     information = basis.T @ products @ basis + weak
     shrunk = shrunken_shares(basis.T @ (unshrunk - public), information, public)
     covariance = basis @ np.linalg.inv(information) @ basis.T
-    return _with_parts(likelihoods, unshrunk, shrunk, covariance)
+    return _with_parts(likelihoods, unshrunk, shrunk, covariance, at_public)
+
+
+def scores_of(likelihoods: ReportLikelihoods) -> tuple[Scores, ...]:
+    """Return the moments of the scores of reports, for each release."""
+    found = []
+    for sample in likelihoods.samples:
+        _, total, products = _cell_sums(likelihoods, likelihoods.support.shares, sample.release)
+        mean = total / sample.count
+        # Of a single report nothing is known but its score.
+        covariance = (products - np.outer(total, mean)) / max(sample.count - 1, 1)
+        found.append(Scores(sample.release.hash, sample.count, mean, covariance))
+    return tuple(found)
+
+
+def _added(parts: Iterable[Vectors]) -> Vectors:
+    total: Vectors = np.sum(list(parts), axis=0, dtype=np.float64)
+    return total
 
 
 def _precision(public: Vectors) -> Vectors:
@@ -155,8 +217,13 @@ def _precision(public: Vectors) -> Vectors:
     return precision
 
 
-def _cell_sums(likelihoods: ReportLikelihoods, shares: Vectors) -> tuple[bool, Vectors, Vectors]:
-    """Return whether every density is large enough, and Σ s and Σ ssᵀ, s = f/(m·f) − 1."""
+def _cell_sums(
+    likelihoods: ReportLikelihoods, shares: Vectors, release: Release | None = None
+) -> tuple[bool, Vectors, Vectors]:
+    """Return whether every density is large enough, and Σ s and Σ ssᵀ, s = f/(m·f) − 1.
+
+    Over all reports, or over those of a release.
+    """
     turn, weights = likelihoods.support.spread.astype(np.float32), shares.astype(np.float32)
 
     def terms(block: Block) -> tuple[Any, ...]:
@@ -168,12 +235,16 @@ def _cell_sums(likelihoods: ReportLikelihoods, shares: Vectors) -> tuple[bool, V
         exact = cells.astype(np.float64)  # what no report shows must not look known by rounding
         return small, exact.sum(axis=0), exact.T @ exact
 
-    small, scores, products = likelihoods.sums(terms)
+    small, scores, products = likelihoods.sums(terms, release)
     return not small, scores, products
 
 
 def _with_parts(
-    likelihoods: ReportLikelihoods, unshrunk: Vectors, shrunk: Vectors, covariance: Vectors
+    likelihoods: ReportLikelihoods,
+    unshrunk: Vectors,
+    shrunk: Vectors,
+    covariance: Vectors,
+    at_public: tuple[Scores, ...],
 ) -> Fit:
     support, n = likelihoods.support, likelihoods.count
     size = len(support.cells)
@@ -202,7 +273,7 @@ def _with_parts(
     smallest = 3 * min(missing, negative, unlike)
     p_value = min(1.0, smallest) if missing == missing else math.nan
     within *= _spreads(support, shrunk, tau)[support.cells]
-    return Fit(support, n, shrunk, unshrunk, covariance, within, carried, tau, p_value)
+    return Fit(support, n, shrunk, unshrunk, covariance, within, carried, tau, p_value, at_public)
 
 
 def _spreads(support: Support, shares: Vectors, spread: float) -> Vectors:

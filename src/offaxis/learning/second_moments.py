@@ -459,6 +459,3 @@ def _way_back(release: Release) -> tuple[Vectors, Vectors, tuple[Vectors, Vector
             return back, encoder.centre, None
     inverse = np.asarray(np.linalg.pinv(encoder.matrix), dtype=np.float64)
     return inverse, encoder.centre, None
-
-
-__all__ = ["SecondMomentSums", "fit_second_moments", "second_moments"]

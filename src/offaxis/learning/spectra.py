@@ -364,6 +364,3 @@ def _interval(
         raise InvalidInput(f"level must be between 0 and 1, got level={level!r}")
     reach = float(stdtrit(count - 1, (1 + level) / 2)) * error
     return estimate - reach, estimate + reach
-
-
-__all__ = ["Principal", "SecondMoments"]

@@ -27,7 +27,6 @@ from offaxis.collector.populations import (
     LARGEST_MODEL,
     LARGEST_SUPPORT,
     MOST_QUESTIONS,
-    Crowd,
     read_model,
     read_support,
     reason_against,
@@ -58,6 +57,7 @@ from offaxis.collector.store import StoredRound
 from offaxis.encoding.questions import AnswersEncoder
 from offaxis.errors import InvalidInput
 from offaxis.formats.documents import NAME
+from offaxis.learning import Population
 from offaxis.privacy.guarantee import decimal
 from offaxis.release import Release
 
@@ -225,7 +225,7 @@ async def population(request: Request) -> Response:
         return json_response(await in_thread(count))
     future = await in_thread(collector.populations.of, stored, release, collector.now())
     await _settled([future])
-    found = future.result().population
+    found = future.result()
 
     def compute() -> dict[str, Any]:
         own = _or_problem(answer, found, question, output, bins) if question else {}
@@ -274,7 +274,7 @@ def _or_problem(compute: Any, *arguments: Any) -> dict[str, Any]:
     return facts
 
 
-async def _settled(futures: Sequence[Future[Crowd]]) -> None:
+async def _settled(futures: Sequence[Future[Population]]) -> None:
     """Wait for estimates, or raise a problem if they take too long."""
     waiting = [asyncio.wrap_future(future) for future in futures]
     for task in waiting:

@@ -95,7 +95,7 @@ class SparkLikelihoods(ReportLikelihoods):
     def __init__(self, support: Support, progress: Tasks | None = None) -> None:
         super().__init__(support)
         self._progress = progress
-        self._stored: list[DataFrame] = []
+        self._stored: list[tuple[Release, DataFrame]] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -125,14 +125,15 @@ class SparkLikelihoods(ReportLikelihoods):
         if not sample.count:
             release.observe([])  # the error of no reports
         self.sample_of(release).merge(sample)
-        self._stored.append(stored.select(LIKELIHOODS))
+        self._stored.append((release, stored.select(LIKELIHOODS)))
 
-    def sums(self, terms: Terms) -> Sequence[Vectors]:
-        """Return the sums of the terms of all blocks, in one job."""
+    def sums(self, terms: Terms, release: Release | None = None) -> Sequence[Vectors]:
+        """Return the sums of the terms of all blocks, or of those of a release, in one job."""
         width = self.width
 
         def part(batches: Batches) -> Sums:
             return fold_terms(terms, width, batches)
 
-        rows = reduce(lambda one, other: one.union(other), self._stored)
+        stored = [rows for own, rows in self._stored if release is None or own == release]
+        rows = reduce(lambda one, other: one.union(other), stored)
         return fold(rows, part, Sums(), self._progress).totals
