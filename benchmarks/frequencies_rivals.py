@@ -3,7 +3,7 @@
 It runs in an environment of its own, with ``pure-ldp==1.2.0 multi-freq-ldpy==0.2.5 "xxhash<4"
 "numpy<2.1" scikit-learn statsmodels``, and imports nothing of offaxis:
 
-    PYTHON benchmarks/frequencies_rivals.py < settings.json
+    python -m benchmarks.frequencies_rivals < settings.json
 
 The settings are a list of cells {"size", "epsilon", "rounds": lists of symbols}. The output is one
 line of JSON per cell and estimator: the mean over rounds of n‖f̂ − f‖², f the shares of the people

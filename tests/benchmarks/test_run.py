@@ -25,7 +25,7 @@ def test_the_guard_reports_a_slower_function(
     aggregate = Release.aggregate
 
     def slow(self: Release, *arguments: Any, **options: Any) -> Any:
-        for _ in range(10):
+        for _ in range(40):  # a busy machine may have slowed the record itself
             result = aggregate(self, *arguments, **options)
         return result
 

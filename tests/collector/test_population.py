@@ -264,39 +264,41 @@ def estimates(monkeypatch):
 def test_a_population_is_estimated_once_and_again_when_reports_are_more(
     equipped, release, estimates
 ):
-    equipped.open(release, "growing")
-    ids = send(equipped, "growing", release.privatize(drawn(1000, 4)))
+    equipped.open(release, "growing-crowd")
+    ids = send(equipped, "growing-crowd", release.privatize(drawn(1000, 4)))
     for question in ("colour", "vectors", "colour"):
-        asks(equipped, "growing", question, **({"output": 0} if question == "vectors" else {}))
+        asks(
+            equipped, "growing-crowd", question, **({"output": 0} if question == "vectors" else {})
+        )
     assert estimates == [1000]
     few = round(1000 * (GROWTH - 1)) - 1
-    send(equipped, "growing", release.privatize(drawn(few, 5)))
-    facts = asks(equipped, "growing", "colour").json
+    send(equipped, "growing-crowd", release.privatize(drawn(few, 5)))
+    facts = asks(equipped, "growing-crowd", "colour").json
     assert (facts["reports"], facts["stored"]) == (1000, 1000 + few)
-    send(equipped, "growing", release.privatize(drawn(1, 6)))
-    assert asks(equipped, "growing", "colour").json["reports"] == 1001 + few
+    send(equipped, "growing-crowd", release.privatize(drawn(1, 6)))
+    assert asks(equipped, "growing-crowd", "colour").json["reports"] == 1001 + few
     assert estimates == [1000, 1001 + few]
     # A withdrawn report is in no estimate, however few they are.
-    equipped.withdraw("growing", ids[0])
-    assert asks(equipped, "growing", "colour").json["reports"] == 1000 + few
-    send(equipped, "growing", release.privatize(drawn(1, 7)))
-    assert asks(equipped, "growing", "colour").json["reports"] == 1000 + few
+    equipped.withdraw("growing-crowd", ids[0])
+    assert asks(equipped, "growing-crowd", "colour").json["reports"] == 1000 + few
+    send(equipped, "growing-crowd", release.privatize(drawn(1, 7)))
+    assert asks(equipped, "growing-crowd", "colour").json["reports"] == 1000 + few
     # Of a closed round every report is in it.
-    equipped.request("admin", "POST", "/v1/rounds/growing/close")
-    assert asks(equipped, "growing", "colour").json["reports"] == 1001 + few
+    equipped.request("admin", "POST", "/v1/rounds/growing-crowd/close")
+    assert asks(equipped, "growing-crowd", "colour").json["reports"] == 1001 + few
     assert estimates == [1000, 1001 + few, 1000 + few, 1001 + few]
 
 
 def test_other_public_vectors_are_weighted_anew(equipped, release, estimates):
-    equipped.open(release, "again")
-    send(equipped, "again", release.privatize(drawn(600, 8)))
+    equipped.open(release, "again-crowd")
+    send(equipped, "again-crowd", release.privatize(drawn(600, 8)))
     path = f"/v1/releases/{release.hash}/support"
-    before = asks(equipped, "again", "colour").json
+    before = asks(equipped, "again-crowd", "colour").json
     assert equipped.request("admin", "PUT", path, npy(PUBLIC)).status == 204
-    assert asks(equipped, "again", "colour").json == before
+    assert asks(equipped, "again-crowd", "colour").json == before
     assert len(estimates) == 1
     assert equipped.request("admin", "PUT", path, npy(drawn(400, 9))).status == 204
-    after = asks(equipped, "again", "colour").json
+    after = asks(equipped, "again-crowd", "colour").json
     assert (len(estimates), after["fit"]["vectors"]) == (2, 400)
 
 
@@ -339,8 +341,8 @@ def test_reports_are_deleted_even_if_the_estimate_fails(equipped, release, monke
 
 
 def test_a_request_does_not_wait_long_for_an_estimate(equipped, release, monkeypatch):
-    equipped.open(release, "slow")
-    send(equipped, "slow", release.privatize(drawn(500, 12)))
+    equipped.open(release, "slow-crowd")
+    send(equipped, "slow-crowd", release.privatize(drawn(500, 12)))
     go = threading.Event()
     estimate = module.of_likelihoods
 
@@ -351,13 +353,13 @@ def test_a_request_does_not_wait_long_for_an_estimate(equipped, release, monkeyp
     monkeypatch.setattr(module, "of_likelihoods", slow)
     monkeypatch.setattr(routes, "PATIENCE", 0.2)
     for _ in range(2):  # the second request waits for the same estimate
-        got = asks(equipped, "slow", "colour")
+        got = asks(equipped, "slow-crowd", "colour")
         assert (got.status, got.kind) == (503, "computing")
         assert int(got.headers["retry-after"]) > 0
-    assert equipped.request("analyst", "GET", "/v1/rounds/slow").status == 200
+    assert equipped.request("analyst", "GET", "/v1/rounds/slow-crowd").status == 200
     go.set()
     monkeypatch.setattr(routes, "PATIENCE", 180.0)
-    assert asks(equipped, "slow", "colour").status == 200
+    assert asks(equipped, "slow-crowd", "colour").status == 200
 
 
 def test_large_rounds_are_thinned_out_evenly(equipped, release, monkeypatch, estimates):
@@ -365,12 +367,12 @@ def test_large_rounds_are_thinned_out_evenly(equipped, release, monkeypatch, est
     for step in (1, 2, 3, 4, 20):
         expected = [b"%d" % i for i in range(0, 9, step)]
         assert list(_every(step, iter(pages))) == expected
-    equipped.open(release, "large")
-    send(equipped, "large", release.privatize(drawn(1300, 13)))
+    equipped.open(release, "large-crowd")
+    send(equipped, "large-crowd", release.privatize(drawn(1300, 13)))
     monkeypatch.setattr(module, "MOST_REPORTS", 500)
-    facts = asks(equipped, "large", "colour").json
+    facts = asks(equipped, "large-crowd", "colour").json
     assert (facts["reports"], facts["stored"]) == (434, 1300)
-    again = asks(equipped, "large", "colour").json
+    again = asks(equipped, "large-crowd", "colour").json
     assert (again, estimates) == (facts, [434])
 
 

@@ -135,7 +135,7 @@ def test_vectors_and_decoding_are_refused():
     public = np.random.default_rng(0).standard_normal((100, 3))
     with pytest.raises(InvalidInput):
         offaxis.fit(None, public, epsilon=1, mechanism="laplace", reshaping="none").privatize()
-    with pytest.raises(InvalidInput, match="numbers without bins"):
+    with pytest.raises(InvalidInput, match="'age' has no bins"):
         fit_pairs(principal(public), AGE, epsilon=1)
 
 
