@@ -278,12 +278,11 @@ class Release:
         Parameters
         ----------
         vectors : array (m,) or (n, m), or a table with one vector per row
-            NumPy, torch, JAX, pandas or Arrow. Any finite vectors; zero, tiny and huge ones are
-            valid.
+            NumPy, torch, JAX, pandas or Arrow. Any finite vectors: zero, tiny, huge.
         answers : optional
             The private answers, as in :meth:`pairs`, whose rows can be passed as ``vectors``
             instead. A release of answers alone (:func:`offaxis.learning.fit_answers`) takes no
-            vectors.
+            other vectors.
 
         Returns
         -------
@@ -300,20 +299,23 @@ class Release:
         if given or (self.asked and questions.lacks_answers(self.encoder, vectors)):
             vectors = self.pairs(vectors, answers)
         batch, single = as_batch(vectors, self.input_dim)
-        entropy = Entropy()
-        payloads: list[bytes] = []
+        questions.check_rows(self.encoder, batch)
+        framed = self.reports_of(batch)
+        return framed[0] if single else framed
+
+    def reports_of(self, batch: Vectors) -> list[bytes]:
+        """Return the reports of any finite rows; :meth:`privatize` also checks codes of answers."""
+        entropy, payloads = Entropy(), list[bytes]()
         for start in range(0, len(batch), _PRIVATIZE_ROWS):
             # Copied, then checked again: the caller's array may change concurrently.
             part = np.array(batch[start : start + _PRIVATIZE_ROWS])
             check_finite(part, first_row=start)
-            # A device that fails for some vectors reveals something about them, so NumPy's
-            # floating-point error settings must not make encoding fail. The randomizer checks in
-            # integers.
+            # A device that fails for some vectors reveals something about them, so NumPy's error
+            # settings must not make encoding fail. The randomizer checks in integers.
             with np.errstate(all="ignore"):
                 encoded = self.encode_private(part)
             payloads += self.randomizer.report(encoded, entropy)
-        framed = wire.frame(payloads, self.randomizer.wire_id, self.hash)
-        return framed[0] if single else framed
+        return wire.frame(payloads, self.randomizer.wire_id, self.hash)
 
     def privatize_answer(self, answers: Any) -> bytes | list[bytes]:
         """Turn private answers into reports, without a vector or a model.

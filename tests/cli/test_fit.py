@@ -15,7 +15,14 @@ import offaxis
 from offaxis import mechanisms
 from offaxis.cli.fit import fit
 from offaxis.geometry import Layers
-from offaxis.learning import Classes, Number, fit_answers, fit_second_moments
+from offaxis.learning import (
+    Classes,
+    Number,
+    fit_answers,
+    fit_pairs,
+    fit_second_moments,
+    principal,
+)
 from tests.cli.conftest import DIM, Run, assert_fails, assert_usage_error
 
 BASICS = ("--model", "head.safetensors", "--public", "public.npy", "--out", "my.release")
@@ -241,10 +248,35 @@ def test_the_goal_of_a_covariance_fits_second_moments(workspace: Path, run: Run)
     assert_fails(run(*fit, "--out", "public.npy"), 3, "is an input of this command")
 
 
+def test_the_goal_of_later_questions_fits_to_none(workspace: Path, run: Run) -> None:
+    fit = ("fit", "--goal", "questions", "--epsilon", "1", "--public")
+    result = run(*fit, "public.npy", "--rank", "3", "--unit", "user", "--out", "my.release")
+    assert result.exit_code == 0, result.output
+    public = np.load("public.npy")
+    expected = fit_pairs(principal(public, rank=3), None, epsilon=1, unit="user")
+    assert offaxis.load("my.release").hash == expected.hash
+    assert "shows      the direction of 3 principal coordinates" in result.stdout
+    # Nine directions, as docs/ask-the-crowd.md advises, or all of the vectors.
+    wide = np.random.default_rng(6).standard_normal((300, 12))
+    np.save("wide.npy", wide)
+    for name, vectors, rank in (("wide.npy", wide, 9), ("public.npy", public, DIM)):
+        facts = json.loads(run(*fit, name, "--out", f"{rank}.release", "--json").stdout)
+        assert facts["release"] == fit_pairs(principal(vectors, rank=rank), None, epsilon=1).hash
+        assert facts["provenance"]["settings"]["rank"] == rank
+    assert_fails(run(*fit, "public.npy", "--rank", "9", "--out", "x.release"), 3, "a smaller rank")
+    assert_fails(run(*fit, "public.npy", "--out", "public.npy"), 3, "is an input of this command")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ((), "Missing option '--public'"),
+        (("--goal", "questions"), "Missing option '--public'"),
+        (("--goal", "questions", *BASICS[:4]), "--model has no effect with --goal questions"),
+        (
+            ("--goal", "questions", *BASICS[2:4], "--percentile", "90"),
+            "--percentile has no effect with --goal questions",
+        ),
         (("--number", "0", "100"), "--number and --bins belong together"),
         (("--bins", "10"), "--number and --bins belong together"),
         (("--answers", "no,yes", "--bins", "10"), "--number and --bins belong together"),

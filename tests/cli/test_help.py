@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -24,6 +25,8 @@ WORKFLOW = ["fit", "inspect", "learn plan", "privatize", "decode", "evaluate", "
 
 STANDALONE = ("ledger create", "ledger show", "keys new", "keys show")
 """Commands that need no existing file or server."""
+
+PAGE = Path(__file__).parents[2] / "docs/cli.md"
 
 
 def commands(group: object = None, names: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
@@ -96,6 +99,20 @@ def test_paragraphs_are_reflowed_and_flags_have_no_type(
 @pytest.mark.parametrize("name", ["", "device", "ledger", "learn", "collector", "keys"])
 def test_flags_of_groups_have_no_type(name: str, run: Run) -> None:
     assert "<bool>" not in run(*name.split(), "--help").stdout
+
+
+@pytest.mark.parametrize("name", ["fit", "evaluate", "inspect", "recommend"])
+def test_the_help_names_every_kind_of_model(name: str) -> None:
+    (option,) = [p for p in COMMANDS[name].params if p.name == "model"]
+    for suffix in (".pt2", ".onnx", ".safetensors", "package.module:attribute"):
+        assert suffix in option.help
+        assert suffix in PAGE.read_text()
+
+
+def test_the_page_lists_every_command_of_a_collector() -> None:
+    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith("| `collector` |")]
+    named = {name.split()[1] for name in COMMANDS if name.startswith("collector ")}
+    assert named == {*re.findall("`([a-z-]+)`", row)} - {"collector"}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import offaxis
 from offaxis.cli import privatize as command
 from offaxis.cli.inputs import write_array
 from offaxis.formats.reports import read_reports
-from offaxis.learning import Classes, fit_answers
+from offaxis.learning import Classes, Number, fit_answers
 from offaxis.release import Release
 from tests.cli.conftest import DIM, Run, assert_fails, assert_usage_error
 
@@ -190,3 +190,26 @@ def test_answers_alone_are_privatized_without_vectors(workspace: Path, run: Run)
         assert_usage_error(result, "asks for answers alone: pass --answers, not --vectors")
     assert not Path("x.reports").exists()
     assert "asked answer: one of no, yes" in " ".join(run("inspect", "one.release").stdout.split())
+
+
+def test_a_header_with_another_name_is_pointed_out(workspace: Path, run: Run) -> None:
+    fit_answers(Number(0, 100, bins=10), epsilon=2).save("ages.release")
+    command = ("privatize", "ages.release", "--out", "ages.reports", "--answers")
+    hint = "; if it is a header, it must be 'answer' or left out"
+    Path("mine.csv").write_text("age\n31\n")
+    assert_fails(
+        run(*command, "mine.csv"), 3, f"entry 0 of 'answer' in mine.csv is not a number{hint}"
+    )
+    # No other entry is a header, nor are those of files that have none or a right one.
+    for name, text in (
+        ("late.csv", "31\nage\n"),
+        ("mine.txt", "age\n31\n"),
+        ("named.csv", "answer\nage\n"),
+    ):
+        Path(name).write_text(text)
+        result = run(*command, name)
+        assert_fails(result, 3, f"in {name} is not a number")
+        assert "header" not in result.stderr
+    for text in ("31\n", "answer\n31\n"):
+        Path("mine.csv").write_text(text)
+        assert "wrote 1 report " in run(*command, "mine.csv", "--force").stdout

@@ -19,6 +19,7 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 import offaxis
+from offaxis.audit import audit
 from offaxis.card import card_facts
 from offaxis.cli.app import app
 from offaxis.client import Reporter
@@ -30,7 +31,7 @@ from offaxis.engines import local
 from offaxis.errors import BiasedDecoder, InvalidInput, InvalidRelease
 from offaxis.formats.release_file import from_bytes, to_bytes
 from offaxis.learning import fit_answers, fit_pairs, histogram, learn, principal
-from offaxis.learning.frequencies import Histogram
+from offaxis.learning.frequencies import FEWEST, Histogram
 from offaxis.privacy.ledger import Ledger, Limit
 from offaxis.randomizers import KaryResponse, LocalHashing, SubsetSelection
 from offaxis.simulation import draw_observations
@@ -137,6 +138,43 @@ def test_vectors_and_decoding_are_refused():
         offaxis.fit(None, public, epsilon=1, mechanism="laplace", reshaping="none").privatize()
     with pytest.raises(InvalidInput, match="'age' has no bins"):
         fit_pairs(principal(public), AGE, epsilon=1)
+
+
+@pytest.mark.parametrize(
+    "row", [[55.5, 55.5], [4, 30], [-1, 30], [0, 100.5], [0, -0.5], [0, -1e30]]
+)
+def test_vectors_are_not_taken_for_answers(row, tmp_path):
+    """Only rows of answers as they are coded are reported, whichever way they come."""
+    release, alone = fit_answers([PET, AGE], epsilon=LOUD), "people answer alone: pass answers="
+    vectors = np.array([[0, 31.5], row])
+    with pytest.raises(InvalidInput, match=alone) as caught:
+        release.privatize(vectors)
+    assert "55.5" not in str(caught.value)
+    with pytest.raises(InvalidInput, match=alone):
+        release.privatize(vectors[1])
+    reporter = Reporter(release, Ledger(str(tmp_path / "my.ledger"), Limit(500)))
+    for report in (lambda: reporter.report(vectors[1]), lambda: reporter.reports(vectors)):
+        with pytest.raises(InvalidInput, match=alone):
+            report()
+    assert reporter.ledger.spent()[0] == 0  # nothing was paid
+    table = pa.table({"id": ["a", "b"], "vector": vectors.tolist()})
+    pq.write_table(table, tmp_path / "people.parquet")
+    with pytest.raises(InvalidInput, match=alone):
+        local.privatize(tmp_path / "people.parquet", release, tmp_path / "reports")
+    # A device does not fail for one of them: it reports the public answer, "none" or the first.
+    year = offaxis.memoise(release, draws=4, period=90)
+    daily = Reporter(year, Ledger(str(tmp_path / "year.ledger"), Limit(500)))
+    assert len(daily.report(vectors[1], number=0)) == year.report_size
+
+
+def test_codes_of_answers_are_reported():
+    release = fit_answers([PET, AGE], epsilon=LOUD)
+    coded = [[0, 0], [2, 100], [3, 31.5], [NO_ANSWER, NO_ANSWER]]
+    shares = release.shares(release.privatize(np.array(coded)))
+    found = dict(zip(shares.names, shares.estimate.round(6), strict=True))
+    names = ("cat, [0, 5)", "owl, [95, 100]", "none, [30, 35)", "none, [0, 5)")
+    assert [found[name] for name in names] == [0.25] * 4
+    assert not audit(release, reports=2000, false_alarm=ALPHA).violated
 
 
 @pytest.mark.parametrize(
@@ -398,7 +436,7 @@ def test_people_without_a_number_do_not_count():
     assert found.projected()[[4, 8]] == pytest.approx([0.75, 0.25])
     assert found.mean().estimate == pytest.approx(0.75 * 4.5 + 0.25 * 8.5)
     assert 4 <= found.quantile(0.5).estimate <= 5
-    nobody = histogram(release, release.privatize(answers=[None] * 20))
+    nobody = histogram(release, release.privatize(answers=[None] * 100))
     assert nobody.quantile(0.5)[1:] == (0, 10)
 
 
@@ -414,18 +452,56 @@ def test_histograms_are_checked():
         histogram(release, fit_answers(3, epsilon=1).shares(reports[:0] or _three()), "b")
     with pytest.raises(InvalidInput, match=r"of\(group\)"):
         histogram(release, release.shares(reports, groups=["x"]), "b")
-    found = histogram(release, reports, "age")
+    found = histogram(release, reports * FEWEST, "age")
     for q in (0, 1, float("nan"), "x"):
         with pytest.raises(InvalidInput):
             found.quantile(q)
     with pytest.raises(InvalidInput, match="level"):
         found.mean(level=1)
-    assert found.mean()[1:] == (0, 100)  # one report tells nothing
-    assert found.quantile(0.5)[1:] == (0, 100)
 
 
 def _three() -> list[bytes]:
     return fit_answers(3, epsilon=1).privatize(answers=[0])  # type: ignore[return-value]
+
+
+def test_intervals_by_the_normal_law_need_enough_reports():
+    """The variances of two reports say nothing, or even 0; exact intervals hold all the same."""
+    release = fit_answers([PET, AGE], epsilon=3)
+    everybody = {"pet": ["cat"] * FEWEST, "age": [31] * FEWEST}
+    reports: Any = release.privatize(answers=everybody)
+    for count in (1, 2, FEWEST - 1):
+        few = histogram(release, reports[:count], "age")
+        for read in (few.interval, few.mean, lambda few=few: few.quantile(0.5), few.figure):
+            with pytest.raises(InvalidInput, match=rf"^{count} report.* takes {FEWEST}.*interval"):
+                read()
+        assert few.estimate.shape == few.projected().shape == (20,)
+        low, high = few.shares.interval()
+        assert (low < high).all()
+    enough = histogram(release, reports, "age")
+    assert (enough.interval()[0] <= enough.interval()[1]).all()
+    assert enough.mean().low < enough.mean().high
+    # A number alone has exact intervals of its bins, for any number of reports.
+    alone = fit_answers(AGE, epsilon=3)
+    low, high = histogram(alone, alone.privatize(answers=[31, 32])).interval()
+    assert (low < high).all()
+
+
+@pytest.mark.parametrize("counts", [(0, 0, 200), (200, 0, 0)])
+def test_an_interval_outside_all_shares_is_not_cut_to_nothing(counts):
+    """An estimate far below 0 or above 1 counts as 0 or 1, with the error that it has."""
+    asked = [Classes(2, name="x"), Number(0, 2, name="b", bins=2)]
+    release = fit_answers(asked, epsilon=0.5, mechanism="response")
+    named = np.array([counts[0] + 60, counts[1] + 40, counts[2], 0])
+    found = histogram(release, Shares(named, release.randomizer), "b")
+    outside = (found.estimate < 0) | (found.estimate > 1)
+    assert outside.all()
+    assert (found.standard_error > 0.05).all()
+    low, high = found.interval(0.5)  # about two thirds of an error on both sides
+    assert (low < high).all()
+    assert (low >= 0).all()
+    assert (high <= 1).all()
+    bound = found.estimate.clip(0, 1)
+    assert ((low <= bound) & (bound <= high)).all()
 
 
 @pytest.mark.parametrize("form", [SubsetSelection(24, 1), LocalHashing(24, 1)], ids=str)

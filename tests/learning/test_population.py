@@ -22,6 +22,7 @@ from offaxis.learning import (
     widened,
 )
 from offaxis.learning import likelihoods as module
+from offaxis.learning.crowd_answers import normal_limits
 from offaxis.learning.likelihoods import Likelihoods, check_release, support_of
 from offaxis.learning.population import of_likelihoods
 from offaxis.randomizers.memoised import MemoisedResponse
@@ -198,6 +199,7 @@ def test_quantile_intervals_hold_all_values_that_are_not_rejected(crowd):
         (lambda Z: np.full(len(Z), np.nan), "no finite answer for 600 of 600"),
         (lambda Z: np.where(Z[:, 0] > 0, np.inf, 1), "no finite answer"),
         (lambda Z: Z[:-1, 0], "one number"),
+        (lambda Z: [[1.0], [1.0, 2.0]] * 300, "the question fails"),
         (lambda Z: Z.T, "one number"),
         (lambda Z: 1.0, "one number"),
         (lambda Z: None, "one number"),
@@ -247,6 +249,10 @@ def test_a_question_cannot_change_the_population(crowd):
 def test_models_without_answers_and_wrong_bins(crowd):
     with pytest.raises(InvalidInput, match="mean or histogram"):
         crowd.share(np.ones((1, DIM)))
+    with pytest.raises(InvalidInput, match="public vectors of 3 numbers"):
+        crowd.share(np.eye(5))
+    with pytest.raises(InvalidInput, match="pass edges"):
+        crowd.histogram(lambda Z: np.sign(Z[:, 0]) * 1.5e308)
     with pytest.raises(InvalidInput, match="finite"):
         crowd.share(lambda Z: np.log(np.minimum(Z[:, :2], 0)) * np.nan)
     for bins in (0, -1, 2.5, True, [1.0], [1.0, 1.0], [2.0, 1.0], [0, math.nan], 10**6, "auto"):
@@ -344,6 +350,58 @@ def test_symbols_say_what_they_hide():
     hidden = found.mean(lambda Z: np.sin(50 * Z[:, 1]))
     assert "inside the cells" in hidden.warning
     assert "inside the cells" in found.compare(found).mean(lambda Z: np.sin(50 * Z[:, 1])).warning
+
+
+def test_an_answer_that_no_public_vector_has_is_unknown(crowd):
+    """It used to be 0, from 0 to 0."""
+    model = np.vstack([CENTRES, np.zeros((1, DIM))])  # the last answer never wins here
+
+    def outputs(Z: np.ndarray) -> np.ndarray:
+        return np.maximum(Z @ model.T, [-99, -99, -99, -1e9]) - [0, 0, 0, 1e6]
+
+    answer, plain = crowd.share(outputs), crowd.share(CENTRES)
+    low, high = answer.interval()
+    assert (low[3], high[3]) == (0, 1)
+    assert answer.standard_error[3] == 0.5
+    assert "No public vector gives 3: how many" in answer.warning
+    np.testing.assert_allclose(low[:3], plain.interval()[0])
+    assert not plain.warning
+    low, high = crowd.histogram(first, [90, 91, 92, 93, 94, 95, 96]).interval()
+    assert (high[1:5] - low[1:5] == 1).all()
+
+
+def test_limits_beyond_a_bound_are_no_certainty():
+    """An estimate of −3 % ± 1 % used to have the interval from 0 to 0."""
+    limits = normal_limits(np.array([-0.03, 0.5, 1.2]), np.array([0.01, 0.1, 0.05]))
+    low, high = limits(2.0, 0.0, 1.0)
+    np.testing.assert_allclose(low, [0, 0.3, 0.9])
+    np.testing.assert_allclose(high, [0.02, 0.7, 1])
+    assert normal_limits(-1.0, 0.5)(1.0, -math.inf, math.inf) == (-1.5, -0.5)
+
+
+def test_questions_that_cells_hide_say_so(crowd):
+    """For reports of directions, too."""
+    hidden = crowd.mean(lambda Z: np.column_stack([Z[:, 0], np.sin(50 * Z[:, 1])]))
+    assert "of '1' is inside the cells" in hidden.warning
+    assert "inside the cells" in crowd.quantile(lambda Z: np.sin(50 * Z[:, 1])).warning
+    assert not crowd.mean(first).warning
+
+
+def test_budgets_beyond_what_was_measured_say_so():
+    release = offaxis.fit(None, PUBLIC, epsilon=6, mechanism="privunit2", reshaping="centre")
+    found = crowd_of(release, draw(np.random.default_rng(8), 2_000))
+    assert "measured up to ε = 4" in found.share(CENTRES).warning
+
+
+def test_few_reports_are_not_tested():
+    """With 10 reports per cell, good populations were rejected in 10 % of rounds."""
+    release = offaxis.fit(None, PUBLIC, epsilon=4, mechanism="privunit2", reshaping="centre")
+    people = draw(np.random.default_rng(9), 500)
+    few, enough = crowd_of(release, people[:499]), crowd_of(release, people)
+    assert math.isnan(few.fit.p_value)
+    assert "takes 500" in few.summary
+    assert not math.isnan(enough.fit.p_value)
+    assert "does not reject" in enough.summary
 
 
 # ---- Releases and reports

@@ -17,7 +17,7 @@ import offaxis
 from offaxis.learning import likelihoods as likelihoods_module
 from offaxis.learning.evidence import contrasts
 from offaxis.learning.likelihoods import Likelihoods, support_of
-from offaxis.learning.population import Population, of_likelihoods
+from offaxis.learning.population import UNUSUAL, Population, of_likelihoods
 from offaxis.learning.population_fit import LARGEST_SPREAD, _spread, fit_shares
 from offaxis.simulation import draw_observations
 from tests.checks import ALPHA
@@ -201,11 +201,12 @@ def test_the_spread_is_estimated_where_reports_show_it():
     for tau in (0.003, 0.05):
         variances = information + tau * information**2
         simulated = rng.standard_normal(400) * np.sqrt(variances)
-        found = _spread(simulated, np.diag(information), np.eye(400), 10_000, 0.0)
+        found, least = _spread(simulated, np.diag(information), np.eye(400), 10_000, 0.0)
         assert found == pytest.approx(tau, rel=0.5)
+        assert tau / 2 < least < found
         padded = np.append(simulated, 0.0), np.diag(np.append(information, 0.0))
-        assert _spread(*padded, np.eye(401), 10_000, 0.0) == pytest.approx(found)
-    assert _spread(np.zeros(2), np.zeros((2, 2)), np.eye(2), 100, 0.0) <= LARGEST_SPREAD
+        assert _spread(*padded, np.eye(401), 10_000, 0.0) == pytest.approx((found, least))
+    assert max(_spread(np.zeros(2), np.zeros((2, 2)), np.eye(2), 100, 0.0)) <= LARGEST_SPREAD
 
 
 # ---- Coverage, size and power
@@ -306,6 +307,20 @@ def test_symbols_show_no_fit():
         assert crowd.explained
         assert not crowd.warning
         assert "cannot show" in crowd.summary
+
+
+def test_people_like_few_public_vectors_are_not_unusual():
+    """τ is large where reports do not show it. Control: its mean would warn too often."""
+    mean = warned = 0
+    for seed in range(12):
+        rng = np.random.default_rng([300, seed])
+        public, people = rng.standard_normal((300, DIM)), rng.standard_normal((1_000, DIM))
+        release = offaxis.fit(None, public, epsilon=1.1, mechanism="privunit2", reshaping="centre")
+        crowd = of_likelihoods(likelihoods_of(release, people, rng, public))
+        warned += crowd.fit.least_spread > UNUSUAL
+        mean += crowd.fit.spread > UNUSUAL
+    assert stats.binom.sf(warned - 1, 12, 0.05) > ALPHA
+    assert mean >= 6
 
 
 # ---- Differences

@@ -153,6 +153,7 @@ def read_answers(source: str, asked: Sequence[Asked]) -> dict[str, list[Any]]:
         )
     wanted = [part.name for part in asked] if column is None else [column]
     columns = reader(path, wanted)
+    bare = path.suffix.lower() == ".csv" and None in columns
     if len(asked) == 1 and column is None and len(columns) == 1:
         columns = {wanted[0]: next(iter(columns.values()))}
     missing = [name for name in wanted if name not in columns]
@@ -160,11 +161,14 @@ def read_answers(source: str, asked: Sequence[Asked]) -> dict[str, list[Any]]:
         hint = f"; select one as {path}:COLUMN" if len(asked) == 1 else ""
         raise InvalidInput(f"{path} has no column {missing[0]!r}{hint}")
     pairs = zip(wanted, asked, strict=True)
-    return {part.name: _read(columns[name], part, path) for name, part in pairs}
+    return {part.name: _read(columns[name], part, path, bare=bare) for name, part in pairs}
 
 
-def _read(values: list[Any], part: Asked, path: Path) -> list[Any]:
-    """Return answers as Python values; text that stands for a number becomes one."""
+def _read(values: list[Any], part: Asked, path: Path, *, bare: bool) -> list[Any]:
+    """Return answers as Python values; text that stands for a number becomes one.
+
+    ``bare`` tells that no row was read as a header.
+    """
     if isinstance(part, Classes):
         return values
     numbers = []
@@ -172,8 +176,11 @@ def _read(values: list[Any], part: Asked, path: Path) -> list[Any]:
         try:
             numbers.append(float(value) if isinstance(value, str) else value)
         except ValueError:
+            hint = f"; if it is a header, it must be {part.name!r} or left out" * (
+                bare and not index
+            )
             raise InvalidInput(
-                f"entry {index} of {part.name!r} in {path} is not a number"
+                f"entry {index} of {part.name!r} in {path} is not a number{hint}"
             ) from None
     return numbers
 

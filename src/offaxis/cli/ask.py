@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -41,6 +42,8 @@ _MAX_NAME: Final = 30
 _LEAST: Final = 1e-4
 """The smallest p-value that is written as a number."""
 _DIRECTIONS: Final = "direction"
+_PAIRS: Final = "coordinates"
+"""What the numbers of a covariance are about."""
 _COLUMNS: Final = ("estimate", "standard_error", "low", "high")
 
 
@@ -130,6 +133,8 @@ def ask(
         None if before is None else partial(opened_reports, before, loaded.report_size),
     )
     results = [crowd.answer(asked, level) for asked in questions]
+    if before is not None:
+        results = [_noted(result, crowd.comparable) for result in results]
     if out is not None:
         with replacing(out) as file:
             _WRITERS[out.suffix.lower()](file, results)
@@ -143,6 +148,14 @@ def ask(
         )
         return
     _print(crowd, facts, results, level, out)
+
+
+def _noted(result: Result, comparable: tuple[str, ...]) -> Result:
+    """Say so if an answer does not tell what has changed."""
+    if result.change is not None:
+        return result
+    note = f"--against cannot compare {result.question!r}; it compares: {', '.join(comparable)}."
+    return replace(result, notes=(*result.notes, note))
 
 
 # ---- The terminal
@@ -160,14 +173,18 @@ def _print(
             if part.get("warning"):
                 of = "Warning" if part is facts else "Warning about the earlier reports"
                 console.print(wrap_text(f"{of}: {part['warning']}", console), style="bold")
-        for single, group in groupby(results, lambda result: result.single):
+        for (single, _), group in groupby(
+            results, lambda result: (result.single, result.change is not None)
+        ):
             if single:
                 console.print()
                 console.print(_singles(list(group), level))
                 continue
             for result in group:
                 _print_result(console, result, level)
-        notes = [*dict.fromkeys(result.note for result in results if result.note)]
+        notes = [*dict.fromkeys(note for result in results for note in result.notes)]
+        if any(result.cut for result in results):
+            notes.insert(0, "Intervals of shares are cut at 0 and 100 %.")
         end = f"Each interval by itself holds with {_percent(level)} confidence."
         console.print("\n" + wrap_text(" ".join([end, *notes]), console))
         for text in dict.fromkeys(result.warning for result in results if result.warning):
@@ -192,16 +209,30 @@ def _print_result(console: Console, result: Result, level: float) -> None:
     if result.about == _DIRECTIONS:
         table.columns[1].header = "variance"
         table.add_column("angle error", justify="right", no_wrap=True)
-    for place, name in enumerate(result.names):
-        if place == _SHOWN:
-            table.add_row(Text(f"… and {len(result.names) - _SHOWN:,} more", style="dim"))
-            break
+    places, more = _shown(result)
+    for place in places:
         cells = _cells(result, place)
         if result.about == _DIRECTIONS:
             apart = bool(result.details["apart"][place])
             cells.append(f"{result.details['angle'][place]:.2g}°" if apart else "–")
-        table.add_row(_cut(name), *cells)
+        table.add_row(_cut(result.names[place]), *cells)
+    if more:
+        table.add_row(Text(f"… and {len(result.names) - _SHOWN:,} {more}", style="dim"))
     console.print(table)
+
+
+def _shown(result: Result) -> tuple[list[int], str]:
+    """Return which rows of a result are printed, and what the others are, if there are any.
+
+    Of a covariance they are those of the largest estimates.
+    """
+    places = range(len(result.names))
+    if len(places) <= _SHOWN:
+        return [*places], ""
+    if result.about != _PAIRS:
+        return [*places[:_SHOWN]], "more"
+    largest = np.argsort(-np.abs(result.found.estimate), kind="stable")[:_SHOWN]
+    return largest.tolist(), "smaller ones"
 
 
 def _singles(results: list[Result], level: float) -> Table:
@@ -272,7 +303,7 @@ def _result_facts(result: Result) -> dict[str, Any]:
     if result.change is not None:
         facts["change"] = _columns(result.change)
     facts |= {name: np.asarray(values).tolist() for name, values in result.details.items()}
-    said = {"note": result.note, "warning": result.warning}
+    said = {"note": " ".join(result.notes), "warning": result.warning}
     return facts | {name: text for name, text in said.items() if text}
 
 

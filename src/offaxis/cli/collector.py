@@ -46,7 +46,7 @@ from offaxis.formats.documents import (
     sign_round,
 )
 from offaxis.formats.release_file import to_bytes
-from offaxis.formats.strict_json import canonical_json
+from offaxis.formats.strict_json import canonical_json, shown
 from offaxis.release import Release
 
 # ---- Requests to a collector
@@ -54,6 +54,8 @@ from offaxis.release import Release
 _MAX_RESPONSE: Final = 1 << 34
 _PATIENCE: Final = 60.0
 """Multiple of the usual time limit, since responses may be large."""
+_LONGEST: Final = 400
+"""The most characters of a collector's message, which ends with what to do."""
 
 DEFAULT_URL: Final = "http://127.0.0.1:8470"
 Url = Annotated[
@@ -103,8 +105,20 @@ def _request(
     except Unreachable as error:
         raise Unreachable(f"{error}; is it at {url}? Set --collector or start it") from None
     if not 200 <= response.status < 300:
-        raise InvalidInput(f"the collector refused: {response.message}")
+        raise InvalidInput(f"the collector refused: {_refusal(response)}")
     return response
+
+
+def _refusal(response: Response) -> str:
+    """Return the status and the whole problem of a response, printable on one line."""
+    try:
+        problem = json.loads(response.body)
+    except (ValueError, RecursionError):
+        return response.message
+    detail = problem.get("detail") if isinstance(problem, dict) else None
+    if not isinstance(detail, str) or not detail:
+        return response.message
+    return f"{response.status}, {shown(detail, _LONGEST)}"
 
 
 def _json_of(response: Response) -> dict[str, Any]:

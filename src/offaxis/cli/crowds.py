@@ -13,7 +13,6 @@ of second moments            mean · covariance · principal directions
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -25,7 +24,16 @@ from scipy.special import ndtri
 
 from offaxis.cli.inputs import load_model
 from offaxis.cli.options import UsageError
-from offaxis.cli.questions import FORMS, WRITTEN, Numbers, Question, Result
+from offaxis.cli.questions import (
+    FORMS,
+    WRITTEN,
+    Numbers,
+    Question,
+    Result,
+    is_model,
+    split_output,
+    unbiased,
+)
 from offaxis.decoding.shares import ShareDifference, Shares
 from offaxis.encoding import SecondMomentsEncoder
 from offaxis.encoding.pairs import Asked, Classes, Number, PairEncoder
@@ -46,6 +54,8 @@ from offaxis.learning import (
     population,
     second_moments,
 )
+from offaxis.learning.crowd_answers import normal_limits
+from offaxis.learning.frequencies import check_enough
 from offaxis.learning.likelihoods import CELLS, MOST_VECTORS
 from offaxis.randomizers.memoised import Memoised
 from offaxis.randomizers.symbols import SymbolForm
@@ -58,6 +68,10 @@ OpenReports = Callable[[], AbstractContextManager[Iterator[bytes]]]
 
 class Crowd(Protocol):
     """What answers the questions about the people who reported."""
+
+    @property
+    def comparable(self) -> tuple[str, ...]:
+        """The verbs of questions that also tell what has changed."""
 
     def read(self, reports: OpenReports, earlier: OpenReports | None) -> None:
         """Read all reports, and those of an earlier round."""
@@ -117,22 +131,20 @@ def crowd_of(
 
 
 def _check(questions: Sequence[Question], kind: Any, *, compared: bool) -> None:
-    """Reject questions that a kind of release cannot answer, or not compare."""
+    """Reject questions that a kind of release cannot answer, or of which it compares none."""
     for question in questions:
         if question.verb not in kind.verbs:
             raise UsageError(
                 f"{kind.what} cannot answer {question.text!r}; it answers: {kind.listed}"
             )
-        if compared and question.verb not in kind.comparable:
-            listed = ", ".join(kind.comparable)
-            raise UsageError(
-                f"--against cannot compare {question.text!r}; for {kind.what} it compares: {listed}"
-            )
+    if compared and not any(question.verb in kind.comparable for question in questions):
+        raise UsageError(
+            f"--against cannot compare {questions[0].text!r}; for {kind.what} it compares: "
+            f"{', '.join(kind.comparable)}"
+        )
 
 
 # ---- Releases of private answers alone
-
-_UNBIASED: Final = "Estimates are unbiased: a small share may come out below 0."
 
 
 class _OfAnswers:
@@ -167,6 +179,9 @@ class _OfAnswers:
         for part in fitting:
             if part.name == about:
                 return part
+        if any(part.name == about for part in self.asked):
+            kind, other = ("a number", "histogram") if share else ("no number", "share")
+            raise UsageError(f"{question.text!r}: {about!r} is {kind}; ask '{other} of {about}'")
         what = "classes" if share else "numbers"
         listed = ", ".join(repr(part.name) for part in fitting)
         known = f"name one of {listed}" if fitting else f"this release asks for no {what}"
@@ -195,11 +210,12 @@ class _OfAnswers:
             assert found is not None
             names = (*part.names, *(["none"] if part.optional else []))
             change = None if before is None else found.minus(before, level)
-            return _unbiased(Result(question.text, names, found, True, change, "answer"))
+            return unbiased(Result(question.text, names, found, True, change, "answer"))
         return self._of_number(question, part, level)
 
     def _marginal(self, shares: Shares, part: Asked, level: float) -> Numbers:
         """Return the shares of one of several answers: sums of the shares of joint values."""
+        check_enough(shares)
         encoder = self.release.encoder
         assert isinstance(encoder, AnswersEncoder)
         place = self.asked.index(part)
@@ -207,30 +223,32 @@ class _OfAnswers:
         members = [(values == value).astype(float) for value in range(encoder.values[place])]
         estimate = np.array([member @ shares.estimate for member in members])
         error = np.sqrt([shares.variance(member) for member in members])
-        reach = float(ndtri((1 + level) / 2)) * error
-        ends = (estimate - reach).clip(0, 1), (estimate + reach).clip(0, 1)
+        ends = normal_limits(estimate, error)(float(ndtri((1 + level) / 2)), 0.0, 1.0)
         return Numbers.of(estimate, error, ends)
 
     def _of_number(self, question: Question, part: Any, level: float) -> Result:
         found = histogram(self.release, self.shares, part.name)
-        note = "Shares are of all people, also of those without a number." if part.optional else ""
+        note = "Shares are of all people, also of those without a number."
         if question.verb == "histogram":
             change = None
             numbers = _of_histogram(found, level)
             if self.earlier is not None:
+                for shares in (self.shares, self.earlier):
+                    check_enough(shares)
                 before = histogram(self.release, self.earlier, part.name)
                 change = numbers.minus(_of_histogram(before, level), level)
             ends = zip(found.edges[:-1], found.edges[1:], strict=True)
             names = tuple(f"{low:.4g} to {high:.4g}" for low, high in ends)
-            return _unbiased(
-                Result(question.text, names, numbers, True, change, part.name, note=note)
+            notes = (note,) if part.optional else ()
+            return unbiased(
+                Result(question.text, names, numbers, True, change, part.name, notes=notes)
             )
         value: Estimate = (
             found.mean(level) if question.verb == "mean" else found.quantile(question.level, level)
         )
         numbers = Numbers.of(value.estimate, np.nan, (value.low, value.high))
         note = "Medians, quantiles and means are of the people who have a number."
-        return Result(question.text, ("",), numbers, note=note if part.optional else "")
+        return Result(question.text, ("",), numbers, notes=(note,) if part.optional else ())
 
     @property
     def summary(self) -> str:
@@ -250,15 +268,7 @@ def _of_shares(question: Question, shares: Shares, earlier: Shares | None, level
         difference = ShareDifference(shares, earlier)
         ends = difference.interval(level, simultaneous=False)
         change = Numbers.of(difference.estimate, difference.standard_error, ends)
-    return _unbiased(Result(question.text, tuple(shares.names), found, True, change, "answer"))
-
-
-def _unbiased(result: Result) -> Result:
-    """Explain negative shares, if there are any."""
-    if not (result.found.estimate < 0).any():
-        return result
-    note = f"{_UNBIASED} {result.note}".strip()
-    return replace(result, note=note)
+    return unbiased(Result(question.text, tuple(shares.names), found, True, change, "answer"))
 
 
 def _of_histogram(found: Histogram, level: float) -> Numbers:
@@ -311,9 +321,9 @@ class _OfMoments:
             change=tables[0].minus(tables[1], level) if len(tables) > 1 else None,
             about="coordinates" if covariance else "coordinate",
             details={"public": public[np.triu_indices(r)] if covariance else public},
-            note=(
+            notes=(
                 "Coordinates are the principal directions of the public vectors, in public "
-                "standard deviations; vectors are clipped."
+                "standard deviations; vectors are clipped.",
             ),
         )
 
@@ -353,13 +363,13 @@ def _principal(question: Question, found: SecondMoments, level: float) -> Result
         "apart": principal.apart,
         "direction": principal.directions,
     }
-    note = ""
+    notes: tuple[str, ...] = ()
     if not principal.apart.all():
-        note = (
+        notes = (
             "Directions of about the same variance cannot be told apart: of those without an "
-            "angle, neither the direction nor the interval holds."
+            "angle, neither the direction nor the interval holds.",
         )
-    return Result(question.text, names, numbers, about="direction", details=details, note=note)
+    return Result(question.text, names, numbers, about="direction", details=details, notes=notes)
 
 
 # ---- Releases of vectors: a population of public vectors
@@ -415,6 +425,13 @@ class _OfVectors:
         if question.about is None:
             return
         if question.verb in ("share", "accuracy"):
+            source, output = split_output(question.about)
+            if output is not None:
+                raise UsageError(
+                    f"{question.text!r}: {question.verb} is of all answers of a model, as in "
+                    f"'{question.verb} of {source}'; mean, median, quantile and histogram are of "
+                    f"one output, as in 'mean of {question.about}'"
+                )
             self._model(question.about).outputs(self._sample)
             return
         values = self._function(question)(self._sample)
@@ -439,7 +456,7 @@ class _OfVectors:
 
     def _names_of(self, about: str) -> tuple[str, ...]:
         """Return the names of the outputs of a model."""
-        model = self._model(_split_output(about)[0])
+        model = self._model(split_output(about)[0])
         size = model.outputs(self._sample[:1]).shape[1]
         return answer_names(model) or tuple(map(str, range(size)))
 
@@ -452,8 +469,8 @@ class _OfVectors:
             if coordinate >= size:
                 raise InvalidInput(f"{question.text!r}: coordinates are 0 to {size - 1}")
             return lambda Z: Z[:, coordinate]
-        source, output = _split_output(about)
-        if not _MODEL.search(source):
+        source, output = split_output(about)
+        if not is_model(source):
             raise UsageError(
                 f"{question.text!r}: {about!r} is neither the number of a coordinate nor a model, "
                 f"such as head.safetensors or package.module:attribute"
@@ -493,7 +510,7 @@ class _OfVectors:
             assert self.moments is not None
             return _principal(question, self.moments, level)
         result = self._result(question, self._asked(self.crowd, question), level)
-        if self.change is None:
+        if self.change is None or question.verb not in self.comparable:
             return result
         change = self._result(question, self._asked(self.change, question), level)
         return replace(result, change=change.found)
@@ -528,13 +545,13 @@ class _OfVectors:
             found, names = found.take(upper), _upper_names(self.release.input_dim)
         elif verb == "mean" and question.about is not None:
             names, about = self._names_of(question.about), "output"
-        note = _SHRUNK
-        if verb == "accuracy":
-            note += " The model's own probabilities are taken to be right."
+        notes = (_SHRUNK, _BELIEVED) if verb == "accuracy" else (_SHRUNK,)
         shares = verb in ("share", "accuracy", "histogram")
         # That of the population is shown once, for all questions.
         warning = "" if self.crowd is not None and self.crowd.warning else answer.warning
-        return Result(question.text, names, found, shares, about=about, note=note, warning=warning)
+        return Result(
+            question.text, names, found, shares, about=about, notes=notes, warning=warning
+        )
 
     @property
     def summary(self) -> str:
@@ -574,12 +591,4 @@ def _fit_facts(crowd: Population) -> dict[str, Any]:
 
 
 _SHRUNK: Final = "Estimates are shrunk towards the public vectors; their intervals are not."
-
-_MODEL: Final = re.compile(r"\.(safetensors|pt2|onnx)$|:", re.IGNORECASE)
-"""What the name of a model looks like."""
-
-
-def _split_output(about: str) -> tuple[str, str | None]:
-    """Split ``head.safetensors:yes`` and ``package.module:attribute:2``."""
-    source, colon, output = about.rpartition(":")
-    return (source, output) if colon and output and _MODEL.search(source) else (about, None)
+_BELIEVED: Final = "The model's own probabilities are taken to be right."

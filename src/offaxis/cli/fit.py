@@ -26,7 +26,7 @@ from offaxis.encoding.reshaping import Allocation, Jacobian, Optimal, Reshaping
 from offaxis.errors import InvalidInput
 from offaxis.fitting import fit as fit_release
 from offaxis.geometry import Layers, TaskModel
-from offaxis.learning import fit_answers, fit_second_moments
+from offaxis.learning import fit_answers, fit_pairs, fit_second_moments, principal
 from offaxis.mechanisms import find_mechanism
 from offaxis.privacy.guarantee import exact_delta, exact_epsilon
 from offaxis.release import Release
@@ -34,10 +34,13 @@ from offaxis.vectors import Vectors
 
 _PEOPLE: Final = 10_000
 """The number of people for which the precision of shares is printed."""
+_RANK: Final = 9
+"""Directions of a release for later questions, unless chosen or the vectors have fewer numbers."""
 
 
 @example(
     "offaxis fit --model head.safetensors --public public.npy --epsilon 5 --out my.release",
+    "offaxis fit --public public.npy --epsilon 1 --goal questions --out crowd.release",
     "offaxis fit --public public.npy --epsilon 5 --goal covariance --out moments.release",
     "offaxis fit --answers no,yes --epsilon 1 --out smokers.release",
     "offaxis fit --number 0 100 --bins 20 --epsilon 1 --out ages.release",
@@ -54,11 +57,12 @@ def fit(
     ] = None,
     model: Annotated[str | None, MODEL] = None,
     goal: Annotated[
-        Literal["answers", "vectors", "means", "covariance"] | None,
+        Literal["answers", "vectors", "means", "covariance", "questions"] | None,
         typer.Option(
             help="What reports are for: the model's answer for each vector (answers, the "
-            "default), the vector itself (vectors), a mean over people (means), or their "
-            "covariance and principal directions (covariance). It chooses the mechanism."
+            "default), the vector itself (vectors), a mean over people (means), their covariance "
+            "and principal directions (covariance), or questions that come later (questions). It "
+            "chooses the mechanism."
         ),
     ] = None,
     answers: Annotated[
@@ -151,7 +155,7 @@ def fit(
             min=1,
             metavar="R",
             help="Number of directions in a report (optimal), by default all that the model uses; "
-            "for --goal covariance 9.",
+            "for --goal covariance and --goal questions 9.",
         ),
     ] = None,
     size: Annotated[
@@ -177,7 +181,8 @@ def fit(
 
     A release depends on public data only, so the release file can be published. With --answers or
     --number people report no vector, and `offaxis ask` reads shares, histograms and medians. With
-    --goal covariance it reads covariances and principal directions.
+    --goal covariance it reads covariances and principal directions, and with --goal questions it
+    answers what nobody thought of before.
     """
     check_engine(engine, master)
     if goal is not None and mechanism is not None:
@@ -210,13 +215,18 @@ def fit(
             "Missing option '--public': public vectors; or ask people for an answer alone with "
             "--answers or --number"
         )
-    if goal == "covariance":
-        _check_unused("--goal covariance", of_a_model)
+    if goal in ("covariance", "questions"):
+        unused = {"percentile": percentile} if goal == "questions" else {}
+        _check_unused(f"--goal {goal}", of_a_model | unused)
         check_output(out, locate(public)[0])
         check_new_release(out, force=force)
         vectors = read_array(public)
         with spinner("measuring the public vectors"):
-            release = fit_second_moments(vectors, rank, percentile=percentile, **common)
+            if goal == "covariance":
+                release = fit_second_moments(vectors, rank, percentile=percentile, **common)
+            else:
+                directions = min(_RANK, vectors.shape[-1]) if rank is None else rank
+                release = fit_pairs(principal(vectors, directions), None, **common)
         release.save(out)
         _print_result(release, out, as_json)
         return
@@ -354,6 +364,9 @@ def _print_result(release: Release, out: Path, as_json: bool) -> None:
             rank = pluralize(int(settings["rank"]), "direction")
             kept = f"{100 * float(settings['kept']):.0f} % of the public variance in them"
             rows += [("measures", rank), ("keeps", f"{kept}; clipping takes the rest")]
+        elif settings["mechanism"] == "pairs":
+            rank = pluralize(int(settings["rank"]), "principal coordinate")
+            rows.append(("shows", f"the direction of {rank} of a vector"))
         else:
             rows.append(("utility", release.summary))
     rows += [("release", release.hash), ("next", f"offaxis inspect {out}")]

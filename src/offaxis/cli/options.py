@@ -110,8 +110,8 @@ MODEL: Final[Any] = typer.Option(
     "--model",
     metavar="MODEL",
     help="Public model: package.module:attribute (a model, or a function without arguments that "
-    "returns one), a torch.export file (.pt2), or a weights file written by Layers.save "
-    "(.safetensors). Load only models you trust.",
+    "returns one), a torch.export file (.pt2), an ONNX file (.onnx), or a weights file written by "
+    "Layers.save (.safetensors). Load only models you trust.",
 )
 
 ReleaseFile = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -99,6 +99,20 @@ def _level(text: str, question: str) -> float:
     return level
 
 
+_MODEL: Final = re.compile(r"\.(safetensors|pt2|onnx)$|:", re.IGNORECASE)
+
+
+def is_model(source: str) -> bool:
+    """Return whether a text looks like the name of a model."""
+    return bool(_MODEL.search(source))
+
+
+def split_output(about: str) -> tuple[str, str | None]:
+    """Split ``head.safetensors:yes`` and ``package.module:attribute:2``."""
+    source, colon, output = about.rpartition(":")
+    return (source, output) if colon and output and is_model(source) else (about, None)
+
+
 # ---- Results
 
 
@@ -147,8 +161,8 @@ class Result:
         What the names are: "answer", "coordinate", ….
     details : dict
         More columns by name, one value per number.
-    note : str
-        What the reader must know.
+    notes : tuple of str
+        What the reader must know; one that several answers share is shown once.
     warning : str
         What speaks against this answer, beyond what speaks against all of them.
     """
@@ -160,10 +174,25 @@ class Result:
     change: Numbers | None = None
     about: str = ""
     details: dict[str, Any] = field(default_factory=dict)
-    note: str = ""
+    notes: tuple[str, ...] = ()
     warning: str = ""
 
     @property
     def single(self) -> bool:
         """Whether the answer is one number."""
         return self.names == ("",)
+
+    @property
+    def cut(self) -> bool:
+        """Whether an interval of a share ends at 0 or 1, where intervals are cut."""
+        return self.shares and bool((self.found.low <= 0).any() or (self.found.high >= 1).any())
+
+
+_UNBIASED: Final = "Estimates are unbiased: a small share may come out below 0."
+
+
+def unbiased(result: Result) -> Result:
+    """Explain negative shares, if there are any."""
+    if not (result.found.estimate < 0).any():
+        return result
+    return replace(result, notes=(_UNBIASED, *result.notes))

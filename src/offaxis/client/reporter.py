@@ -18,7 +18,7 @@ import numpy as np
 
 from offaxis.client.sequences import pay_and_report, pay_per_report, vector_needed
 from offaxis.encoding.pairs import PairEncoder
-from offaxis.encoding.questions import AnswersEncoder
+from offaxis.encoding.questions import AnswersEncoder, check_rows
 from offaxis.errors import InvalidInput
 from offaxis.privacy.ledger import Ledger
 from offaxis.randomizers.memoised import MOST_ROUNDS, Memoised
@@ -177,7 +177,9 @@ class Reporter:
         # An array without rows is passed to as_batch once, which rejects it.
         starts = range(0, max(count, 1), part)
         for start in starts:
-            as_batch(batch[start : start + part], self.release.input_dim, first_row=start)
+            rows = batch[start : start + part]
+            rows, _ = as_batch(rows, self.release.input_dim, first_row=start)
+            check_rows(self.release.encoder, rows)
         self._pay(count)
         return self._make_parts(batch, starts)
 
@@ -199,6 +201,7 @@ class Reporter:
         # Copied, so that the vector that is checked is the vector that is reported.
         batch = np.array(self._one_row(joined(self.release, vector)))
         check_finite(batch)
+        check_rows(self.release.encoder, batch)
         return batch
 
     def _check_size(self, vector: Any) -> None:
@@ -237,6 +240,7 @@ def usable_vector(release: Release, source: Any) -> Vectors:
         # Copied, so that the vector that is checked is the vector that is reported.
         vector = np.array(batch[0])
         check_finite(vector)
+        check_rows(release.encoder, vector[None])
     except Exception:
         return mean
     return vector if len(batch) == 1 else mean

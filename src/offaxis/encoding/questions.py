@@ -156,6 +156,27 @@ def _value_of(column: Any, row: list[float]) -> tuple[Any, Any]:
     return xp.astype(place, xp.int64) if hasattr(xp, "astype") else place.astype(int), known
 
 
+def check_rows(encoder: Any, rows: Vectors) -> None:
+    """Raise if an encoder of answers alone is given rows that :meth:`AnswersEncoder.rows` never is.
+
+    A class is its index, and a number is in its range. A missing answer may also be one that is
+    mandatory: devices report it for somebody without a usable answer. The message shows no answer.
+    """
+    if not isinstance(encoder, AnswersEncoder):
+        return
+    for column, row, values in zip(rows.T, encoder.asked.tolist(), encoder.values, strict=True):
+        _, low, high, _ = row
+        first, last = (low, high) if low < high else (0, values - 1)
+        known = (first <= column) & (column <= last)
+        if low == high:
+            known &= column == np.floor(column)
+        if not (known | (column == NO_ANSWER)).all():
+            raise InvalidInput(
+                "people answer alone: pass answers=…, one per person, and no vectors; rows of "
+                "pairs() have the index of each class, and each number in its range"
+            )
+
+
 def lacks_answers(encoder: Any, vectors: Any) -> bool:
     """Return whether an encoder of pairs is given vectors without the answers that it asks for."""
     if vectors is None or not isinstance(encoder, PairEncoder) or not encoder.answer_count:

@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController
 from offaxis.card import guarantee_facts
 from offaxis.decoding.aggregate import GroupMoments, positive
 from offaxis.encoding.pairs import PairEncoder
-from offaxis.encoding.questions import AnswersEncoder
+from offaxis.encoding.questions import AnswersEncoder, check_rows
 from offaxis.engines.columns import (
     arrow,
     column_of,
@@ -136,7 +136,9 @@ def private_rows(batch: Any, release: Release, vectors: str, answers: Mapping[st
         given = {name: column_of(batch, column).to_pylist() for name, column in answers.items()}
         return release.pairs(None, given)
     if not isinstance(encoder, PairEncoder) or not release.asked:
-        return vectors_of(batch, vectors, release.input_dim)
+        rows = vectors_of(batch, vectors, release.input_dim)
+        check_rows(encoder, rows)
+        return rows
     if answers:
         given = {name: column_of(batch, column).to_pylist() for name, column in answers.items()}
         return release.pairs(vectors_of(batch, vectors, encoder.vector_dim), given)

@@ -57,9 +57,9 @@ def _measure(text: str) -> None:
             raise ValueError("it has more parts than a release needs")
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, most: int = 60) -> str:
     """Return a short, printable ASCII form of an untrusted value, safe for messages."""
-    return ascii(value)[:60]
+    return ascii(value)[:most]
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -143,14 +144,39 @@ class Answer:
 
 
 def normal_limits(centre: Vectors, error: Vectors) -> Any:
-    """Return the function from a normal quantile and bounds to limits."""
+    """Return the function from a normal quantile and bounds to limits.
+
+    An estimate beyond a bound counts as the bound on that side, so that limits are never the same
+    number, as if it were known: they hold at least as often.
+    """
 
     def limits(z: float, lowest: float, highest: float) -> tuple[Any, Any]:
-        ends = (np.clip(centre + sign * z * error, lowest, highest) for sign in (-1, 1))
-        low, high = (end if np.ndim(end) else float(end) for end in ends)
-        return low, high
+        low = np.clip(np.minimum(centre, highest) - z * error, lowest, highest)
+        high = np.clip(np.maximum(centre, lowest) + z * error, lowest, highest)
+        return (low, high) if np.ndim(low) else (float(low), float(high))
 
     return limits
+
+
+def with_unknown(found: Answer, members: Vectors) -> Answer:
+    """Return shares of which those that no public vector (J, p) belongs to are unknown."""
+    absent = np.asarray(~members.any(axis=0))
+    if not absent.any():
+        return found
+
+    def limits(z: float, lowest: float, highest: float) -> tuple[Any, Any]:
+        low, high = found.limits(z, lowest, highest)
+        return np.where(absent, 0.0, low), np.where(absent, 1.0, high)
+
+    listed = list(compress(found.names, absent))
+    told = ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
+    warning = f"No public vector gives {told}: how many people do is unknown."
+    return replace(
+        found,
+        standard_error=np.where(absent, 0.5, found.standard_error),
+        warning=f"{warning} {found.warning}".strip(),
+        limits=limits,
+    )
 
 
 # ---- Changes

@@ -23,6 +23,7 @@ from offaxis.encoding.questions import AnswersEncoder, edges_of
 from offaxis.errors import InvalidInput, unknown_name
 from offaxis.geometry.public import PublicIdentity
 from offaxis.learning import figures
+from offaxis.learning.crowd_answers import normal_limits
 from offaxis.privacy.guarantee import Unit
 from offaxis.provenance import Provenance, check_statement
 from offaxis.randomizers import KaryResponse, LocalHashing, SubsetSelection
@@ -40,6 +41,9 @@ _SMALL: Final = 64
 _WORTH: Final = 1.02
 """The squared error of local hashing, relative to that of subset selection, up to which a short
 payload is worth it."""
+
+FEWEST: Final = 100
+"""The fewest reports for the normal law: of fewer, estimated variances are too small."""
 
 
 # ---- Release
@@ -125,6 +129,17 @@ def _randomizer(size: int, epsilon: Any, mechanism: str | None) -> SymbolForm:
 
 
 # ---- Numbers
+
+
+def check_enough(shares: Shares) -> None:
+    """Raise if there are too few reports for an interval of a sum of shares by the normal law."""
+    if shares.count < FEWEST:
+        count = int(shares.count)
+        raise InvalidInput(
+            f"{count} report{' is' if count == 1 else 's are'} too few for intervals by the normal "
+            f"law: it takes {FEWEST}. Those of the joint values, shares.interval(), hold for any "
+            f"number"
+        )
 
 
 class Estimate(NamedTuple):
@@ -238,15 +253,17 @@ class Histogram:
 
         If the release asks for this number alone they hold for every number of reports, as those of
         :meth:`offaxis.decoding.Shares.interval`. Otherwise a bin is a sum of shares, and its
-        interval holds by the normal law, for hundreds of reports or more.
+        interval holds by the normal law, which takes :data:`FEWEST` reports. There an estimate
+        outside [0, 1] counts as its nearer end, so that no interval is cut to nothing.
         """
         alone = np.bincount(self.bins[self.bins >= 0]).max() == 1
         if alone:
             low, high = self.shares.interval(level, simultaneous=simultaneous)
             return low[self.bins >= 0], high[self.bins >= 0]
-        statements = len(self.edges) - 1 if simultaneous else 1
-        reach = _deviations(level, statements) * self.standard_error
-        return (self.estimate - reach).clip(0, 1), (self.estimate + reach).clip(0, 1)
+        check_enough(self.shares)
+        z = _deviations(level, len(self.edges) - 1 if simultaneous else 1)
+        low, high = normal_limits(self.estimate, self.standard_error)(z, 0.0, 1.0)
+        return low, high
 
     def figure(self, path: Any = None) -> Any:
         """Draw the shares of bins with intervals that hold at once; return the matplotlib figure.
@@ -280,7 +297,7 @@ class Histogram:
         The estimate interpolates within a bin. The interval consists of whole bins: it holds
         wherever the numbers are inside them. Bin c is in it unless a test at the level rejects that
         the share below its upper end is q or more, or that the share below its lower end is q or
-        less; the tests use the normal law, for hundreds of reports or more.
+        less; the tests use the normal law, which takes :data:`FEWEST` reports.
 
         Examples
         --------
@@ -296,6 +313,7 @@ class Histogram:
         q = as_number(q, "q")
         if not 0 < q < 1:
             raise InvalidInput(f"q must be between 0 and 1, got q={q!r}")
+        check_enough(self.shares)
         below = np.concatenate([[0.0], np.cumsum(self.projected())])
         estimate = float(np.interp(q, below, self.edges))
         excess, error = self._excess(q)
@@ -311,7 +329,7 @@ class Histogram:
 
         The estimate takes each number to be in the middle of its bin. The interval is wider by half
         a bin on both sides, so that it holds wherever they are. Numbers beyond the range count as
-        its ends. It uses the normal law, for hundreds of reports or more. For a mean alone,
+        its ends. It uses the normal law, which takes :data:`FEWEST` reports. For a mean alone,
         :func:`offaxis.fit` with ``goal="means"`` has a smaller error.
 
         Examples
@@ -325,6 +343,7 @@ class Histogram:
         >>> bool(low <= 50 <= high)
         True
         """
+        check_enough(self.shares)
         middle = (self.edges[:-1] + self.edges[1:]) / 2
         share = self.estimate
         total = max(float(share.sum()), 1 / (2 * float(self.shares.count)))

@@ -26,7 +26,7 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry import answer_names, as_task_model
 from offaxis.geometry.models import layers_for_answers
 from offaxis.geometry.public import evenly
-from offaxis.learning.crowd_answers import Answer, Difference, normal_limits
+from offaxis.learning.crowd_answers import Answer, Difference, normal_limits, with_unknown
 from offaxis.learning.likelihoods import (
     CELLS,
     Likelihoods,
@@ -35,7 +35,7 @@ from offaxis.learning.likelihoods import (
     check_release,
     support_of,
 )
-from offaxis.learning.population_fit import Fit, fit_shares
+from offaxis.learning.population_fit import FEWEST_TESTED, Fit, fit_shares
 from offaxis.release import Release
 from offaxis.vectors import Vectors, as_array, as_integer, as_number
 
@@ -45,6 +45,9 @@ FIT_LEVEL: Final = 0.05
 UNUSUAL: Final = 0.03
 """From this τ on, people are distributed inside the cells quite unlike the public vectors."""
 
+LARGEST_MEASURED: Final = 4.0
+"""The largest ε up to which intervals were measured to hold."""
+
 _PER_CELL: Final = 10
 _USEFUL: Final = 0.5
 _MARGIN: Final = 0.8
@@ -53,8 +56,13 @@ _THRESHOLDS: Final = 400
 _MOST_COLUMNS: Final = 1 << 13
 _MOST_BINS: Final = 1_000
 _CONSTANT: Final = 1e-12
+_FEW: Final = 20
+_FEW_VECTORS: Final = (
+    " If the release was fitted to these vectors, try others: to few vectors of many dimensions a "
+    "release fits closer than to other people."
+)
 _HIDDEN: Final = 0.5
-"""From this share of a question's public variance on, symbols hide too much of it."""
+"""From this share of a question's public variance on, cells hide too much of it."""
 
 
 def population(release: Any, reports: Any, support: Any, *, cells: int = CELLS) -> Population:
@@ -261,15 +269,20 @@ class Population:
                 f"No weights of the public vectors explain the reports (p = {fit.p_value:.2g}): "
                 f"people differ from all of them, and answers may be wrong beyond their intervals. "
                 f"Use public vectors that are more like them, or offaxis.learning.widened."
+                + (_FEW_VECTORS if self.vectors.size > len(self.vectors) ** 2 / _FEW else "")
             )
-        # Reports of symbols show nothing inside the cells: their spread is an assumption.
-        seen = not math.isnan(fit.p_value) and max(self.epsilons) > 1
-        if seen and fit.spread > UNUSUAL:
-            return (
+        found = []
+        if fit.least_spread > UNUSUAL and max(self.epsilons) > 1:
+            found.append(
                 "Inside the cells, people are distributed quite unlike the public vectors. "
                 "Intervals are widened for it."
             )
-        return ""
+        if max(self.epsilons) > LARGEST_MEASURED:
+            found.append(
+                f"Intervals were measured up to ε = {LARGEST_MEASURED:g}. At larger ε they are too "
+                f"short where few public vectors are near a report."
+            )
+        return " ".join(found)
 
     @property
     def summary(self) -> str:
@@ -278,10 +291,13 @@ class Population:
         text = f"{fit.count:,} reports at ε = {budget}. "
         if self.warning:
             return text + self.warning
+        fewest = FEWEST_TESTED * len(fit.shares)
+        if math.isnan(fit.p_value) and fit.count < fewest:
+            return text + f"A test whether the public vectors explain them takes {fewest:,}."
         if math.isnan(fit.p_value):
             return text + "Reports of symbols cannot show whether the public vectors explain them."
         text += (
-            f"The public vectors can be weighted so that they explain them (p = {fit.p_value:.2g})."
+            f"A test does not reject that the public vectors explain them (p = {fit.p_value:.2g})."
         )
         if max(self.epsilons) <= 1:
             text += " At ε ≤ 1 that is no comfort: the test misses most people who differ."
@@ -300,7 +316,7 @@ class Population:
         """
         outputs, names = self._outputs(model)
         chosen = np.eye(outputs.shape[1])[outputs.argmax(axis=1)]
-        return self.answer("shares", names, chosen, bounds=(0.0, 1.0))
+        return with_unknown(self.answer("shares", names, chosen, bounds=(0.0, 1.0)), chosen)
 
     def accuracy(self, model: Any, labels: Any = None) -> Answer:
         """Return how often a public classifier is right for the people.
@@ -349,7 +365,7 @@ class Population:
         places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
         names = tuple(f"{a:.4g} to {b:.4g}" for a, b in pairwise(edges))
         member = np.eye(len(names))[places]
-        return self.answer("histogram", names, member, bounds=(0.0, 1.0))
+        return with_unknown(self.answer("histogram", names, member, bounds=(0.0, 1.0)), member)
 
     def quantile(self, function: Any, q: Any = 0.5) -> Answer:
         """Return quantiles of f(z), with the intervals of Woodruff (1952).
@@ -389,7 +405,7 @@ class Population:
         half = (np.asarray(high) - np.asarray(low)) / 2
         bounds = float(values.min()), float(values.max())
         estimate, wide = (float(found[0]), float(half)) if single else (found, half)
-        warning = self._warning(values[:, None])
+        warning = self._warning(values[:, None], ("these values",))
         return Answer("quantiles", names, estimate, wide, warning, limits, bounds)
 
     def covariance(self) -> Answer:
@@ -408,7 +424,7 @@ class Population:
         full[i, j] = full[j, i] = np.arange(i.size)
         names = tuple(f"{a}, {b}" for a in range(m) for b in range(m))
         limits = normal_limits(centre[full], error[full])
-        warning = self._warning(products)
+        warning = self._warning(products, tuple(f"{a}, {b}" for a, b in zip(i, j, strict=True)))
         return Answer("covariance", names, found[full], error[full], warning, limits)
 
     def compare(self, other: Population) -> Difference:
@@ -427,7 +443,10 @@ class Population:
         if not callable(function):
             raise InvalidInput("a question is a function of vectors (n, m), such as a model")
         # A copy: what a function does to its argument must not change the population.
-        values = np.asarray(function(self.vectors.copy()))
+        try:
+            values = np.asarray(function(self.vectors.copy()))
+        except ValueError as error:
+            raise InvalidInput(f"the question fails on the public vectors: {error}") from error
         if values.dtype.kind not in "biuf" or values.shape[:1] != (len(self.vectors),):
             raise InvalidInput(
                 f"the question must return one number (or row of numbers) per vector, it returned "
@@ -456,7 +475,11 @@ class Population:
         layers = getattr(model, "layers_", None)
         task = as_task_model(model if layers is None else layers)
         task = layers_for_answers(task) or task
-        outputs = task.outputs(self.vectors.copy())
+        try:
+            outputs = task.outputs(self.vectors.copy())
+        except ValueError as error:
+            told = f"the model fails on public vectors of {self.vectors.shape[1]} numbers: {error}"
+            raise InvalidInput(told) from error
         unknown = ~np.isfinite(outputs).all(axis=1)
         if unknown.any():
             raise InvalidInput(
@@ -502,7 +525,7 @@ class Population:
         self._check_enough(table, error)
         numbers: list[Any] = [float(p[0]) if single else p for p in (found, centre, error)]
         limits = normal_limits(*numbers[1:])
-        warning = self._warning(table)
+        warning = self._warning(table, names)
         return Answer(question, names, numbers[0], numbers[2], warning, limits, bounds)
 
     def _check_enough(self, values: Vectors, error: Vectors) -> None:
@@ -527,22 +550,25 @@ class Population:
             + (self.warning or "Ask for less, or use a release that shows more")
         )
 
-    def _warning(self, values: Vectors) -> str:
+    def _warning(self, values: Vectors, names: tuple[str, ...]) -> str:
         """Return what speaks against answers about values (J, p): about the fit, or about them."""
-        if self.warning or not math.isnan(self.fit.p_value):
+        if not self.explained:
             return self.warning
-        # Symbols: nothing is seen of people inside a cell.
+        # How people are distributed inside a cell is taken from the public vectors.
         cells = self.support.cells[self.support.parts]
         scaled = values / _units(values)
         means = self.support.spread.T @ self.support.means(scaled)
-        hidden, all_of_it = np.square(scaled - means[cells]).sum(), scaled.var(axis=0).sum()
-        if not hidden > _HIDDEN * len(scaled) * all_of_it:
-            return ""
-        return (
-            f"{hidden / len(scaled) / all_of_it:.0%} of the public variance of this question is "
-            f"inside the cells that reports name, where people are taken to be like the public "
-            f"vectors."
+        variance = scaled.var(axis=0)
+        hidden = np.square(scaled - means[cells]).mean(axis=0) / np.maximum(variance, _CONSTANT)
+        most = int(hidden.argmax())
+        if hidden[most] <= _HIDDEN:
+            return self.warning
+        told = (
+            f"{hidden[most]:.0%} of the public variance of {names[most]!r} is inside the cells, "
+            f"where people are taken to be like the public vectors: where they are not, it may be "
+            f"outside its interval."
         )
+        return f"{self.warning} {told}".strip()
 
 
 def _units(values: Vectors) -> Vectors:
@@ -555,7 +581,14 @@ def _units(values: Vectors) -> Vectors:
 def _edges(values: Vectors, bins: Any) -> Vectors:
     """Return the edges of bins, given their number or them."""
     if np.ndim(bins) == 0:
-        return np.histogram_bin_edges(values, as_integer(bins, "bins", 1, _MOST_BINS))
+        count = as_integer(bins, "bins", 1, _MOST_BINS)
+        try:
+            with np.errstate(all="ignore"):
+                return np.histogram_bin_edges(values, count)
+        except ValueError:
+            raise InvalidInput(
+                f"{count} bins do not fit between {values.min():g} and {values.max():g}: pass edges"
+            ) from None
     edges = as_array(bins, "bins")
     if edges.ndim != 1 or not 2 <= edges.size <= _MOST_BINS + 1 or not (np.diff(edges) > 0).all():
         raise InvalidInput(

@@ -41,6 +41,9 @@ LARGEST_SPREAD: Final = 0.3
 TOLERATED: Final = 0.005
 """The largest τ that tests of fit let pass."""
 
+FEWEST_TESTED: Final = 25
+"""Reports per cell that a test of fit needs: with fewer it rejects too often."""
+
 _ROUNDING: Final = 1e-9
 _SUM_TO_ONE: Final = 1e3
 _STEPS: Final = 8
@@ -107,11 +110,11 @@ class Fit:
         The covariance of the shares of parts, other than through those of the cells.
     carried : (P, K) array
         How deviations of the shares of parts move the estimated shares of cells.
-    spread : float
-        τ.
+    spread, least_spread : float
+        τ, and what it is at least with a probability of 95 %.
     p_value : float
         Of the hypothesis that people are among the public vectors, in any shares of parts that are
-        not negative; NaN if the reports cannot show it.
+        not negative; NaN if the reports cannot show it, or are too few for the test.
     scores : tuple of Scores
         One for each release.
     """
@@ -124,6 +127,7 @@ class Fit:
     within: Vectors
     carried: Vectors
     spread: float
+    least_spread: float
     p_value: float
     scores: tuple[Scores, ...]
 
@@ -263,7 +267,7 @@ def _with_parts(
     information = parts - carried @ cross.T
     within = _within(support, shrunk)
     apart = _apart(support.shares, unshrunk, covariance)
-    tau = _spread(left, information, within, len(support.vectors), apart)
+    tau, least = _spread(left, information, within, len(support.vectors), apart)
     tolerated = _spreads(support, shrunk, min(tau, TOLERATED))[support.cells] * within
     missing = _p_value(likelihoods, unshrunk, tolerated, scores, products)
     negative = _negative(unshrunk, covariance + carried.T @ tolerated @ carried)
@@ -271,9 +275,11 @@ def _with_parts(
     unlike = _unlike(left, information, largest)
     # Three times the smallest one is the p-value of all tests together.
     smallest = 3 * min(missing, negative, unlike)
-    p_value = min(1.0, smallest) if missing == missing else math.nan
+    tested = missing == missing and n >= FEWEST_TESTED * len(shrunk)
+    p_value = min(1.0, smallest) if tested else math.nan
     within *= _spreads(support, shrunk, tau)[support.cells]
-    return Fit(support, n, shrunk, unshrunk, covariance, within, carried, tau, p_value, at_public)
+    shares = (shrunk, unshrunk)
+    return Fit(support, n, *shares, covariance, within, carried, tau, least, p_value, at_public)
 
 
 def _spreads(support: Support, shares: Vectors, spread: float) -> Vectors:
@@ -322,8 +328,10 @@ def _apart(public: Vectors, shares: Vectors, covariance: Vectors) -> float:
 
 def _spread(
     scores: Vectors, information: Vectors, within: Vectors, vectors: int, apart: float
-) -> float:
-    """Return the posterior geometric mean of τ, for log τ uniform from 2/J to its largest value.
+) -> tuple[float, float]:
+    """Return the posterior geometric mean of τ, and its lower 5 % quantile.
+
+    Before the reports, log τ is uniform from 2/J to its largest value.
 
     The least is what two samples of J vectors of the same law differ by.
 
@@ -336,7 +344,7 @@ def _spread(
     kept = values > max(values[-1], 0.0) * 1e-9
     least = min(2 / vectors, LARGEST_SPREAD)
     if not kept.any():
-        return math.sqrt(least * min(max(apart, least), LARGEST_SPREAD))
+        return math.sqrt(least * min(max(apart, least), LARGEST_SPREAD)), least
     root = vecs[:, kept] * np.sqrt(values[kept])
     weights, turn = np.linalg.eigh(root.T @ information @ root)
     turned = turn.T @ (root.T @ scores)
@@ -346,7 +354,9 @@ def _spread(
     gain = np.multiply.outer(grid, weights)
     squares = np.square(turned) / weights
     fits = -0.5 * (np.log1p(gain) + squares / (1 + gain)).sum(axis=1)
-    return float(np.exp(softmax(fits) @ np.log(grid)))
+    chances = softmax(fits)
+    low = grid[np.searchsorted(np.cumsum(chances), 0.05)]
+    return float(np.exp(chances @ np.log(grid))), float(low)
 
 
 def _unlike(scores: Vectors, information: Vectors, within: Vectors) -> float:
