@@ -15,11 +15,11 @@ import offaxis
 from offaxis.cli.app import app
 from offaxis.collector import populations as module
 from offaxis.collector.database import report
+from offaxis.collector.models import MOST_QUESTIONS
 from offaxis.collector.populations import (
     FEWEST_VECTORS,
     GROWTH,
     LARGEST_SUPPORT,
-    MOST_QUESTIONS,
     _every,
     _stored_support,
     read_support,
@@ -187,17 +187,20 @@ def test_a_warning_is_in_every_answer(equipped, release):
 def test_questions_of_a_release_are_listed(equipped, release, tmp_path):
     path = f"/v1/releases/{release.hash}/questions"
     facts = equipped.request("device", "GET", path).json
-    vectors = {"name": "vectors", "outputs": 4, "answers": None}
+    vectors = {"name": "vectors", "outputs": 4, "answers": None, "hash": None}
     model = {"name": "colour", "outputs": 3, "answers": list(NAMES)}
     assert (facts["reason"], facts["answers_alone"]) == (None, False)
+    hashes = facts["support"].pop("hash"), facts["questions"][1].pop("hash")
     assert (facts["support"], facts["questions"]) == (
         {"vectors": 600, "cells": 20},
         [vectors, model],
     )
+    assert all(len(bytes.fromhex(hash_)) == 32 for hash_ in hashes)
     single = weights(Layers.linear(np.ones((1, 4))), tmp_path)
     assert equipped.request("admin", "PUT", f"{path}/sum", single).status == 204
     facts = equipped.request("device", "GET", path).json
-    assert facts["questions"][-1] == {"name": "sum", "outputs": 1, "answers": None}
+    listed = facts["questions"][-1]
+    assert (listed["name"], listed["outputs"], listed["answers"]) == ("sum", 1, None)
     assert equipped.request("admin", "DELETE", f"{path}/sum").status == 204
     assert equipped.request("admin", "DELETE", f"{path}/sum").kind == "not-found"
     for i in range(MOST_QUESTIONS - 1):
@@ -231,7 +234,8 @@ def test_answers_that_people_reported_need_no_public_vectors(server, asked):
     assert facts["quantiles"][2]["low"] == found.quantile(0.5).low
     listed = server.request("analyst", "GET", f"/v1/releases/{asked.hash}/questions").json
     assert (listed["answers_alone"], listed["support"]) == (True, None)
-    assert listed["questions"][0] == {"name": "colour ü", "outputs": 1, "answers": list(NAMES)}
+    colour = {"name": "colour ü", "outputs": 1, "answers": list(NAMES), "hash": None}
+    assert listed["questions"][0] == colour
     assert asks(server, "reported", "colour ü", output=0).kind == "invalid-request"
 
 

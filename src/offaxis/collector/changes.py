@@ -17,18 +17,20 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from offaxis.collector.drift import FEWEST
 from offaxis.collector.means import LEVEL
-from offaxis.collector.questions import Question
+from offaxis.collector.questions import Question, classifier
 from offaxis.decoding.shares import ShareDifference, Shares
 from offaxis.errors import InvalidInput
+from offaxis.geometry import Classifier
 from offaxis.learning.crowd_answers import Difference
 from offaxis.learning.population import Population
 from offaxis.vectors import Vectors
@@ -64,7 +66,7 @@ class Change:
         By how much shares of answers and of cells differ, the largest differences of each first.
         With 95 % confidence the differences are in all intervals at once.
     missing : str
-        Why it is unknown where, if it is.
+        Why it is unknown in some answers, or at all, where.
     warning : str
         What speaks against the populations.
     """
@@ -76,49 +78,106 @@ class Change:
     warning: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """What a model answers for the public vectors.
+
+    Attributes
+    ----------
+    name : str
+        Of the question.
+    answers : tuple of str
+    chosen : (J,) integers
+        The answer for each public vector.
+    """
+
+    name: str
+    answers: tuple[str, ...]
+    chosen: NDArray[np.int64]
+
+    def classifier(self) -> Classifier:
+        """Return a classifier that gives these answers."""
+        return classifier(np.eye(len(self.answers))[self.chosen], self.answers)
+
+
+def answered(
+    questions: Mapping[str, Question], outputs: Callable[[Question], Vectors]
+) -> tuple[list[Answered], list[str]]:
+    """Return the answers of all models for the public vectors, and why others have none."""
+    found, missing = [], []
+    for question in questions.values():
+        if question.answers and question.model is not None:
+            try:
+                chosen = outputs(question).argmax(axis=1)
+            except InvalidInput as error:
+                missing.append(f"{question.name}: {error}")
+            else:
+                found.append(Answered(question.name, question.answers, chosen))
+    return found, missing
+
+
 def compare_crowds(
-    own: Population, since: str, earlier: Population, questions: Mapping[str, Question]
+    own: Population,
+    since: str,
+    earlier: Population,
+    models: Sequence[Answered] = (),
+    missing: Sequence[str] = (),
 ) -> Change:
-    """Return how the people of a round differ from those of an earlier one."""
+    """Return how the people of a round differ from those of an earlier one.
+
+    Raises
+    ------
+    InvalidInput
+        If the populations are of different public vectors.
+    """
     difference = own.compare(earlier)
-    models = [part for part in questions.values() if part.answers and part.model is not None]
     # All intervals, of cells and of answers, hold at once.
-    statements = len(own.fit.shares) + sum(len(part.answers or ()) for part in models)
+    statements = len(own.fit.shares) + sum(len(part.answers) for part in models)
     level = 1 - (1 - LEVEL) / statements
-    where: list[dict[str, Any]] = []
-    missing = ""
+    reasons, rows, warnings = list(missing), [], [difference.warning]
+    for model in models:
+        try:
+            found, warning = _answers_changed(difference, model, level)
+        except InvalidInput as error:
+            reasons.append(f"{model.name}: {error}")
+        else:
+            rows += found
+            warnings.append(warning)
+    where = _largest(rows)
     try:
-        where += _answers_changed(difference, models, level)
         where += _cells_changed(difference, models, level)
     except InvalidInput as error:
-        missing = str(error)
-    return Change(since, difference.p_value, tuple(where), missing, difference.warning)
+        reasons.append(f"cells: {error}")
+    told = [text for text in dict.fromkeys(warnings) if text]
+    # The warning of an answer may begin with that of its population.
+    warning = " ".join(
+        text for text in told if not any(text != other and text in other for other in told)
+    )
+    return Change(since, difference.p_value, tuple(where), "; ".join(reasons), warning)
 
 
 def _answers_changed(
-    difference: Difference, questions: Sequence[Question], level: float
-) -> list[dict[str, Any]]:
-    """Return by how much the shares of answers to questions differ, the largest first."""
-    rows = []
-    for question in questions:
-        found = difference.share(question.model)
-        now = difference.first.share(question.model).estimate
-        low, high = found.interval(level)
-        for place, name in enumerate(found.names):
-            change = float(found.estimate[place])
-            rows.append(
-                {
-                    "name": f"{question.name}: {name}",
-                    "before": float(now[place]) - change,
-                    "now": float(now[place]),
-                    "change": change,
-                    "low": float(low[place]),
-                    "high": float(high[place]),
-                    "coordinates": [],
-                    "answers": [],
-                }
-            )
-    return _largest(rows)
+    difference: Difference, model: Answered, level: float
+) -> tuple[list[dict[str, Any]], str]:
+    """Return by how much the shares of a model's answers differ, and what speaks against it."""
+    task = model.classifier()
+    found = difference.share(task)
+    now = difference.first.share(task).estimate
+    low, high = (np.clip(end, -1, 1) for end in found.interval(level))
+    rows = [
+        {
+            "name": f"{model.name}: {name}",
+            "before": float(now[place]) - float(found.estimate[place]),
+            "now": float(now[place]),
+            "change": float(found.estimate[place]),
+            "low": float(low[place]),
+            "high": float(high[place]),
+            "coordinates": [],
+            "answers": [],
+        }
+        for place, name in enumerate(model.answers)
+    ]
+    return rows, found.warning
 
 
 def _largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -126,7 +185,7 @@ def _largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _cells_changed(
-    difference: Difference, questions: Sequence[Question], level: float
+    difference: Difference, models: Sequence[Answered], level: float
 ) -> list[dict[str, Any]]:
     """Return by how much the shares of cells differ, the largest first."""
     found, support = difference.cells(), difference.first.support
@@ -143,7 +202,7 @@ def _cells_changed(
             "low": float(low[cell]),
             "high": float(high[cell]),
             "coordinates": _coordinates(apart[cell]),
-            "answers": _answers(support.vectors[cell_of == cell], questions),
+            "answers": [_most_frequent(model, cell_of == cell) for model in models],
         }
         for cell in range(len(found.names))
     ]
@@ -160,18 +219,12 @@ def _coordinates(apart: Vectors) -> list[dict[str, float]]:
     ]
 
 
-def _answers(vectors: Vectors, questions: Sequence[Question]) -> list[dict[str, Any]]:
-    """Return the most frequent answer of a cell's public vectors to every question."""
-    rows = []
-    for question in questions:
-        assert question.model is not None
-        assert question.answers is not None
-        chosen = question.model.outputs(vectors).argmax(axis=1)
-        counts = np.bincount(chosen, minlength=len(question.answers))
-        best = int(counts.argmax())
-        share = float(counts[best] / len(vectors))
-        rows.append({"question": question.name, "answer": question.answers[best], "share": share})
-    return rows
+def _most_frequent(model: Answered, inside: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the most frequent answer of a cell's public vectors."""
+    counts = np.bincount(model.chosen[inside], minlength=len(model.answers))
+    best = int(counts.argmax())
+    share = float(counts[best] / np.count_nonzero(inside))
+    return {"question": model.name, "answer": model.answers[best], "share": share}
 
 
 def compare_shares(own: Shares, since: str, earlier: Shares, names: Sequence[str]) -> Change:
@@ -261,7 +314,8 @@ def _summary(changes: Sequence[Change], shown: Change, p_value: float, *, change
         return f"The crowd has not measurably changed since round{plural} {listed} ({chance})."
     text = f"The crowd has changed since round {shown.since} ({chance})"
     if not shown.where:
-        return f"{text}; there are too few reports to tell where."
+        reason = shown.missing.removesuffix(".")
+        return f"{text}; it is not known where: {reason}." if reason else f"{text}."
     clear = [row for row in shown.where if not row["low"] <= 0 <= row["high"]]
     if not clear:
         return f"{text}; no single share has clearly changed."

@@ -77,7 +77,10 @@ round_ = Table(
     # Number of withdrawals: moments read before a withdrawal are not stored after it.
     Column("withdrawn", Integer, nullable=False),
     Column("closed_at", DateTime(timezone=True)),
+    # Marked: the moments are final, and no report is read for them any more.
     Column("deleted_at", DateTime(timezone=True)),
+    # Rows may be missing; until then the population of a marked round can be estimated.
+    Column("emptied_at", DateTime(timezone=True)),
 )
 
 report = Table(
@@ -117,6 +120,11 @@ question = Table(
     Column("release", ForeignKey("release.hash"), primary_key=True),
     Column("name", String(63), primary_key=True),
     Column("content", LargeBinary, nullable=False),
+    # Of the content, so that questions are listed without reading it.
+    Column("hash", String(64), nullable=False),
+    Column("outputs", Integer, nullable=False),
+    # JSON, or null for numbers without names.
+    Column("answers", Text),
 )
 
 population = Table(

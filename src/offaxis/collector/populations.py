@@ -7,7 +7,9 @@ may be asked at any time.
 Contract: a population is estimated in one thread of low priority, one at a time, from at most
 :data:`MOST_REPORTS` reports, and stored. It is estimated again only when a withdrawal deleted it,
 other public vectors were attached, or the round has more reports: any more if it is closed, a tenth
-more while it is open. Before a round's reports are deleted its population is made final.
+more while it is open. Before a round's reports are deleted its population is made final: if
+withdrawals prevent that, it is estimated again once the round is marked, when none changes it any
+more.
 """
 
 from __future__ import annotations
@@ -18,14 +20,12 @@ import logging
 import math
 import os
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import fields
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -33,11 +33,10 @@ from numpy.lib import format as npy
 from sqlalchemy.exc import SQLAlchemyError
 
 from offaxis.collector import monitoring
-from offaxis.collector.problems import Problem
+from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.store import Deleted, Store, StoredRound
 from offaxis.encoding.questions import AnswersEncoder
 from offaxis.errors import InvalidInput, OffaxisError
-from offaxis.geometry import Layers
 from offaxis.geometry.public import PublicIdentity
 from offaxis.learning.likelihoods import (
     CELLS,
@@ -55,12 +54,6 @@ from offaxis.vectors import Vectors
 LARGEST_SUPPORT: Final = 64 << 20
 """Largest file of public vectors, in bytes."""
 
-LARGEST_MODEL: Final = 16 << 20
-"""Largest weights file of a question, in bytes."""
-
-MOST_QUESTIONS: Final = 32
-MOST_OUTPUTS: Final = 512
-
 FEWEST_VECTORS: Final = 60
 """Two cells of at least 30 public vectors."""
 
@@ -70,10 +63,8 @@ MOST_REPORTS: Final = 100_000
 GROWTH: Final = 1.1
 """While a round is open, its population is estimated again when its reports grew by this factor."""
 
-VECTORS: Final = "vectors"
-"""The question about the coordinates of the vectors themselves."""
-
 _MOST_SUPPORTS: Final = 4
+_MOST_SIZES: Final = 256
 _ATTEMPTS: Final = 3
 _PRIORITY: Final = 10
 _FIT: Final = tuple(
@@ -130,10 +121,12 @@ def _read_vectors(body: bytes) -> Vectors:
         version = npy.read_magic(stream)
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
         shape, fortran, dtype = read(stream)
-    except (ValueError, KeyError, SyntaxError, RecursionError, MemoryError):
+    except Exception:
+        # NumPy evaluates the header, and a hostile one may fail anywhere in that.
         raise InvalidInput("public vectors are a .npy file, as numpy.save writes it") from None
     rest = body[stream.tell() :]
-    if dtype.str not in ("<f4", "<f8") or fortran or len(shape) != 2:
+    plain = all(type(length) is int for length in shape)
+    if dtype.str not in ("<f4", "<f8") or fortran or len(shape) != 2 or not plain:
         raise InvalidInput("public vectors are a C-ordered array (n, m) of float32 or float64")
     if min(shape) < 1 or len(rest) != math.prod(shape) * dtype.itemsize:
         raise InvalidInput("the .npy file does not have the size that its header says")
@@ -160,49 +153,6 @@ def _stored_support(content: bytes) -> Support:
     return Support(vectors, parts, cells, PublicIdentity(count, dim, sha256))
 
 
-def read_model(body: bytes, release: Release, name: str) -> bytes:
-    """Read the model of a question, an untrusted weights file; return the file to store.
-
-    Raises
-    ------
-    InvalidInput
-        If it is no weights file, or a model of other vectors.
-    """
-    reason = reason_against(release)
-    if reason is not None:
-        raise InvalidInput(reason)
-    if name == VECTORS:
-        raise InvalidInput(f"the name {VECTORS!r} stands for the coordinates of the vectors")
-    model = load_model(body)
-    if model.input_dim != release.input_dim:
-        raise InvalidInput(
-            f"this model reads vectors of {model.input_dim} numbers, those of the release have "
-            f"{release.input_dim}"
-        )
-    if len(model.biases[-1]) > MOST_OUTPUTS:
-        raise InvalidInput(f"the model of a question has at most {MOST_OUTPUTS} outputs")
-    # Written again, so that nothing else of the publisher's file is stored.
-    stored = Layers(model.weights, model.biases, model.activation, name, model.answers)
-    with tempfile.TemporaryDirectory(prefix="offaxis-question-") as folder:
-        path = Path(folder) / "model.safetensors"
-        stored.save(path)
-        return path.read_bytes()
-
-
-def load_model(content: bytes) -> Layers:
-    """Return the model of a weights file."""
-    with tempfile.TemporaryDirectory(prefix="offaxis-question-") as folder:
-        path = Path(folder) / "model.safetensors"
-        path.write_bytes(content)
-        try:
-            return Layers.load(path)
-        except (OffaxisError, TypeError, ValueError, KeyError, AttributeError):
-            # The message would have the path of a temporary file.
-            raise InvalidInput(
-                "a model is a weights file written by offaxis.geometry.Layers.save"
-            ) from None
-
-
 # ---- Estimates, and how they are kept
 
 
@@ -212,29 +162,50 @@ class Populations:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
+        self._loading = threading.Lock()
         self._pending: dict[int, Future[Population]] = {}
         self._supports: dict[str, Support] = {}
-        self._thread = ThreadPoolExecutor(1, "offaxis-population", initializer=_yield_to_uploads)
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._thread = ThreadPoolExecutor(1, "offaxis-population", initializer=yield_to_uploads)
 
     def support(self, hash_: str) -> Support | None:
         """Return the public vectors that are attached to a release."""
         found = self._support(hash_)
         return None if found is None else found[1]
 
-    def _support(self, hash_: str) -> tuple[str, Support] | None:
+    def support_facts(self, hash_: str) -> dict[str, Any] | None:
+        """Return the hash and the size of the public vectors that are attached to a release."""
         own = self._store.support_hash(hash_)
-        known = self._supports.get(own) if own is not None else None
-        if own is not None and known is not None:
-            return own, known
-        stored = self._store.support_content(hash_)
-        if stored is None:
+        if own is None:
             return None
-        support = _stored_support(stored[1])
-        with self._lock:
+        size = self._sizes.get(own)
+        if size is None:
+            found = self._support(hash_)
+            if found is None:
+                return None
+            own, support = found
+            size = len(support.vectors), len(support.shares)
+            with self._lock:
+                while len(self._sizes) >= _MOST_SIZES:
+                    self._sizes.pop(next(iter(self._sizes)))
+                self._sizes[own] = size
+        return {"hash": own, "vectors": size[0], "cells": size[1]}
+
+    def _support(self, hash_: str) -> tuple[str, Support] | None:
+        # One at a time, so that many requests do not read the same public vectors.
+        with self._loading:
+            own = self._store.support_hash(hash_)
+            known = self._supports.get(own) if own is not None else None
+            if own is not None and known is not None:
+                return own, known
+            stored = self._store.support_content(hash_)
+            if stored is None:
+                return None
+            support = _stored_support(stored[1])
             while len(self._supports) >= _MOST_SUPPORTS:
                 self._supports.pop(next(iter(self._supports)))
             self._supports[stored[0]] = support
-        return stored[0], support
+            return stored[0], support
 
     def of(self, stored: StoredRound, release: Release, now: datetime) -> Future[Population]:
         """Return the population of a round as soon as it is known; it may have to be estimated.
@@ -254,7 +225,7 @@ class Populations:
             pending = self._pending.get(stored.key)
             if pending is not None:
                 return pending
-            pending = self._thread.submit(self._estimate, stored, release, now)
+            pending = self._submit(self._estimate, stored, release, now)
             self._pending[stored.key] = pending
         # Outside the lock: it is called at once if the estimate is done already.
         pending.add_done_callback(lambda _: self._forget(stored.key))
@@ -267,16 +238,39 @@ class Populations:
     def finish(self, stored: StoredRound, release: Release, now: datetime) -> None:
         """Store the population of a closed round, if it has one, before reports are deleted.
 
-        Deleting them was promised, so an estimate that fails does not prevent it.
+        Deleting them was promised, so an estimate that fails does not prevent it. Withdrawals may
+        prevent that it is stored; then :meth:`finish_marked` estimates it again.
         """
+        self._finished(lambda: self.of(stored, release, now), "population failed")
+
+    def finish_marked(self, stored: StoredRound, release: Release) -> None:
+        """Store the population of a marked round whose rows are all there, unless it is stored.
+
+        Its reports are those of the final moments: a withdrawal no longer changes either.
+        """
+        self._finished(
+            lambda: self._submit(self._estimate_marked, stored, release), "population lost"
+        )
+
+    def _finished(self, begin: Callable[[], Future[Any]], failure: str) -> None:
+        """Wait for an estimate before a deletion; raise if the deletion must wait as well."""
         try:
-            self.of(stored, release, now).result()
-        except Problem:
-            pass  # this round has no population
+            begin().result()
+        except CancelledError:
+            raise _stopping() from None
+        except Problem as problem:
+            if problem.kind != "no-population":
+                raise
         except SQLAlchemyError:
             raise  # nothing can be deleted now, either
         except Exception as error:
-            monitoring.event("population failed", logging.ERROR, **monitoring.error_facts(error))
+            monitoring.event(failure, logging.ERROR, **monitoring.error_facts(error))
+
+    def _submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        try:
+            return self._thread.submit(work, *arguments)
+        except RuntimeError:
+            raise _stopping() from None
 
     def close(self) -> None:
         """Finish the estimate that is running, and drop those that wait."""
@@ -288,6 +282,12 @@ class Populations:
         found = self._store.population(stored.key)
         own = found if found is not None and found[0] == hash_ else None
         if stored.deleted_at is not None:
+            if own is None and self._store.final_count(stored.key) is not None:
+                raise Problem(
+                    "computing",
+                    "the population is being made final; try again soon",
+                    {"retry-after": "3"},
+                )
             if own is None:
                 raise Problem(
                     "no-population",
@@ -323,20 +323,44 @@ class Populations:
             withdrawn, count = self._store.withdrawn(stored.key), self._store.count(stored.key)
             if not count:
                 raise Problem("no-population", "there are no reports yet")
-            step = max(1, math.ceil(count / MOST_REPORTS))
-            likelihoods = Likelihoods(support)
-            try:
-                likelihoods.add(release, _every(step, self._store.by_arrival(stored.key)))
-                population = of_likelihoods(likelihoods)
-            except (InvalidInput, Deleted) as error:
-                raise Problem("no-population", str(error)) from None
+            pages = self._store.by_arrival(stored.key)
+            population = _population_of(release, support, count, pages)
             state = _written(population)
             if self._store.store_population(stored.key, hash_, count, state, withdrawn):
                 break
         return population
 
+    def _estimate_marked(self, stored: StoredRound, release: Release) -> None:
+        count = self._store.final_count(stored.key)
+        if not count:
+            return  # there were no reports, or another process deletes them already
+        hash_, support = self._support_or_problem(release)
+        known = self._store.population(stored.key)
+        if known is not None and known[:2] == (hash_, count):
+            return
+        pages = self._store.by_arrival(stored.key, marked=True)
+        population = _population_of(release, support, count, pages)
+        self._store.store_population(stored.key, hash_, count, _written(population), None)
 
-def _yield_to_uploads() -> None:
+
+def _stopping() -> Problem:
+    return unavailable("the collector is stopping")
+
+
+def _population_of(
+    release: Release, support: Support, count: int, pages: Iterator[list[bytes]]
+) -> Population:
+    """Return the population of about ``count`` reports, or raise a problem if there is none."""
+    step = max(1, math.ceil(count / MOST_REPORTS))
+    likelihoods = Likelihoods(support)
+    try:
+        likelihoods.add(release, _every(step, pages))
+        return of_likelihoods(likelihoods)
+    except (InvalidInput, Deleted) as error:
+        raise Problem("no-population", str(error)) from None
+
+
+def yield_to_uploads() -> None:
     """Let uploads go first; on Linux a priority is that of a thread and of those it starts."""
     if sys.platform == "linux":
         with suppress(OSError):

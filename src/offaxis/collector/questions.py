@@ -9,18 +9,20 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from offaxis.collector.means import LEVEL, Totals, shares_of
-from offaxis.collector.populations import VECTORS, load_model
+from offaxis.collector.models import VECTORS
+from offaxis.collector.store import AttachedModel
 from offaxis.encoding.pairs import Asked, Classes
 from offaxis.encoding.questions import AnswersEncoder, value_names
 from offaxis.errors import InvalidInput
-from offaxis.geometry import Layers
+from offaxis.geometry import Classifier
 from offaxis.learning.crowd_answers import Answer
 from offaxis.learning.frequencies import Histogram, histogram
 from offaxis.learning.population import Population
@@ -32,6 +34,9 @@ BINS: Final = 10
 MOST_BINS: Final = 100
 MOST_SHARES: Final = 200
 """The shares of more answers than that are those of the most frequent ones."""
+
+FEWEST_REPORTED: Final = 100
+"""Shares of reported answers need so many reports: their law is far from normal below."""
 
 _EXACT: Final = "Shares hold for every population whose devices report honestly."
 
@@ -47,22 +52,23 @@ class Question:
         Number of numbers that it gives per vector; 1 for an answer.
     answers : tuple of str, or None
         What people can answer, if they have shares.
-    model : Layers, optional
+    model : AttachedModel, optional
         None for the vectors themselves and for answers that people reported.
     """
 
     name: str
     outputs: int
     answers: tuple[str, ...] | None
-    model: Layers | None = None
+    model: AttachedModel | None = None
 
     def facts(self) -> dict[str, Any]:
-        """Return the question for JSON."""
+        """Return the question for JSON, with the hash of its model."""
         answers = None if self.answers is None else list(self.answers)
-        return {"name": self.name, "outputs": self.outputs, "answers": answers}
+        hash_ = None if self.model is None else self.model.hash
+        return {"name": self.name, "outputs": self.outputs, "answers": answers, "hash": hash_}
 
-    def values(self, output: int | None) -> Callable[[Vectors], Vectors]:
-        """Return the function from vectors to the number that is asked for."""
+    def place(self, output: int | None) -> int:
+        """Return which of its outputs is the number that is asked for."""
         if output is None:
             if self.outputs > 1:
                 raise InvalidInput(
@@ -74,11 +80,10 @@ class Question:
             raise InvalidInput(
                 f"the question {self.name!r} has the outputs 0 to {self.outputs - 1}, not {output}"
             )
-        model, place = self.model, output
-        return lambda Z: (Z if model is None else model.outputs(Z))[:, place]
+        return output
 
 
-def questions_of(release: Release, attached: Mapping[str, bytes]) -> dict[str, Question]:
+def questions_of(release: Release, attached: Iterable[AttachedModel]) -> dict[str, Question]:
     """Return the questions about a release, by name."""
     if isinstance(release.encoder, AnswersEncoder):
         return {
@@ -88,11 +93,10 @@ def questions_of(release: Release, attached: Mapping[str, bytes]) -> dict[str, Q
             for part in release.asked
         }
     found = {VECTORS: Question(VECTORS, release.input_dim, None)}
-    for name, content in attached.items():
-        model = load_model(content)
-        outputs = len(model.biases[-1])
-        names = model.answers or tuple(map(str, range(outputs)))
-        found[name] = Question(name, outputs, names if outputs > 1 else None, model)
+    for model in attached:
+        names = model.answers or tuple(map(str, range(model.outputs)))
+        answers = names if model.outputs > 1 else None
+        found[model.name] = Question(model.name, model.outputs, answers, model)
     return found
 
 
@@ -112,6 +116,7 @@ def population_facts(population: Population) -> dict[str, Any]:
         "summary": population.summary,
         "warning": population.warning,
         "fit": {
+            "warning": population.warning,
             "p_value": None if np.isnan(fit.p_value) else fit.p_value,
             "explained": population.explained,
             "cells": len(fit.shares),
@@ -124,9 +129,19 @@ def population_facts(population: Population) -> dict[str, Any]:
 
 
 def answer(
-    population: Population, question: Question, output: int | None, bins: int
+    population: Population, question: Question, outputs: Vectors, output: int | None, bins: int
 ) -> dict[str, Any]:
     """Return the answer of the people: shares, or the distribution of a number.
+
+    Parameters
+    ----------
+    population : Population
+    question : Question
+    outputs : (J, k) array
+        What the question gives for the public vectors of the population.
+    output : int, optional
+        Which of its numbers is asked for; by default the shares of its answers.
+    bins : int
 
     Raises
     ------
@@ -134,20 +149,31 @@ def answer(
         If the question has no such output, or the reports are too few for every part of the answer.
     """
     if question.answers is not None and output is None:
-        shares = population.share(question.model)
-        members = np.eye(len(question.answers))
-        chosen = members[_outputs(question, population.vectors).argmax(axis=1)]
-        public = chosen.mean(axis=0)
-        rows = _rows(shares, public)
-        named = [{"name": name, **row} for name, row in zip(shares.names, rows, strict=True)]
-        return {**_nothing(), "shares": _most_frequent(named)}
-    function = question.values(output)
+        shares = population.share(classifier(outputs, question.answers))
+        public = np.bincount(outputs.argmax(axis=1), minlength=len(question.answers))
+        rows = _rows(shares, public / len(outputs))
+        named = [{"name": name, **row} for name, row in zip(question.answers, rows, strict=True)]
+        warned = _with_warnings(population, [shares])
+        return {**_nothing(), **warned, "shares": _most_frequent(named)}
+    place = question.place(output)
+
+    def function(Z: Vectors) -> Vectors:
+        return outputs[:, place]
+
     values = population.values(function)
     edges = np.histogram_bin_edges(values, bins)
     found, missing = _nothing(), []
+    answers: list[Answer] = []
+
+    def noted(part: Answer) -> Answer:
+        answers.append(part)
+        return part
+
     asked: dict[str, Callable[[], Any]] = {
-        "mean": lambda: _rows(population.mean(function), [values.mean()])[0],
-        "histogram": lambda: _histogram(population, function, edges, values),
+        "mean": lambda: _rows(noted(population.mean(function)), [values.mean()])[0],
+        "histogram": lambda: _histogram(
+            noted(population.histogram(function, edges)), edges, values
+        ),
     }
     for name, compute in asked.items():
         try:
@@ -157,35 +183,51 @@ def answer(
     if len(missing) == len(asked):
         raise InvalidInput(missing[0].partition(": ")[2])
     quantiles = _rows(
-        population.quantile(function, list(QUANTILES)), np.quantile(values, QUANTILES)
+        noted(population.quantile(function, list(QUANTILES))), np.quantile(values, QUANTILES)
     )
     found["quantiles"] = [{"q": q, **row} for q, row in zip(QUANTILES, quantiles, strict=True)]
-    return {**found, "missing": missing}
+    return {**found, **_with_warnings(population, answers), "missing": missing}
 
 
-def _outputs(question: Question, vectors: Vectors) -> Vectors:
-    assert question.model is not None
-    return question.model.outputs(vectors)
+def classifier(outputs: Vectors, answers: Sequence[str]) -> Classifier:
+    """Return the classifier with these outputs for the public vectors, in their order."""
+    # A classifier may be tried on the first vector alone.
+    return Classifier(lambda Z: outputs[: len(Z)], answers)
+
+
+def _with_warnings(population: Population, answers: Iterable[Answer]) -> dict[str, str]:
+    """Return the summary and the warning of a population, with those of its answers."""
+    warning = population.warning
+    own: list[str] = []
+    for part in answers:
+        # A population's warning is in those of its answers.
+        text = part.warning.replace(warning, "").strip()
+        if text and text not in own:
+            own.append(text)
+    return {
+        "summary": " ".join([population.summary, *own]),
+        "warning": " ".join(filter(None, [warning, *own])),
+    }
 
 
 def _nothing() -> dict[str, Any]:
     return {"shares": None, "histogram": None, "mean": None, "quantiles": None, "missing": []}
 
 
-def _histogram(
-    population: Population, function: Any, edges: Vectors, values: Vectors
-) -> dict[str, Any]:
-    found = population.histogram(function, edges)
+def _histogram(found: Answer, edges: Vectors, values: Vectors) -> dict[str, Any]:
     public = np.histogram(values, edges)[0] / len(values)
     return {"edges": edges.tolist(), "bins": _rows(found, public)}
 
 
-def _rows(found: Answer, public: Any) -> list[dict[str, float]]:
+def _rows(found: Answer, public: Any) -> list[dict[str, float | None]]:
     """Return every number of an answer with its error, its interval and the public number."""
     low, high = found.interval(LEVEL)
     parts = (found.estimate, found.standard_error, low, high, public)
     names = ("estimate", "standard_error", "low", "high", "public")
-    columns = [np.ravel(part).tolist() for part in parts]
+    columns = [
+        [number if math.isfinite(number) else None for number in np.ravel(part).tolist()]
+        for part in parts
+    ]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -204,11 +246,14 @@ def reported(release: Release, totals: Totals, name: str | None) -> dict[str, An
     Raises
     ------
     InvalidInput
-        If there are fewer than two reports.
+        If there are fewer than :data:`FEWEST_REPORTED` reports.
     """
     count = totals.observed.count
-    if count < 2:
-        raise InvalidInput(f"{count} reports are too few: at least 2 are needed")
+    if count < FEWEST_REPORTED:
+        raise InvalidInput(
+            f"{count} reports are too few for shares of answers: at least {FEWEST_REPORTED} are "
+            f"needed"
+        )
     facts = {
         "reports": count,
         "summary": f"{count:,} reports at ε = {float(release.guarantee.epsilon):g}. {_EXACT}",

@@ -23,6 +23,7 @@ from offaxis.collector import monitoring
 from offaxis.collector.access import Buckets, Tokens, new_token
 from offaxis.collector.database import connect, is_current, open_database, report, writing
 from offaxis.collector.means import Follower
+from offaxis.collector.models import Evaluations
 from offaxis.collector.monitoring import Metrics
 from offaxis.collector.populations import Populations
 from offaxis.collector.problems import Problem, unavailable
@@ -158,9 +159,10 @@ class Retention:
     """Deletes reports when their retention ends or on an admin's request. Their means stay.
 
     First the population is stored, if there is one. Then the moments are made final and the round
-    is marked, in one transaction; from then on none of its reports is accepted or read. Then the
-    rows are deleted, a few thousand per transaction, so that uploads to other rounds do not have to
-    wait. If this is interrupted, the next sweep continues it.
+    is marked, in one transaction; from then on none of its reports is accepted, and a withdrawal
+    changes no result. If withdrawals kept the population from being stored, it is estimated now.
+    Then the rows are deleted, a few thousand per transaction, so that uploads to other rounds do
+    not have to wait. If this is interrupted, the next sweep continues it.
     """
 
     def __init__(
@@ -171,6 +173,7 @@ class Retention:
         populations: Populations,
     ) -> None:
         self._engine = engine
+        self._store = Store(engine)
         self._catalogue = catalogue
         self._follower = follower
         self._populations = populations
@@ -186,6 +189,10 @@ class Retention:
             release = self._catalogue.release(stored.document.release)
             self._populations.finish(stored, release, now)
             self._follower.finish(stored.key, release, now)
+        if self._store.final_count(stored.key) is not None:
+            release = self._catalogue.release(stored.document.release)
+            self._populations.finish_marked(stored, release)
+            self._store.begin_emptying(stored.key, now)
         rows = select(report.c.seq).where(report.c.round == stored.key).limit(_DELETED_ROWS)
         total = 0
         while True:
@@ -220,6 +227,7 @@ class Collector:
         self.catalogue = Catalogue(self.store)
         self.follower = Follower(self.engine)
         self.populations = Populations(self.store)
+        self.evaluations = Evaluations(self.store)
         self.retention = Retention(self.engine, self.catalogue, self.follower, self.populations)
         # A cache that holds the index of a million ids, so that its pages are not written and read
         # again for every few of them.
@@ -292,6 +300,7 @@ class Collector:
     def close(self) -> None:
         """Commit pending reports and close the database."""
         self.populations.close()
+        self.evaluations.close()
         self.writer.close()
         self.writer.engine.dispose()
         self.engine.dispose()

@@ -6,6 +6,7 @@ UTC and read as UTC.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,6 +67,27 @@ class StoredRound:
         if self.closed_at or self.deleted_at or now >= self.document.closes:
             return "closed"
         return "open" if now >= self.document.opens else "waiting"
+
+
+@dataclass(frozen=True)
+class AttachedModel:
+    """What is known of the model of a question without its weights.
+
+    Attributes
+    ----------
+    name : str
+        Of the question.
+    hash : str
+        SHA-256 of the stored weights file.
+    outputs : int
+    answers : tuple of str, or None
+        Names of the answers, if it has any.
+    """
+
+    name: str
+    hash: str
+    outputs: int
+    answers: tuple[str, ...] | None
 
 
 def as_utc(value: datetime | None) -> datetime | None:
@@ -149,18 +171,24 @@ class Store:
             row = connection.execute(query).first()
         return None if row is None else (row.hash, bytes(row.content))
 
-    def attach_question(self, hash_: str, name: str, content: bytes, most: int) -> bool:
+    def attach_question(self, hash_: str, model: AttachedModel, content: bytes, most: int) -> bool:
         """Attach a question to a release, replacing one of this name; False if it has too many."""
         of_release = question.c.release == hash_
+        values = {
+            "content": content,
+            "hash": model.hash,
+            "outputs": model.outputs,
+            "answers": None if model.answers is None else json.dumps(model.answers),
+        }
         with writing(self.engine) as connection:
-            own = update(question).where(of_release, question.c.name == name)
-            if connection.execute(own.values(content=content)).rowcount:
+            own = update(question).where(of_release, question.c.name == model.name)
+            if connection.execute(own.values(**values)).rowcount:
                 return True
             counted = select(func.count()).select_from(question).where(of_release)
             if connection.execute(counted).scalar_one() >= most:
                 return False
         # False only if another request has attached a question of this name in the meantime.
-        self._insert(question, {"release": hash_, "name": name, "content": content})
+        self._insert(question, {"release": hash_, "name": model.name, **values})
         return True
 
     def remove_question(self, hash_: str, name: str) -> bool:
@@ -169,12 +197,29 @@ class Store:
             own = question.c.release == hash_, question.c.name == name
             return bool(connection.execute(delete(question).where(*own)).rowcount)
 
-    def questions(self, hash_: str) -> dict[str, bytes]:
-        """Return the questions that are attached to a release, by name."""
-        query = select(question.c.name, question.c.content).where(question.c.release == hash_)
+    def questions(self, hash_: str) -> list[AttachedModel]:
+        """Return the questions that are attached to a release, by name, without their weights."""
+        known = (question.c.name, question.c.hash, question.c.outputs, question.c.answers)
+        query = select(*known).where(question.c.release == hash_).order_by(question.c.name)
         with self.engine.connect() as connection:
-            rows = connection.execute(query.order_by(question.c.name)).all()
-        return {row.name: bytes(row.content) for row in rows}
+            rows = connection.execute(query).all()
+        return [
+            AttachedModel(
+                row.name,
+                row.hash,
+                row.outputs,
+                None if row.answers is None else tuple(json.loads(row.answers)),
+            )
+            for row in rows
+        ]
+
+    def model(self, hash_: str, model: AttachedModel) -> bytes | None:
+        """Return the weights file of a question; None if it was removed or replaced."""
+        own = question.c.release == hash_, question.c.name == model.name
+        query = select(question.c.content).where(*own, question.c.hash == model.hash)
+        with self.engine.connect() as connection:
+            content = connection.execute(query).scalar_one_or_none()
+        return None if content is None else bytes(content)
 
     def population(self, key: int) -> tuple[str, int, bytes] | None:
         """Return a round's population: hash of the public vectors, number of reports, state."""
@@ -190,21 +235,48 @@ class Store:
             return int(connection.execute(query).scalar_one())
 
     def store_population(
-        self, key: int, support_hash: str, counted: int, state: bytes, withdrawn: int
+        self, key: int, support_hash: str, counted: int, state: bytes, withdrawn: int | None
     ) -> bool:
-        """Store a round's population, unless a report was withdrawn or deleted meanwhile."""
+        """Store a round's population, unless a report was withdrawn or deleted meanwhile.
+
+        With ``withdrawn=None`` the round is marked: no withdrawal changes it any more, but rows may
+        have been deleted.
+        """
         values = {"support": support_hash, "counted": counted, "state": state}
+        times = (round_.c.deleted_at, round_.c.emptied_at)
         with writing(self.engine) as connection:
             lock_rounds(connection, [key])
-            query = select(round_.c.withdrawn, round_.c.deleted_at).where(round_.c.id == key)
-            if tuple(connection.execute(query).one()) != (withdrawn, None):
+            query = select(round_.c.withdrawn, *times).where(round_.c.id == key)
+            found, deleted_at, emptied_at = connection.execute(query).one()
+            if withdrawn is None:
+                changed = deleted_at is None or emptied_at is not None
+            else:
+                changed = (found, deleted_at) != (withdrawn, None)
+            if changed:
                 return False
             connection.execute(population.delete().where(population.c.round == key))
             connection.execute(insert(population).values(round=key, **values))
             return True
 
-    def by_arrival(self, key: int) -> Iterator[list[bytes]]:
+    def final_count(self, key: int) -> int | None:
+        """Return how many reports a marked round had; None if it has no mark, or rows may lack."""
+        counted = select(moments.c.counted).where(moments.c.round == key).scalar_subquery()
+        query = select(round_.c.deleted_at, round_.c.emptied_at, func.coalesce(counted, 0))
+        with self.engine.connect() as connection:
+            row = connection.execute(query.where(round_.c.id == key)).one()
+        return int(row[2]) if row.deleted_at is not None and row.emptied_at is None else None
+
+    def begin_emptying(self, key: int, now: datetime) -> None:
+        """State that the rows of a marked round are being deleted."""
+        with writing(self.engine) as connection:
+            lock_rounds(connection, [key])
+            full = update(round_).where(round_.c.id == key, round_.c.emptied_at.is_(None))
+            connection.execute(full.values(emptied_at=now))
+
+    def by_arrival(self, key: int, *, marked: bool = False) -> Iterator[list[bytes]]:
         """Yield pages of the contents of a round's reports, as stored at the first page.
+
+        Those of a marked round are read with ``marked``, as long as their rows are all there.
 
         Raises
         ------
@@ -224,7 +296,7 @@ class Store:
             with self.engine.connect() as connection:
                 page = query.where(report.c.seq > mark).order_by(report.c.seq).limit(_PAGE)
                 rows = connection.execute(page).all()
-                if _is_deleted(connection, key):
+                if _is_deleted(connection, key, marked=marked):
                     raise Deleted("the reports were deleted while they were being read")
             if not rows:
                 return
@@ -397,8 +469,9 @@ class Store:
         return True
 
 
-def _is_deleted(connection: Connection, key: int) -> bool:
-    query = select(round_.c.deleted_at).where(round_.c.id == key)
+def _is_deleted(connection: Connection, key: int, *, marked: bool = False) -> bool:
+    time = round_.c.emptied_at if marked else round_.c.deleted_at
+    query = select(time).where(round_.c.id == key)
     return connection.execute(query).scalar_one() is not None
 
 

@@ -255,6 +255,48 @@ def test_an_estimate_in_progress_is_shown_and_awaited(open_page, collector, rele
     expect(table.locator("td").first).to_have_text("800")
 
 
+def test_replaced_models_and_public_vectors_are_asked_anew(open_page, collector, tmp_path):
+    """Nothing else changes: not the reports, nor the name and the number of questions."""
+    release = offaxis.fit(None, drawn(500, 40), epsilon=4, reshaping="none", mechanism="privunit2")
+    collector.open(release, "swapped-1", study="swapped")
+    path = f"/v1/releases/{release.hash}"
+
+    def attach(order: list[int], public: np.ndarray) -> None:
+        answers = ("red", "green", "blue", "violet")
+        weight = np.vstack([CENTRES[order], np.zeros(4)])
+        model = Layers([weight], [np.array([-8.0, -8, -8, -1e6])], answers=answers)
+        model.save(tmp_path / "model")
+        body = (tmp_path / "model").read_bytes()
+        assert collector.request("admin", "PUT", f"{path}/support", npy(public)).status == 204
+        assert collector.request("admin", "PUT", f"{path}/questions/one", body).status == 204
+
+    attach([0, 1, 2], drawn(600, 41))
+    send(collector, "swapped-1", release.privatize(drawn(2000, 42, MOVED)))
+    page = open_page(at="#/ask")
+    choose(page, "swapped")
+    part = page.get_by_role("region", name="Answer by round")
+    before = facts(collector, "swapped-1", "question=one")
+    assert before["shares"][0]["low"] > 0.5
+    shown = rows(page, "Answer by round")[0][2]
+    assert shows_percent(shown, before["shares"][0]["estimate"])
+    # Nobody knows how many people give an answer that no public vector has.
+    warning = page.get_by_role("note").filter(has_text="violet")
+    expect(warning).to_be_visible()
+    assert interval(rows(page, "Shares of answers")[3][2]) == ["0 %", "100 %"]
+    expect(part.locator(".badge")).not_to_have_text("has a warning")
+    attach([2, 1, 0], drawn(600, 41))
+    after = facts(collector, "swapped-1", "question=one")
+    assert after["shares"][0]["high"] < 0.3
+    expect(part).not_to_contain_text(shown)
+    assert shows_percent(rows(page, "Answer by round")[0][2], after["shares"][0]["estimate"])
+    asked = ("swapped-1/population", "swapped-1/drift")
+    with (
+        page.expect_response(lambda got: asked[0] in got.url),
+        page.expect_response(lambda got: asked[1] in got.url),
+    ):
+        attach([2, 1, 0], drawn(600, 43))
+
+
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 def test_asking_is_accessible_and_fits(open_page, size):
     page = open_page(at="#/ask", viewport=size)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +16,7 @@ from offaxis.collector.changes import (
     MOST_COMPARED,
     MOST_SYMBOLS,
     Change,
+    answered,
     change_facts,
     compare_crowds,
     compare_shares,
@@ -23,16 +24,19 @@ from offaxis.collector.changes import (
 )
 from offaxis.collector.drift import Profile, drift_facts, level_of
 from offaxis.collector.means import Totals, shares_of
-from offaxis.collector.populations import (
+from offaxis.collector.models import (
     LARGEST_MODEL,
-    LARGEST_SUPPORT,
     MOST_QUESTIONS,
+    attached_model,
     read_model,
+)
+from offaxis.collector.populations import (
+    LARGEST_SUPPORT,
     read_support,
     reason_against,
     write_support,
 )
-from offaxis.collector.problems import Problem
+from offaxis.collector.problems import Problem, unavailable
 from offaxis.collector.questions import (
     BINS,
     MOST_BINS,
@@ -57,9 +61,10 @@ from offaxis.collector.store import StoredRound
 from offaxis.encoding.questions import AnswersEncoder
 from offaxis.errors import InvalidInput
 from offaxis.formats.documents import NAME
-from offaxis.learning import Population
+from offaxis.learning.likelihoods import Support
 from offaxis.privacy.guarantee import decimal
 from offaxis.release import Release
+from offaxis.vectors import Vectors
 
 router = plain_router()
 _JSON: Final[tuple[str, dict[str, Any]]] = ("application/json", {"type": "object"})
@@ -69,9 +74,12 @@ _ATTACH: Final = ("not-found", "invalid-release", "invalid-request", "too-large"
 _NAME: Final = re.compile(NAME)
 
 PATIENCE: Final = 15.0
-"""Seconds that a request waits for an estimate before it is told to come back."""
+"""Seconds that a request waits for an estimate or an answer before it is told to come back."""
 
 _RETRY: Final = {"retry-after": "3"}
+_COMPARISONS: Final = 2
+
+_Result = TypeVar("_Result")
 
 
 # ---- What a publisher attaches
@@ -90,7 +98,7 @@ async def attach_support(request: Request) -> Response:
         support = read_support(body, collector.catalogue.release(hash_))
         collector.store.attach_support(hash_, *write_support(support))
 
-    return await _attached(store)
+    return await _attached(asyncio.to_thread(store))
 
 
 @router.put(
@@ -103,24 +111,31 @@ async def attach_support(request: Request) -> Response:
     )
 )
 async def attach_question(request: Request) -> Response:
-    """Attach a model as a question, replacing an earlier one of this name."""
+    """Attach a model as a question, replacing an earlier one of this name.
+
+    It is tried on the public vectors, if there are any.
+    """
     collector, _ = authorize(request, "admin")
     hash_, name = hex_parameter(request, "hash").hex(), _question_name(request)
     body = await body_of(request, LARGEST_MODEL)
 
     def store() -> None:
-        content = read_model(body, collector.catalogue.release(hash_), name)
-        if not collector.store.attach_question(hash_, name, content, MOST_QUESTIONS):
+        layers, content = read_model(body, collector.catalogue.release(hash_), name)
+        model = attached_model(layers, content)
+        support = collector.populations.support(hash_)
+        if support is not None:
+            collector.evaluations.check(model, layers, support)
+        if not collector.store.attach_question(hash_, model, content, MOST_QUESTIONS):
             raise Problem(
                 "conflict", f"a release has at most {MOST_QUESTIONS} questions: remove one first"
             )
 
-    return await _attached(store)
+    return await _attached(asyncio.wrap_future(collector.evaluations.submit(store)))
 
 
-async def _attached(store: Any) -> Response:
+async def _attached(stored: Awaitable[None]) -> Response:
     try:
-        await in_thread(store)
+        await stored
     except InvalidInput as error:
         raise Problem("invalid-release", str(error)) from None
     return Response(status_code=204)
@@ -162,15 +177,13 @@ async def questions(request: Request) -> Response:
         release = collector.catalogue.release(hash_)
         alone = isinstance(release.encoder, AnswersEncoder)
         reason = None if alone else reason_against(release)
-        support = None if alone or reason else collector.populations.support(hash_)
+        support = None if alone or reason else collector.populations.support_facts(hash_)
         listed = {} if reason else questions_of(release, collector.store.questions(hash_))
         return {
             "release": hash_,
             "reason": reason,
             "answers_alone": alone,
-            "support": None
-            if support is None
-            else {"vectors": len(support.vectors), "cells": len(support.shares)},
+            "support": support,
             "questions": [question.facts() for question in listed.values()],
         }
 
@@ -224,15 +237,28 @@ async def population(request: Request) -> Response:
 
         return json_response(await in_thread(count))
     future = await in_thread(collector.populations.of, stored, release, collector.now())
-    await _settled([future])
+    await _settled([future], _ESTIMATING)
     found = future.result()
 
+    def ask(question: Question) -> dict[str, Any]:
+        outputs = _outputs(collector, release, question, found.support)
+        return answer(found, question, outputs, output, bins)
+
     def compute() -> dict[str, Any]:
-        own = _or_problem(answer, found, question, output, bins) if question else {}
+        own = _or_problem(ask, question) if question else {}
         reports = found.fit.count if stored.deleted_at else collector.store.count(stored.key)
         return {**facts, "stored": reports, **population_facts(found), **own}
 
-    return json_response(await in_thread(compute))
+    return json_response(await _computed(collector, compute))
+
+
+def _outputs(
+    collector: Collector, release: Release, question: Question, support: Support
+) -> Vectors:
+    """Return what a question gives for public vectors."""
+    if question.model is None:
+        return support.vectors
+    return collector.evaluations.outputs(release.hash, question.model, support)
 
 
 def _number(request: Request, name: str, least: int, most: int) -> int | None:
@@ -258,7 +284,7 @@ def _asked(
     try:
         question = find(questions_of(release, collector.store.questions(release.hash)), name)
         if question.answers is None or output is not None:
-            question.values(output)
+            question.place(output)
         if alone and output is not None:
             raise InvalidInput("an answer that people reported has no outputs to choose from")
     except InvalidInput as error:
@@ -274,15 +300,31 @@ def _or_problem(compute: Any, *arguments: Any) -> dict[str, Any]:
     return facts
 
 
-async def _settled(futures: Sequence[Future[Population]]) -> None:
-    """Wait for estimates, or raise a problem if they take too long."""
+_ESTIMATING: Final = "the population is being estimated; try again soon"
+
+
+async def _computed(collector: Collector, compute: Callable[[], _Result]) -> _Result:
+    """Return what a thread for questions computes, or raise a problem if it takes too long."""
+    future = collector.evaluations.submit(compute)
+    try:
+        await _settled([future], "the answer is being computed; try again soon")
+    finally:
+        # Nobody waits for it any more; what is running goes on, and its outputs are kept.
+        future.cancel()
+    return future.result()
+
+
+async def _settled(futures: Sequence[Future[Any]], reason: str) -> None:
+    """Wait for results, or raise a problem if they take too long or the collector stops."""
     waiting = [asyncio.wrap_future(future) for future in futures]
     for task in waiting:
         # An error is raised by the future itself; nobody asks this copy of it.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     _, late = await asyncio.wait(waiting, timeout=PATIENCE)
     if late:
-        raise Problem("computing", "the population is being estimated; try again soon", _RETRY)
+        raise Problem("computing", reason, _RETRY)
+    if any(future.cancelled() for future in futures):
+        raise unavailable("the collector is stopping")
 
 
 # ---- Drift
@@ -346,24 +388,46 @@ async def _changes(
                 for name, _, part in earlier
             ]
         )
+    rounds = {name: other for name, other, _ in earlier}
+    for _ in range(_COMPARISONS):
+        try:
+            return await _crowds_changed(collector, stored, release, rounds)
+        except InvalidInput:
+            pass  # other public vectors were attached between two estimates
+    raise Problem("computing", "the public vectors have changed; try again soon", _RETRY)
+
+
+async def _crowds_changed(
+    collector: Collector, stored: StoredRound, release: Release, earlier: dict[str, StoredRound]
+) -> list[Change] | dict[str, Any]:
+    """Return how the population of a round differs from earlier ones, or why that is unknown.
+
+    Raises
+    ------
+    InvalidInput
+        If they are of different public vectors.
+    """
     now = collector.now()
-    rounds = [stored, *(other for _, other, _ in earlier)]
+    rounds = [stored, *earlier.values()]
     futures = [await in_thread(collector.populations.of, other, release, now) for other in rounds]
-    await _settled(futures)
+    await _settled(futures, _ESTIMATING)
     problems = [future.exception() for future in futures]
     if problems[0] is not None or all(problems[1:]):
         return no_change_facts(f"Rounds cannot be compared: {problems[0] or problems[1]}.")
-    attached = await in_thread(collector.store.questions, release.hash)
 
     def compare() -> list[Change]:
-        asked = questions_of(release, attached)
+        own = futures[0].result()
+        asked = questions_of(release, collector.store.questions(release.hash))
+        models, missing = answered(
+            asked, lambda question: _outputs(collector, release, question, own.support)
+        )
         return [
-            compare_crowds(futures[0].result(), name, future.result(), asked)
-            for (name, _, _), future in zip(earlier, futures[1:], strict=True)
+            compare_crowds(own, name, future.result(), models, missing)
+            for name, future in zip(earlier, futures[1:], strict=True)
             if future.exception() is None
         ]
 
-    return await in_thread(compare)
+    return await _computed(collector, compare)
 
 
 def _large_earlier(

@@ -221,10 +221,13 @@ class Crowd {
   /** Fetch the answers and verdicts that are not known yet. */
   async #fetch(rounds, counts, query) {
     const known = (map, key, state) => map.get(key)?.state === state;
-    // A verdict depends on the reports of earlier rounds, too.
-    const all = [...counts.values()].join();
+    // Public vectors and models may be replaced by others of the same size and name.
+    const { support, questions } = this.#card;
+    const attached = `${support?.hash} ${this.#asked.hash}`;
+    // A verdict depends on the reports of earlier rounds and on all models, too.
+    const all = [...counts.values(), support?.hash, ...questions.map(({ hash }) => hash)].join();
     for (const { document: { name }, state } of [...rounds].reverse()) {
-      const own = `${counts.get(name)} ${state} ${this.#card.questions.length}`;
+      const own = `${counts.get(name)} ${state} ${attached}`;
       const key = `${name} ${query}`;
       if (!known(this.#answers, key, own)) {
         const found = await part(name, `population?${query}`);
@@ -273,7 +276,7 @@ async function part(name, path) {
 
 const ESTIMATING = "the population is being estimated…";
 
-/** Return the warning of a population as a notice. */
+/** Return the warning of an answer as a notice. */
 const notice = (warning) =>
   (warning ? [element("p", { class: "notice", role: "note" }, warning)] : []);
 
@@ -291,8 +294,8 @@ function byRound(rows, answer) {
   const parts = [];
   if (shown.length) parts.push(...lineOf(rows, shown, shares, what, format));
   if (warned.length) {
-    parts.push(...notice(`In ${warned.join(", ")}, the population comes with a warning: answers may `
-      + "be wrong beyond their intervals. See the round below."));
+    parts.push(...notice(`In ${warned.join(", ")}, the answer comes with a warning and may be `
+      + "wrong beyond its intervals. See the round below."));
   }
   const cells = rows.map(({ document, facts, reason, pending }, i) => {
     const link = element("a", { href: `#/rounds/${document.name}` }, document.name);
@@ -325,10 +328,10 @@ function lineOf(rows, shown, shares, what, format) {
   return [chart.node];
 }
 
-function fitBadge({ fit, warning }) {
+function fitBadge({ fit }) {
   if (!fit) return badge("good", "as reported");
   if (!fit.explained) return badge("bad", "does not explain the reports");
-  if (warning) return badge("waiting", "unusual");
+  if (fit.warning) return badge("waiting", "has a warning");
   return fit.p_value === null ? badge("closed", "cannot be checked") : badge("good", "fits");
 }
 
@@ -427,7 +430,8 @@ function changeBadge(change) {
 }
 
 function whereOf(name, { where, since, missing }) {
-  if (!where.length) return missing ? [paragraph(missing)] : [];
+  const unknown = missing ? [paragraph(`Not shown: ${missing}`)] : [];
+  if (!where.length) return unknown;
   const known = where.some((row) => like(row));
   const cells = where.map((row) => [row.name, percent(row.before), percent(row.now),
     points(row.change), `${points(row.low)} to ${points(row.high)}`, ...(known ? [like(row)] : [])]);
@@ -435,7 +439,7 @@ function whereOf(name, { where, since, missing }) {
     ...(known ? ["which public vectors"] : [])];
   return [details("Where it changed", element("p", { class: "small" },
     "With 95 % confidence all these changes are in their intervals at once."),
-  table(`Changes in ${name}`, headings, cells, [5]))];
+  table(`Changes in ${name}`, headings, cells, [5])), ...unknown];
 }
 
 /** Return what the public vectors of a cell are like. */
