@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Iterator
 
@@ -116,6 +117,26 @@ def _expected_refusals(open_page):
 
 def interval(text: str) -> list[str]:
     return text.split(" to ")
+
+
+def test_a_first_estimate_is_announced(open_page, collector):
+    page = open_page(role=None)
+    held: list = []
+    holding = True
+    page.route(
+        "**/population?*", lambda route: held.append(route) if holding else route.continue_()
+    )
+    token = json.dumps(collector.tokens["analyst"])
+    page.evaluate(f"sessionStorage.setItem('offaxis.token', {token})")
+    page.goto(f"http://127.0.0.1:{collector.port}/dashboard#/ask")
+    page.reload()
+    waiting = page.get_by_text("Estimating the people of the rounds")
+    expect(waiting).to_be_visible()
+    holding = False
+    for route in held:
+        route.continue_()
+    expect(page.get_by_role("img").first).to_be_visible()
+    expect(waiting).to_be_hidden()
 
 
 def test_shares_by_round_are_those_of_the_api(open_page, collector):

@@ -155,6 +155,7 @@ class Crowd {
     })));
     const before = [...counts].map(([name]) => this.#counts.get(name));
     const moved = [...counts.values()].some((reports, i) => reports !== before[i]);
+    if (!this.#drawn) this.#rounds.replaceChildren(paragraph("Estimating the people of the rounds …"));
     await this.#fetch(rounds, counts, this.#query);
     for (const [name, reports] of counts) this.#counts.set(name, reports);
     this.#draw();
