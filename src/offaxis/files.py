@@ -157,10 +157,9 @@ def _lock(path: Path, wait: float) -> int:
     lock = Path(f"{path}.lock")
     until = time.monotonic() + wait
     while True:
-        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held = _open_lock(lock, path)
         _locks.add(held)
         try:
-            _give_to_owner(held, path)
             while not _locked_now(held):
                 if time.monotonic() > until:
                     raise InvalidInput(f"{path} is in use by another thread or process")
@@ -171,6 +170,29 @@ def _lock(path: Path, wait: float) -> int:
             _unlock(held)
             raise
         _unlock(held)  # somebody has deleted the lock file
+
+
+def _open_lock(lock: Path, path: Path) -> int:
+    """Open a lock file, or create it for the owner of the path; no link is followed.
+
+    Otherwise the superuser, opening somebody's file, would give that person what a link names.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    while True:
+        try:
+            held = os.open(lock, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            try:
+                held = os.open(lock, flags)
+            except FileNotFoundError:
+                continue  # somebody has deleted the lock file
+            found = os.fstat(held)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
+                return held
+            os.close(held)
+            raise InvalidInput(f"cannot use {path}: {lock.name} is not an ordinary file") from None
+        _give_to_owner(held, path)
+        return held
 
 
 def _unlock(held: int) -> None:
@@ -198,9 +220,8 @@ def _is_still(lock: Path, held: int) -> bool:
 def _give_to_owner(held: int, path: Path) -> None:
     """Let the owner of a file open its lock, too, if the superuser has created it."""
     if os.geteuid() == 0 and path.exists():
-        owner, lock = path.stat(), os.fstat(held)
-        if (owner.st_uid, owner.st_gid) != (lock.st_uid, lock.st_gid):
-            os.fchown(held, owner.st_uid, owner.st_gid)
+        owner = path.stat()
+        os.fchown(held, owner.st_uid, owner.st_gid)
 
 
 def make_private(file: Path) -> None:
@@ -208,7 +229,9 @@ def make_private(file: Path) -> None:
     for suffix in ("", "-journal", ".lock", "-wal", "-shm"):
         part = Path(f"{file}{suffix}")
         with suppress(OSError):
-            if stat.S_IMODE(part.stat().st_mode) & 0o077:
+            found = part.lstat()  # a link may name anything
+            own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+            if own and stat.S_IMODE(found.st_mode) & 0o077:
                 part.chmod(0o600)
 
 

@@ -280,9 +280,8 @@ class Release:
         vectors : array (m,) or (n, m), or a table with one vector per row
             NumPy, torch, JAX, pandas or Arrow. Any finite vectors: zero, tiny, huge.
         answers : optional
-            The private answers, as in :meth:`pairs`, whose rows can be passed as ``vectors``
-            instead. A release of answers alone (:func:`offaxis.learning.fit_answers`) takes no
-            other vectors.
+            The private answers, as in :meth:`pairs`, whose rows can be ``vectors`` instead. A
+            release of answers alone (:func:`offaxis.learning.fit_answers`) takes no others.
 
         Returns
         -------
@@ -305,6 +304,7 @@ class Release:
 
     def reports_of(self, batch: Vectors) -> list[bytes]:
         """Return the reports of any finite rows; :meth:`privatize` also checks codes of answers."""
+        self.require_single_reports(_MAKE)
         entropy, payloads = Entropy(), list[bytes]()
         for start in range(0, len(batch), _PRIVATIZE_ROWS):
             # Copied, then checked again: the caller's array may change concurrently.

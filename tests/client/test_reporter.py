@@ -12,6 +12,7 @@ import offaxis
 from offaxis.client import Reporter
 from offaxis.errors import BudgetExceeded, InvalidInput, ModelNeeded, RoundRefused
 from offaxis.privacy.ledger import Ledger, Limit
+from tests.forks import in_child
 
 
 @pytest.fixture
@@ -27,6 +28,14 @@ def test_every_report_is_paid_for(reporter, public):
     with pytest.raises(BudgetExceeded):
         reporter.report(public[0])
     assert reporter.release.decode(list(reports)).shape == (3, 6)
+
+
+def test_reports_that_were_paid_for_before_a_fork_are_made_once(reporter, public):
+    parts = reporter.reports(public[:3], part=1)
+    assert len(next(parts)) == 1
+    assert "after a fork" in in_child(lambda: next(parts))[0]
+    assert len(list(parts)) == 2
+    assert reporter.ledger.spent()[0] == 3 * reporter.release.guarantee.epsilon
 
 
 def test_a_release_per_person_is_reported_once_per_study(head, public, tmp_path):

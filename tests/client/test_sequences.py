@@ -468,6 +468,9 @@ def test_an_unreadable_release_of_an_older_version_counts_as_per_person(
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE release SET content = ?", (b"damaged",))
         database.execute("CREATE TABLE pending_studies (id INTEGER) STRICT")
+    # Nor are reports per item made before it is known which studies have a promise per person.
+    with Ledger(path, Limit(10)) as ledger, pytest.raises(RoundRefused, match="older version"):
+        Reporter(release, ledger, "energy").report(public[0])
     once = offaxis.fit(head, public, epsilon=2, unit="user", mechanism="laplace")
     collector.offer(once, name="energy-2", number=2)
     with pytest.raises(RoundRefused, match="study energy allows one report"):

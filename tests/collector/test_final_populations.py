@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -113,6 +114,36 @@ def test_some_of_the_reports_have_no_population(server, release, closed):
     collector.catalogue.refresh()
     assert collector.retention.delete(collector.catalogue.round("partly"), START) == 600
     assert asks(server, "partly", "colour").kind == "no-population"
+
+
+def test_a_population_of_another_version_is_estimated_again(server, release, closed):
+    closed("versions", 500)
+    expected = asks(server, "versions", "colour").json["shares"]
+    store, key = server.collector.store, server.collector.catalogue.round("versions").key
+    hash_, count, _ = store.population(key)
+    for state in (b"", b"PK of something else"):
+        assert store.store_population(key, hash_, count, state, store.withdrawn(key))
+        assert asks(server, "versions", "colour").json["shares"] == expected
+    assert store.store_population(key, hash_, count, b"", store.withdrawn(key))
+    assert purge(server, "versions").json["deleted"] == 500
+    assert asks(server, "versions", "colour").json["shares"] == expected
+
+
+def test_a_round_that_cannot_be_deleted_holds_up_no_other(server, release, closed, monkeypatch):
+    collector = server.collector
+    for name in ("broken-deletion", "whole-deletion"):
+        closed(name, 5)
+    finish, broken = collector.follower.finish, collector.catalogue.round("broken-deletion").key
+
+    def failing(key, *arguments):
+        if key == broken:
+            raise RuntimeError("no disk")
+        return finish(key, *arguments)
+
+    monkeypatch.setattr(collector.follower, "finish", failing)
+    with pytest.raises(RuntimeError, match="no disk"):
+        collector.retention.sweep(START + timedelta(days=4000))
+    assert (rows(server, "broken-deletion"), rows(server, "whole-deletion")) == (5, 0)
 
 
 def test_an_open_round_is_not_read_as_marked(server, release, closed):

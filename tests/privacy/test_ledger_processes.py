@@ -223,6 +223,38 @@ def test_the_lock_is_beside_the_file_and_private(path, tmp_path):
     assert (tmp_path / "x.ledger.lock").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_lock_that_is_a_link_is_refused(path, tmp_path, link):
+    """The superuser would give the owner of the ledger what the link names."""
+    other = tmp_path / "other"
+    other.write_text("somebody else's")
+    other.chmod(0o644)
+    lock = tmp_path / "x.ledger.lock"
+    lock.unlink()
+    link(other, lock)
+    with pytest.raises(InvalidInput, match="cannot use"):
+        Ledger(path)
+    assert other.stat().st_mode & 0o777 == 0o644
+    assert other.read_text() == "somebody else's"
+    lock.unlink()
+    (tmp_path / "x.ledger-journal").symlink_to(other)
+    with pytest.raises(InvalidInput, match="cannot be used"):
+        Ledger(path)
+    assert other.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_ledger_with_two_names_is_refused(path, tmp_path):
+    """Each name has a journal of its own, so payments of a killed process would be lost."""
+    with Ledger(path) as ledger:
+        os.link(path, tmp_path / "second")
+        for call in (lambda: ledger.spend(ONE, "r"), lambda: Ledger(tmp_path / "second")):
+            with pytest.raises(InvalidInput, match="has another name"):
+                call()
+        (tmp_path / "second").unlink()
+        ledger.spend(ONE, "r")
+    assert paid(path) == 1
+
+
 def test_a_process_killed_inside_a_transaction_holds_nobody_up(path):
     text = "ledger = Ledger(path)\nwith ledger.alone():\n    ledger.charge(one, 'r')\n    "
     program(text + "os.kill(os.getpid(), signal.SIGKILL)", path, status=-signal.SIGKILL)

@@ -98,21 +98,26 @@ def drawn(randomizer, W, cuts, seed):
     return payloads
 
 
+def differing(reports, expected):
+    """Return how many reports differ; pytest would compare long ones character by character."""
+    return sum(one != two for one, two in zip(reports, expected, strict=True))
+
+
 def check_repeats(randomizer, W):
     count = len(W)
     ids = np.arange(count).tolist()
     seed = JobKey(), ids
     alone = drawn(randomizer, W, range(1, count), seed)
     for layout in LAYOUTS.values():
-        assert drawn(randomizer, layout(W), [], seed) == alone
-    assert drawn(randomizer, W, [2, 5], seed) == alone
+        assert not differing(drawn(randomizer, layout(W), [], seed), alone)
+    assert not differing(drawn(randomizer, W, [2, 5], seed), alone)
     order = np.random.default_rng(0).permutation(count)
     shuffled = drawn(randomizer, W[order], [3], (seed[0], [ids[i] for i in order]))
-    assert shuffled == [alone[i] for i in order]
+    assert not differing(shuffled, [alone[i] for i in order])
     for threads in (1, 2):
         with threadpool_limits(threads):
-            assert drawn(randomizer, W, [4], seed) == alone
-    assert drawn(randomizer, W, [], (JobKey(), ids)) != alone
+            assert not differing(drawn(randomizer, W, [4], seed), alone)
+    assert differing(drawn(randomizer, W, [], (JobKey(), ids)), alone)
 
 
 @pytest.mark.parametrize("dim", [SMALL, LARGE])
@@ -127,7 +132,7 @@ def test_batches_change_no_byte_in_the_largest_dimensions(kind):
     randomizer = made(kind, 1 << 18)
     W, seed = inputs(randomizer, 8), (JobKey(), list(range(8)))
     alone = drawn(randomizer, W, range(1, 8), seed)
-    assert drawn(randomizer, LAYOUTS["columns"](W), [], seed) == alone
+    assert not differing(drawn(randomizer, LAYOUTS["columns"](W), [], seed), alone)
 
 
 @pytest.mark.parametrize("kind", KINDS)

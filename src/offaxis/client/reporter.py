@@ -194,6 +194,7 @@ class Reporter:
             part, _ = as_batch(rows, self.release.input_dim, first_row=start)
             reports = self.release.privatize(part)
             assert isinstance(reports, list), "a batch gives a list"
+            self.ledger.check_process()  # a fork since then has paid once for both processes
             yield reports
 
     def _check(self, vector: Any) -> Vectors:

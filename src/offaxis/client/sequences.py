@@ -246,6 +246,7 @@ def pay_per_report(ledger: Ledger, release: Release, study: str, reports: int = 
     BudgetExceeded
         If a limit would be exceeded. In both cases nothing is paid and nothing is made.
     """
+    _check_recorded(ledger)
     kept = ledger.study(study)
     if kept is not None:
         raise RoundRefused(
@@ -292,11 +293,7 @@ def _sequence(ledger: Ledger, release: Release, study: str) -> Sequence | None:
 
 def _check_first(ledger: Ledger, release: Release, study: str) -> None:
     """Raise RoundRefused if a report would be the person's second under one promise per person."""
-    if ledger.has_pending_studies:
-        raise RoundRefused(
-            "this file was last used by an older version of offaxis, and may belong to a device: "
-            "open it with offaxis.client.Device once, which records the studies that it answered"
-        )
+    _check_recorded(ledger)
     kept = ledger.study(study)
     if kept is not None:
         raise RoundRefused(
@@ -314,6 +311,15 @@ def _check_first(ledger: Ledger, release: Release, study: str) -> None:
         raise RoundRefused(
             f"release {release.hash[:8]}… allows one report or one sequence per person, and this "
             f"person reported it before"
+        )
+
+
+def _check_recorded(ledger: Ledger) -> None:
+    """Raise RoundRefused if it is not known yet in which studies a device has reported."""
+    if ledger.has_pending_studies:
+        raise RoundRefused(
+            "this file was last used by an older version of offaxis, and may belong to a device: "
+            "open it with offaxis.client.Device once, which records the studies that it answered"
         )
 
 

@@ -21,6 +21,7 @@ import math
 import os
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -279,8 +280,7 @@ class Populations:
     def _known(self, stored: StoredRound, release: Release, now: datetime) -> Population | None:
         """Return the stored population if it is that of the present reports."""
         hash_, support = self._support_or_problem(release)
-        found = self._store.population(stored.key)
-        own = found if found is not None and found[0] == hash_ else None
+        own = self._stored(stored, hash_)
         if stored.deleted_at is not None:
             if own is None and self._store.final_count(stored.key) is not None:
                 raise Problem(
@@ -300,6 +300,11 @@ class Populations:
         count, counted = self._store.count(stored.key), own[1]
         growing = stored.state(now) == "open" and counted <= count < GROWTH * counted
         return _read(own[2], support, release) if growing or count == counted else None
+
+    def _stored(self, stored: StoredRound, hash_: str) -> tuple[str, int, bytes] | None:
+        """Return the stored population with these public vectors, if this version can read it."""
+        found = self._store.population(stored.key)
+        return found if found and found[0] == hash_ and _is_readable(found[2]) else None
 
     def _support_or_problem(self, release: Release) -> tuple[str, Support]:
         reason = reason_against(release)
@@ -335,8 +340,8 @@ class Populations:
         if not count:
             return  # there were no reports, or another process deletes them already
         hash_, support = self._support_or_problem(release)
-        known = self._store.population(stored.key)
-        if known is not None and known[:2] == (hash_, count):
+        known = self._stored(stored, hash_)
+        if known is not None and known[1] == count:
             return
         pages = self._store.by_arrival(stored.key, marked=True)
         population = _population_of(release, support, count, pages)
@@ -389,6 +394,15 @@ def _written(population: Population) -> bytes:
         **arrays,
     )
     return buffer.getvalue()
+
+
+def _is_readable(state: bytes) -> bool:
+    """Whether a stored population has what this version stores."""
+    try:
+        with np.load(io.BytesIO(state), allow_pickle=False) as arrays:
+            return set(arrays.files) == {"count", "score_mean", "score_covariance", *_FIT}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+        return False
 
 
 def _read(state: bytes, support: Support, release: Release) -> Population:

@@ -179,9 +179,19 @@ class Retention:
         self._populations = populations
 
     def sweep(self, now: datetime) -> int:
-        """Delete the reports of all rounds past their retention; return the number of rounds."""
-        due = [stored for stored in self._catalogue.rounds.values() if _is_due(stored, now)]
-        return sum(self.delete(stored, now) > 0 for stored in due)
+        """Delete the reports of all rounds past their retention; return the number of rounds.
+
+        A round that fails does not keep those of the others; its error is raised in the end.
+        """
+        deleted, failure = 0, None
+        for stored in list(self._catalogue.rounds.values()):
+            try:
+                deleted += _is_due(stored, now) and self.delete(stored, now) > 0
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return deleted
 
     def delete(self, stored: StoredRound, now: datetime) -> int:
         """Delete the reports of a closed round, but not its means; return the number of reports."""

@@ -36,6 +36,9 @@ from offaxis.encoding.pairs import (
 from offaxis.errors import InvalidInput
 from offaxis.vectors import Vectors, namespace
 
+_ROUNDED: Final = 1e-6
+"""How far a number of 32 bits may be outside its range, relative to the range's ends."""
+
 LONGEST_NAMES: Final = 1 << 19
 """The most characters of all names of classes together, as a release file writes them."""
 
@@ -164,13 +167,14 @@ def check_rows(encoder: Any, rows: Vectors) -> None:
     """
     if not isinstance(encoder, AnswersEncoder):
         return
-    for column, row, values in zip(rows.T, encoder.asked.tolist(), encoder.values, strict=True):
-        _, low, high, _ = row
-        first, last = (low, high) if low < high else (0, values - 1)
-        known = (first <= column) & (column <= last)
+    for column, row in zip(rows.T, encoder.asked.tolist(), strict=True):
+        values, low, high, _ = row
+        # Numbers of 32 bits may be rounded out of a range, and NO_ANSWER to another number.
+        reach = _ROUNDED * max(abs(low), abs(high))
+        known = (low - reach <= column) & (column <= high + reach)
         if low == high:
-            known &= column == np.floor(column)
-        if not (known | (column == NO_ANSWER)).all():
+            known = (column >= 0) & (column < values) & (column == np.floor(column))
+        if not (known | (column >= MISSING_FROM)).all():
             raise InvalidInput(
                 "people answer alone: pass answers=…, one per person, and no vectors; rows of "
                 "pairs() have the index of each class, and each number in its range"

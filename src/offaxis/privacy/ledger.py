@@ -191,7 +191,7 @@ class Ledger(Confined):
             create_private(path)
         with self._file_errors(), exclusive(self._file, _WAIT):
             self._identity = self._file.stat()
-            self._connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+            self._connection = sqlite3.connect(self._file, timeout=_WAIT, isolation_level=None)
             try:
                 self._check_file()
                 self._check_kind(path)
@@ -271,9 +271,8 @@ class Ledger(Confined):
                 "INSERT INTO stored_limit (epsilon, delta, seconds, slack) VALUES (?, ?, ?, ?)",
                 [(str(x.epsilon), str(x.delta), x.seconds, str(x.slack)) for x in limits],
             )
-        rows = self._database.execute(
-            "SELECT epsilon, delta, seconds, slack FROM stored_limit ORDER BY id"
-        )
+        query = "SELECT epsilon, delta, seconds, slack FROM stored_limit ORDER BY id"
+        rows = self._database.execute(query)
         stored = [Limit(Fraction(e), Fraction(d), since, Fraction(s)) for e, d, since, s in rows]
         self.limits: tuple[Limit, ...] = tuple(dict.fromkeys([*limits, *stored]))
 
@@ -336,15 +335,16 @@ class Ledger(Confined):
         return self._connection
 
     def _check_file(self) -> None:
-        """Raise InvalidInput if the path does not name the open file any more."""
+        """Raise InvalidInput unless the path alone names the file: names share no journal."""
         try:
-            same = os.path.samestat(self._identity, self._file.stat())
+            file = self._file.stat()
+            same = os.path.samestat(self._identity, file) and file.st_nlink == 1
         except FileNotFoundError:
             same = False
         if not same:
             raise InvalidInput(
-                f"{self._path} was moved, deleted or replaced while this ledger was open, and "
-                f"nothing may be reported. Put the file itself back, not a copy, and open it again"
+                f"{self._path} was moved, deleted or replaced while this ledger was open, or has "
+                f"another name. Put the file itself back, not a copy, and open it again"
             )
 
     def _rows(self, query: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
