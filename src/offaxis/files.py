@@ -191,7 +191,11 @@ def _open_lock(lock: Path, path: Path) -> int:
                 return held
             os.close(held)
             raise InvalidInput(f"cannot use {path}: {lock.name} is not an ordinary file") from None
-        _give_to_owner(held, path)
+        try:
+            _give_to_owner(held, path)
+        except OSError:
+            os.close(held)
+            raise
         return held
 
 
@@ -220,8 +224,9 @@ def _is_still(lock: Path, held: int) -> bool:
 def _give_to_owner(held: int, path: Path) -> None:
     """Let the owner of a file open its lock, too, if the superuser has created it."""
     if os.geteuid() == 0 and path.exists():
-        owner = path.stat()
-        os.fchown(held, owner.st_uid, owner.st_gid)
+        owner, lock = path.stat(), os.fstat(held)
+        if (owner.st_uid, owner.st_gid) != (lock.st_uid, lock.st_gid):
+            os.fchown(held, owner.st_uid, owner.st_gid)
 
 
 def make_private(file: Path) -> None:

@@ -13,14 +13,14 @@ import pytest
 from safetensors.numpy import save
 
 import offaxis
-from offaxis.collector import models, questions
+from offaxis.collector import models
 from offaxis.collector.changes import Change, change_facts
 from offaxis.collector.drift import FALSE_ALARM
 from offaxis.collector.models import MOST_NUMBERS, evaluate
 from offaxis.collector.routes import population as routes
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Layers
-from offaxis.learning import fit_answers
+from offaxis.learning import fit_answers, frequencies
 from tests.collector.test_population import COLOUR, NAMES, PUBLIC, asks, drawn, npy, send, weights
 
 MOVED = (0.7, 0.2, 0.1)
@@ -275,7 +275,7 @@ def test_hostile_models_are_refused(server, path, name):
 def test_few_reported_answers_have_no_shares(server):
     asked = fit_answers(["yes", "no"], epsilon=3)
     server.open(asked, "few-answers")
-    fewest = questions.FEWEST_REPORTED
+    fewest = frequencies.FEWEST
     send(server, "few-answers", asked.privatize(answers=["yes"] * (fewest - 1)))
     got = asks(server, "few-answers", "answer")
     assert (got.status, got.kind) == (409, "no-population")

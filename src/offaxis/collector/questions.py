@@ -24,7 +24,7 @@ from offaxis.encoding.questions import AnswersEncoder, value_names
 from offaxis.errors import InvalidInput
 from offaxis.geometry import Classifier
 from offaxis.learning.crowd_answers import Answer
-from offaxis.learning.frequencies import Histogram, histogram
+from offaxis.learning.frequencies import FEWEST, Histogram, histogram
 from offaxis.learning.population import Population
 from offaxis.release import Release
 from offaxis.vectors import Vectors
@@ -34,9 +34,6 @@ BINS: Final = 10
 MOST_BINS: Final = 100
 MOST_SHARES: Final = 200
 """The shares of more answers than that are those of the most frequent ones."""
-
-FEWEST_REPORTED: Final = 100
-"""Shares of reported answers need so many reports: their law is far from normal below."""
 
 _EXACT: Final = "Shares hold for every population whose devices report honestly."
 
@@ -246,13 +243,12 @@ def reported(release: Release, totals: Totals, name: str | None) -> dict[str, An
     Raises
     ------
     InvalidInput
-        If there are fewer than :data:`FEWEST_REPORTED` reports.
+        If there are fewer reports than :data:`~offaxis.learning.frequencies.FEWEST`.
     """
     count = totals.observed.count
-    if count < FEWEST_REPORTED:
+    if count < FEWEST:
         raise InvalidInput(
-            f"{count} reports are too few for shares of answers: at least {FEWEST_REPORTED} are "
-            f"needed"
+            f"{count} reports are too few for shares of answers: at least {FEWEST} are needed"
         )
     facts = {
         "reports": count,

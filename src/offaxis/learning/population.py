@@ -46,7 +46,7 @@ UNUSUAL: Final = 0.03
 """From this τ on, people are distributed inside the cells quite unlike the public vectors."""
 
 LARGEST_MEASURED: Final = 4.0
-"""The largest ε up to which intervals were measured to hold."""
+"""The largest ε at which intervals were measured to hold."""
 
 _PER_CELL: Final = 10
 _USEFUL: Final = 0.5
