@@ -231,7 +231,9 @@ def test_sums_on_spark_do_not_depend_on_partitions(spark, folders, releases, rep
     }
 
     def terms(block):
-        return [block.sum(axis=0, dtype=np.float64), block.T @ block]
+        # In single precision, the sums of blocks of other sizes differ by up to 2e-6.
+        block = block.astype(np.float64)
+        return [block.sum(axis=0), block.T @ block]
 
     expected = kept.sums(terms)
     for name, changed in given.items():
@@ -240,7 +242,7 @@ def test_sums_on_spark_do_not_depend_on_partitions(spark, folders, releases, rep
             found = likelihoods.sums(terms)
             assert (likelihoods.count == kept.count) == (name != "lost")
             same = np.array_equal(likelihoods.samples[0].rows, kept.samples[0].rows) and all(
-                map(partial(np.allclose, rtol=1e-6), found, expected)
+                map(partial(np.allclose, rtol=1e-5), found, expected)
             )
             assert same == (name != "lost")
 

@@ -318,6 +318,24 @@ def test_replaced_models_and_public_vectors_are_asked_anew(open_page, collector,
         attach([2, 1, 0], drawn(600, 43))
 
 
+def test_another_study_may_be_chosen_while_reports_are_counted(open_page):
+    """A question is asked of the rounds of its own study, or the server refuses it."""
+    page = open_page()
+    held: list = []
+    holding = True
+    counted = re.compile(r"/v1/rounds/colours-\d$")
+    page.route(counted, lambda route: held.append(route) if holding else route.continue_())
+    page.goto(page.url.split("#")[0] + "#/ask")
+    choose(page, "colours")
+    while not held:
+        page.wait_for_timeout(20)
+    choose(page, "opinion")
+    holding = False
+    for route in held:
+        route.continue_()
+    expect(page.get_by_role("region", name="Answer by round")).to_contain_text("opinion-1")
+
+
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 def test_asking_is_accessible_and_fits(open_page, size):
     page = open_page(at="#/ask", viewport=size)

@@ -148,7 +148,9 @@ class Crowd {
     if (!ready) this.#questionField.hidden = this.#coordinateField.hidden = true;
     else this.#questionField.hidden = false;
     if (!ready) return 0;
+    // Another study or question may be chosen while this one is fetched.
     const rounds = this.#members;
+    const asked = this.#asks;
     const counts = new Map(await Promise.all(rounds.map(async ({ state, document: { name } }) => {
       const final = state === "closed" && this.#counts.has(name);
       return [name, final ? this.#counts.get(name) : (await getRound(name)).reports];
@@ -156,7 +158,7 @@ class Crowd {
     const before = [...counts].map(([name]) => this.#counts.get(name));
     const moved = [...counts.values()].some((reports, i) => reports !== before[i]);
     if (!this.#drawn) this.#rounds.replaceChildren(paragraph("Estimating the people of the rounds …"));
-    await this.#fetch(rounds, counts, this.#query);
+    await this.#fetch(rounds, counts, asked);
     for (const [name, reports] of counts) this.#counts.set(name, reports);
     this.#draw();
     return moved ? [...counts.values()].reduce((sum, reports) => sum + reports, 0) : 0;
@@ -219,14 +221,21 @@ class Crowd {
     }
   }
 
-  /** Fetch the answers and verdicts that are not known yet. */
-  async #fetch(rounds, counts, query) {
-    const known = (map, key, state) => map.get(key)?.state === state;
-    // Public vectors and models may be replaced by others of the same size and name.
+  /** What is asked now. Public vectors and models may be replaced by others of the same name. */
+  get #asks() {
     const { support, questions } = this.#card;
-    const attached = `${support?.hash} ${this.#asked.hash}`;
+    return {
+      query: this.#query,
+      attached: `${support?.hash} ${this.#asked.hash}`,
+      hashes: [support?.hash, ...questions.map(({ hash }) => hash)],
+    };
+  }
+
+  /** Fetch the answers and verdicts that are not known yet. */
+  async #fetch(rounds, counts, { query, attached, hashes }) {
+    const known = (map, key, state) => map.get(key)?.state === state;
     // A verdict depends on the reports of earlier rounds and on all models, too.
-    const all = [...counts.values(), support?.hash, ...questions.map(({ hash }) => hash)].join();
+    const all = [...counts.values(), ...hashes].join();
     for (const { document: { name }, state } of [...rounds].reverse()) {
       const own = `${counts.get(name)} ${state} ${attached}`;
       const key = `${name} ${query}`;
