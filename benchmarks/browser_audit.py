@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from offaxis.audit import audit
+from offaxis.auditing import audit
 from offaxis.release import Release
 from tests.browser.maker import CLIENT, audited, broken_client, in_javascript, largest_epsilon
 

@@ -19,7 +19,7 @@ import numpy as np
 import offaxis
 from experiments.data import load_cifar10_features
 from experiments.without_guarantee import LABEL, classical_plan, unbounded_coordinatewise
-from offaxis.audit import audit
+from offaxis.auditing import audit
 from offaxis.encoding import Jacobian
 from offaxis.evaluation import evaluate
 from offaxis.mechanisms import NAMES, find_mechanism

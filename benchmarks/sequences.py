@@ -29,7 +29,7 @@ import numpy as np
 import offaxis
 from experiments.data.cache import cache_folder
 from experiments.data.lhsm import load_lhsm
-from offaxis.audit.trials import epsilon_below
+from offaxis.auditing.trials import epsilon_below
 from offaxis.client.sequences import next_reports
 from offaxis.geometry import Layers
 from offaxis.learning import trend

@@ -49,7 +49,7 @@ def check(condition: bool, message: str) -> None:
 def test_python(folder: Path) -> None:
     """Fit, save, load, privatize, decode and audit a small release."""
     import offaxis
-    from offaxis.audit import audit
+    from offaxis.auditing import audit
     from offaxis.geometry import Layers
 
     rng = np.random.default_rng(0)

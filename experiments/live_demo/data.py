@@ -29,7 +29,7 @@ from experiments.live_demo.site import (
 )
 from experiments.methods import METHODS
 from experiments.sources import open_source
-from offaxis.audit import audit
+from offaxis.auditing import audit
 from offaxis.cli.recommend import advice_facts
 from offaxis.collector.routes.facts import Kind, read_facts
 from offaxis.evaluation.profiles import profile_of

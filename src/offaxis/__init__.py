@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from offaxis.version import __version__
 
 if TYPE_CHECKING:
+    from offaxis.auditing.auditor import audit
     from offaxis.encoding import Jacobian, Optimal
     from offaxis.errors import OffaxisError
     from offaxis.evaluation.priors import wide_prior
@@ -48,6 +49,7 @@ __all__ = [
     "Optimal",
     "Release",
     "__version__",
+    "audit",
     "fit",
     "learn",
     "load",
@@ -67,6 +69,7 @@ _HOMES = {
     "OffaxisError": "offaxis.errors",
     "Optimal": "offaxis.encoding",
     "Release": "offaxis.release",
+    "audit": "offaxis.auditing",
     "fit": "offaxis.fitting",
     "learn": "offaxis.learning.estimators",
     "memoise": "offaxis.fitting",

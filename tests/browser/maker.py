@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import offaxis
-from offaxis.audit import AuditResult
+from offaxis.auditing import AuditResult
 from offaxis.decoding import CodewordDecoder, ShiftDecoder
 from offaxis.decoding.pairs import CellsDecoder
 from offaxis.encoding import ArgmaxEncoder, Classes, ShiftEncoder

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 
-from offaxis.audit import audit
+from offaxis.auditing import audit
 from tests.browser.maker import BROKEN, audited, broken_client, in_javascript, largest_epsilon
 from tests.checks import ALPHA
 

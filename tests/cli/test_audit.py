@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import offaxis
-from tests.audit.broken_controls import LengthLeaks, with_broken_control
+from tests.auditing.broken_controls import LengthLeaks, with_broken_control
 from tests.checks import ALPHA
 from tests.cli.conftest import Run, assert_fails
 

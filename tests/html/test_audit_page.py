@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit import AuditResult, audit
-from offaxis.audit.result import Finding
-from offaxis.audit.trials import Count, Event
+from offaxis.auditing import AuditResult, audit
+from offaxis.auditing.result import Finding
+from offaxis.auditing.trials import Count, Event
 from offaxis.errors import MissingExtra
 from offaxis.html.audit_page import render, write_page
 from offaxis.privacy.guarantee import Guarantee

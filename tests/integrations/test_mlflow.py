@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit import AuditResult, Finding
+from offaxis.auditing import AuditResult, Finding
 from offaxis.errors import InvalidInput
 from offaxis.evaluation import evaluate
 from offaxis.integrations.mlflow import Entries, entries, log_release

@@ -19,7 +19,7 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 import offaxis
-from offaxis.audit import audit
+from offaxis.auditing import audit
 from offaxis.card import card_facts
 from offaxis.cli.app import app
 from offaxis.client import Reporter

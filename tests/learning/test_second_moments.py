@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binom, chi2
 
 import offaxis
-from offaxis.audit import audit
+from offaxis.auditing import audit
 from offaxis.card import averages
 from offaxis.client import Reporter
 from offaxis.decoding import SecondMomentsDecoder
@@ -37,7 +37,7 @@ from offaxis.release import Release
 from offaxis.sampling.entropy import Entropy
 from offaxis.simulation.randomizers import draw_observations
 from offaxis.vectors import Vectors, row_norms
-from tests.audit.broken_controls import with_broken_control
+from tests.auditing.broken_controls import with_broken_control
 from tests.checks import ALPHA
 
 SCALES = np.array([3.0, 2.0, 1.0])

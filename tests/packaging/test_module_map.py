@@ -83,7 +83,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "from offaxis.randomizers import Laplace",
             "only from layers below",
         ),
-        ("theory/risk.py", "def f():\n    import offaxis.audit", "only from layers below"),
+        ("theory/risk.py", "def f():\n    import offaxis.auditing", "only from layers below"),
         ("theory/risk.py", "import experiments.methods", "neither its experiments nor"),
         ("cli/fit.py", "def f():\n    import benchmarks.run", "neither its experiments nor"),
         ("client/terms.py", "import offaxis.fitting", "no fitting side"),
@@ -96,7 +96,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("engines/arrow.py", "import offaxis.engines.tallies", "imports the seeded simulation"),
         ("sampling/entropy.py", "from random import Random", "no other randomness"),
         ("release.py", "def f():\n    import torch", "no optional package"),
-        ("audit/auditor.py", "import offaxis", "the package's interface"),
+        ("auditing/auditor.py", "import offaxis", "the package's interface"),
         ("corridor.py", "", "every package has a layer"),
     ],
 )

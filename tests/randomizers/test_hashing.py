@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offaxis.audit import audit
+from offaxis.auditing import audit
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.learning import fit_answers
 from offaxis.randomizers import KaryResponse, LocalHashing, SubsetSelection, base, hashing, symbols

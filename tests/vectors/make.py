@@ -21,7 +21,7 @@ import numpy as np
 
 import offaxis
 from offaxis import mechanisms
-from offaxis.audit.inputs import make_reports
+from offaxis.auditing.inputs import make_reports
 from offaxis.decoding.pairs import CellsDecoder, MomentsDecoder, RightDecoder
 from offaxis.decoding.second_moments import SecondMomentsDecoder
 from offaxis.encoding import Classes, Number, SecondMomentsEncoder

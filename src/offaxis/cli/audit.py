@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from offaxis.audit import FALSE_ALARM, FULL, AuditResult, Finding
-from offaxis.audit import audit as attack
-from offaxis.audit.result import CAVEAT
+from offaxis.auditing import FALSE_ALARM, FULL, AuditResult, Finding
+from offaxis.auditing import audit as attack
+from offaxis.auditing.result import CAVEAT
 from offaxis.cli.inputs import check_output
 from offaxis.cli.options import AsJson, Expect, ReleaseFile, UsageError, example
 from offaxis.cli.terminal import (

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from offaxis.audit.result import CAVEAT, AuditResult, Finding
+from offaxis.auditing.result import CAVEAT, AuditResult, Finding
 from offaxis.files import replacing
 from offaxis.html.pages import (
     CARD,

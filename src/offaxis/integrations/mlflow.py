@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from offaxis.audit.result import AuditResult
+from offaxis.auditing.result import AuditResult
 from offaxis.card import guarantee_facts
 from offaxis.errors import InvalidInput, MissingExtra, installing
 from offaxis.evaluation.metrics import Evaluation

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from offaxis.audit.attacks import Precision, WireBits, lowest_set_bit, wire_bits, wire_numbers
+from offaxis.auditing.attacks import Precision, WireBits, lowest_set_bit, wire_bits, wire_numbers
 from offaxis.randomizers import Laplace
 from offaxis.randomizers.laplace import pack
 from offaxis.sampling.entropy import Entropy
-from tests.audit.broken_controls import FloatLaplace
+from tests.auditing.broken_controls import FloatLaplace
 from tests.checks import ALPHA
 
 

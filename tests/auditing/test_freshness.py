@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit.checks import _repeat_probability, freshness
+from offaxis.auditing.checks import _repeat_probability, freshness
 from offaxis.randomizers import Duchi, Hybrid, Piecewise, Randomizer
 from offaxis.sampling.entropy import Entropy
-from tests.audit.broken_controls import with_broken_control
+from tests.auditing.broken_controls import with_broken_control
 from tests.checks import ALPHA
 
 

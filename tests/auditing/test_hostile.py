@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offaxis.audit.inputs import hostile
+from offaxis.auditing.inputs import hostile
 from offaxis.randomizers.base import Ball, onto_lattice
 from offaxis.vectors import row_norms
 

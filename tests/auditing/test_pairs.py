@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit import audit, auditor
-from offaxis.audit.inputs import pairs, preimages
+from offaxis.auditing import audit, auditor
+from offaxis.auditing.inputs import pairs, preimages
 from offaxis.encoding import AffineEncoder, ArgmaxEncoder
 from offaxis.encoding.pairs import Classes, Number, simplex
 from offaxis.errors import InvalidInput
@@ -22,7 +22,7 @@ from offaxis.learning import cells, fit_check, fit_pairs, principal
 from offaxis.randomizers import NAMES, KaryResponse, PrivUnit2
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors
-from tests.audit.broken_controls import with_broken_control
+from tests.auditing.broken_controls import with_broken_control
 from tests.checks import ALPHA
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from offaxis.audit.trials import SIDES, Event, Trial, choose
+from offaxis.auditing.trials import SIDES, Event, Trial, choose
 from tests.checks import ALPHA
 
 

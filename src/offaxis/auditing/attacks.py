@@ -2,7 +2,7 @@
 
 Four kinds, by what they use: the code (the likelihood of the bytes), the reports alone (a
 classifier), the last digits of observations and bytes, and a person's reports of a whole year. All
-follow :class:`offaxis.audit.trials.Attack`.
+follow :class:`offaxis.auditing.trials.Attack`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from offaxis.audit.inputs import claims_gaussian, hostile, is_lattice, is_ranked, power_sum
-from offaxis.audit.trials import SIDES, Aim, Count, Draw, Scores, choose
+from offaxis.auditing.inputs import claims_gaussian, hostile, is_lattice, is_ranked, power_sum
+from offaxis.auditing.trials import SIDES, Aim, Count, Draw, Scores, choose
 from offaxis.client.sequences import Sequence, next_reports
 from offaxis.errors import InvalidReport, installing
 from offaxis.formats.reports import HEADER_SIZE
@@ -504,8 +504,8 @@ class Averaging(LikelihoodRatio):
 class Wait:
     """How long a person waits for the second draw: it must not depend on any vector.
 
-    All other ages follow from it (:func:`offaxis.audit.checks.schedule`). The score is the log of
-    how much more frequent a wait was for the first side, where this was learnt.
+    All other ages follow from it (:func:`offaxis.auditing.checks.schedule`). The score is the log
+    of how much more frequent a wait was for the first side, where this was learnt.
     """
 
     learns = True

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit import LEAST, attacks, audit
-from offaxis.audit.inputs import is_ranked
-from offaxis.audit.result import AuditResult, Finding
+from offaxis.auditing import LEAST, attacks, audit
+from offaxis.auditing.inputs import is_ranked
+from offaxis.auditing.result import AuditResult, Finding
 from offaxis.errors import InvalidInput
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers import NAMES
-from tests.audit.conftest import EPSILON
+from tests.auditing.conftest import EPSILON
 from tests.checks import ALPHA
 
 REPORTS = 40_000

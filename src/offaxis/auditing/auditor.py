@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 import scipy
 
-from offaxis.audit import attacks
-from offaxis.audit.attacks import (
+from offaxis.auditing import attacks
+from offaxis.auditing.attacks import (
     YEAR,
     Averaging,
     Classifier,
@@ -30,7 +30,7 @@ from offaxis.audit.attacks import (
     widest_spread,
     wire_bits,
 )
-from offaxis.audit.checks import (
+from offaxis.auditing.checks import (
     byte_checks,
     freshness,
     front_end,
@@ -38,7 +38,7 @@ from offaxis.audit.checks import (
     schedule,
     timing,
 )
-from offaxis.audit.inputs import (
+from offaxis.auditing.inputs import (
     Pair,
     claims_gaussian,
     coarse_forms,
@@ -48,8 +48,8 @@ from offaxis.audit.inputs import (
     reduced,
     timed_pairs,
 )
-from offaxis.audit.result import AuditResult, Curve, Finding, Group
-from offaxis.audit.trials import Attack, Draw, Outcome, Trial, trials_needed
+from offaxis.auditing.result import AuditResult, Curve, Finding, Group
+from offaxis.auditing.trials import Attack, Draw, Outcome, Trial, trials_needed
 from offaxis.errors import InvalidInput, InvalidReport
 from offaxis.privacy.guarantee import Guarantee, decimal
 from offaxis.randomizers import Randomizer
@@ -119,7 +119,7 @@ def audit(
     Examples
     --------
     >>> import offaxis
-    >>> from offaxis.audit import LEAST, audit
+    >>> from offaxis.auditing import LEAST, audit
     >>> public = np.random.default_rng(0).standard_normal((60, 3))
     >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none", mechanism="laplace")
     >>> result = audit(release, reports=LEAST, false_alarm=1e-6)  # very few, to be quick

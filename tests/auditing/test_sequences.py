@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import offaxis
-from offaxis.audit import attacks, audit, auditor, checks
-from offaxis.audit.attacks import Averaging, sequences_of_reports
-from offaxis.audit.auditor import PlannedTest, PlannedTrial, judge
-from offaxis.audit.trials import Trial
+from offaxis.auditing import attacks, audit, auditor, checks
+from offaxis.auditing.attacks import Averaging, sequences_of_reports
+from offaxis.auditing.auditor import PlannedTest, PlannedTrial, judge
+from offaxis.auditing.trials import Trial
 from offaxis.client import sequences
-from tests.audit.broken_controls import (
+from tests.auditing.broken_controls import (
     Forgetful,
     LoudLater,
     LoudPermanent,

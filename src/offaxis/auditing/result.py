@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from offaxis.audit.trials import Count
+from offaxis.auditing.trials import Count
 from offaxis.privacy.guarantee import Guarantee, decimal
 
 Verdict = Literal["nothing found", "violation", "side channel", "not run"]
@@ -49,7 +49,7 @@ class Finding:
 
     Examples
     --------
-    >>> from offaxis.audit import Finding
+    >>> from offaxis.auditing import Finding
     >>> finding = Finding("length", "bytes", "hostile vectors", "nothing found", "always 36 bytes")
     >>> finding.verdict, finding.reports, finding.epsilon
     ('nothing found', 0, None)
@@ -99,7 +99,7 @@ class AuditResult:
 
     Examples
     --------
-    >>> from offaxis.audit import AuditResult, Finding
+    >>> from offaxis.auditing import AuditResult, Finding
     >>> from offaxis.privacy.guarantee import Guarantee
     >>> words = ("worst-pair", "white box", "the worst in theory", "nothing found", "ε ≥ 0.912")
     >>> finding = Finding(*words, reports=40_000, epsilon=0.912, resolution=6.7)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offaxis.audit import audit
-from tests.audit import broken_controls
-from tests.audit.broken_controls import with_broken_control
+from offaxis.auditing import audit
+from tests.auditing import broken_controls
+from tests.auditing.broken_controls import with_broken_control
 from tests.checks import ALPHA
 
 MANY, FEW = 40_000, 400

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom, mannwhitneyu
 
-from offaxis.audit.attacks import wire_numbers
-from offaxis.audit.inputs import (
+from offaxis.auditing.attacks import wire_numbers
+from offaxis.auditing.inputs import (
     Pair,
     Ranked,
     coarse_forms,
@@ -33,7 +33,7 @@ from offaxis.audit.inputs import (
     power_sum,
     preimages,
 )
-from offaxis.audit.result import Finding
+from offaxis.auditing.result import Finding
 from offaxis.client.sequences import Sequence, next_reports
 from offaxis.encoding import AffineEncoder, ShiftEncoder
 from offaxis.errors import InvalidInput, InvalidReport

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from offaxis.audit import trials as bounds
+from offaxis.auditing import trials as bounds
 
 
 def counts(epsilon: float, trials: int) -> tuple[int, int, int, int]:
