@@ -11,6 +11,7 @@ from typing import Any
 
 from scipy.special import ndtr
 
+from offaxis import plugins
 from offaxis.encoding.pairs import PairEncoder
 from offaxis.encoding.questions import AnswersEncoder
 from offaxis.encoding.second_moments import SecondMomentsEncoder
@@ -124,7 +125,7 @@ def card_facts(release: Release) -> dict[str, Any]:
             "input_dim": release.input_dim,
             "encoded_dim": release.encoder.output_dim,
             "encoder": release.encoder.kind,
-            "randomizer": release.randomizer.kind,
+            "randomizer": plugins.shown(release.randomizer.kind),
             "symbols": symbols(release),
             "answers": [str(part) for part in release.asked],
             "can_decode_mean": release.supports_mean,

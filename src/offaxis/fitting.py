@@ -60,7 +60,7 @@ def fit(
     *,
     epsilon: Any,
     goal: Goal | None = None,
-    mechanism: str | Mechanism | None = None,
+    mechanism: str | Mechanism | type[Any] | None = None,
     delta: Any = None,
     unit: Unit = "item",
     reshaping: str | Reshaping | None = None,
@@ -97,8 +97,9 @@ def fit(
     goal : {"answers", "vectors", "means"}, optional
         What reports are for: the model's answer for each vector (the default), the vector itself,
         or a mean over people. An error together with a ``mechanism``.
-    mechanism : str, optional
-        One of ``offaxis.mechanisms.NAMES``. "laplace" (pure), "spherical-laplace" (pure) and
+    mechanism : str, Mechanism or class, optional
+        One of ``offaxis.mechanisms.NAMES``, or your own: a class of randomizers or a mechanism
+        (docs: "Your mechanism, your data"). "laplace" (pure), "spherical-laplace" (pure) and
         "gaussian" (ε, δ) report the vector; "privunit2", "privunitg", "privunitg-sphere" and
         "projunit" (pure) report its direction only, more accurately; with the suffix "-mean" (not
         for the sphere) they are unbiased, for means over people. "duchi", "piecewise" and "hybrid"
@@ -196,7 +197,7 @@ def fit(
 def fit_mechanism(
     model: Any,
     public: Any,
-    mechanism: str | Mechanism,
+    mechanism: str | Mechanism | type[Any],
     *,
     epsilon: Any,
     delta: Any = None,
@@ -213,8 +214,7 @@ def fit_mechanism(
     With ``every_answer``, an answer of the model that no public vector has is an error.
     """
     check_statement(statement)
-    if not isinstance(mechanism, Mechanism):
-        mechanism = find_mechanism(mechanism)
+    mechanism = find_mechanism(mechanism)
     inputs, reshaping_settings = gather(
         model,
         public,

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis import plugins
 from offaxis.decoding import Aggregate, Decoder, KnownError, Shares, aggregate
 from offaxis.decoding.aggregate import known_error_of
 from offaxis.decoding.pairs import LEARN_INSTEAD, PairDecoder, check_pairs
@@ -29,7 +30,7 @@ from offaxis.encoding.questions import AnswersEncoder, joint_names, pair_names
 from offaxis.errors import BiasedDecoder, InvalidInput
 from offaxis.formats import reports as wire
 from offaxis.privacy import wording
-from offaxis.privacy.guarantee import ALWAYS, PER_SEQUENCE, PER_UNIT, Guarantee, Unit
+from offaxis.privacy.guarantee import Guarantee, Unit, assumptions_of
 from offaxis.provenance import Provenance
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import Ball, Box, FiniteSet
@@ -43,8 +44,7 @@ _MAKE: Final = "make reports with offaxis.client.Reporter or Device, which keep 
 BY_TREND: Final = "estimate with offaxis.learning.trend, which counts people and not reports"
 _PROBES: Final = 8
 """Number of vectors on which a decoder is compared with the inverse of the encoder."""
-_DECODE_ROWS: Final = 4096
-_DECODE_NUMBERS: Final = 1 << 20
+_DECODE_ROWS, _DECODE_NUMBERS = 4096, 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,13 +119,13 @@ class Release:
     @cached_property
     def guarantee(self) -> Guarantee:
         """The guarantee of one report, or of a sequence, computed from the parameters."""
-        guarantee = replace(self.randomizer.guarantee, unit=self.unit)
-        per_unit = PER_UNIT
+        is_sequence, unit = isinstance(self.randomizer, Memoised), self.unit
         if isinstance(self.randomizer, Memoised):
-            per_unit, unit = PER_SEQUENCE, "user" if self.randomizer.draws else "item"
-            if self.unit != unit:
-                raise InvalidInput(f"this release of sequences is per {unit}, not per {self.unit}")
-        return replace(guarantee, assumptions=(*ALWAYS, per_unit[guarantee.unit]))
+            unit = "user" if self.randomizer.draws else "item"
+        if self.unit != unit:
+            raise InvalidInput(f"this release of sequences is per {unit}, not per {self.unit}")
+        stated = assumptions_of(self.randomizer.kind, unit, is_sequence=is_sequence)
+        return replace(self.randomizer.guarantee, unit=self.unit, assumptions=stated)
 
     @property
     def single_report_guarantee(self) -> Guarantee:
@@ -152,7 +152,7 @@ class Release:
     def __repr__(self) -> str:
         """Return for example ``Release(laplace, ε = 5, pure, per item, dimension 64, 01c7…)``."""
         return (
-            f"Release({self.randomizer.kind}, {self.guarantee}, per {self.unit}, "
+            f"Release({plugins.shown(self.randomizer.kind)}, {self.guarantee}, per {self.unit}, "
             f"dimension {self.input_dim}, {self.hash[:8]}…)"
         )
 

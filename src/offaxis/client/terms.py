@@ -176,7 +176,7 @@ class Terms:
         RoundRefused
             If its guarantee is weaker than this device requires.
         """
-        release = release_file.from_bytes(content, expect=release_hash)
+        release = release_file.from_bytes(content, expect=release_hash, with_plugins=False)
         guarantee, most = release.guarantee, self.most
         if guarantee.epsilon > most.epsilon or guarantee.delta > most.delta:
             # The guarantee of a sequence is that of all its reports.

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors.numpy import save as serialize
 
+from offaxis import plugins
 from offaxis.decoding import (
     CodewordDecoder,
     Decoder,
@@ -100,21 +101,22 @@ def read(path: str | Path, *, expect: str | None = None) -> Release:
         raise InvalidRelease(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def from_bytes(blob: bytes, *, expect: str | None = None) -> Release:
+def from_bytes(blob: bytes, *, expect: str | None = None, with_plugins: bool = True) -> Release:
     """Read a release from untrusted bytes.
 
     Raises
     ------
     InvalidRelease
         If anything differs from what a writer of this version produces, or if the guarantee that
-        follows from the parameters is not the one the manifest claims.
+        follows from the parameters is not the one the manifest claims. With ``with_plugins`` false,
+        if the randomizer is of another package, of which nothing is imported then.
     """
     if not isinstance(blob, bytes | bytearray | memoryview):
         raise InvalidRelease(f"a release is read from bytes, got {type(blob).__name__}")
-    return _load(io.BytesIO(blob), expect)
+    return _load(io.BytesIO(blob), expect, with_plugins)
 
 
-def _load(stream: BinaryIO, expect: str | None) -> Release:
+def _load(stream: BinaryIO, expect: str | None, with_plugins: bool = True) -> Release:
     header = read_header(stream)
     claimed_hash, newline, text = read_metadata(header, METADATA_KEY).partition("\n")
     if not newline:
@@ -126,6 +128,12 @@ def _load(stream: BinaryIO, expect: str | None) -> Release:
         raise InvalidRelease("the release was altered or damaged: its hash does not match")
     if expect is not None and content != str(expect).lower().removeprefix("sha256:"):
         raise InvalidRelease(f"this is release {content}, expected {expect}")
+    kind = manifest.randomizer.kind
+    if plugins.is_plugin(kind) and not with_plugins:
+        raise InvalidRelease(
+            f"the randomizer {shown(kind)} is not part of offaxis: devices and collectors accept "
+            f"no such release"
+        )
     try:
         release = _build(manifest, tensors)
     except InvalidInput as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from offaxis import plugins
 from offaxis.errors import InvalidInput, UnsupportedModel
 from offaxis.vectors import Vectors, as_array, to_numpy
 
@@ -157,6 +158,9 @@ def as_task_model(model: Any) -> TaskModel:
         from offaxis.geometry.sklearn_model import model_of
 
         return model_of(model)
+    for adapt in plugins.every("models"):
+        if (adapted := adapt(model)) is not None:
+            return _checked(adapted, adapt)
     if callable(model):
         return FiniteDifferences(model, name=_name_of(model))
     raise UnsupportedModel(
@@ -165,6 +169,15 @@ def as_task_model(model: Any) -> TaskModel:
         f"(k, m), or a function of a batch, (n, m) → (n, k); wrap a JAX function as "
         f"offaxis.geometry.jax_model.JaxModel(function, params, dim=m)"
     )
+
+
+def _checked(adapted: Any, adapt: Any) -> TaskModel:
+    if not isinstance(adapted, TaskModel):
+        raise UnsupportedModel(
+            f"the adapter {_name_of(adapt)} of another package must return a TaskModel or None, "
+            f"got {type(adapted).__name__}"
+        )
+    return adapted
 
 
 def _is_tensor(model: Any) -> bool:

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from offaxis import randomizers
+from typing import Any
+
+from offaxis import plugins, randomizers
 from offaxis.errors import InvalidInput, installing, unknown_name
 from offaxis.mechanisms.answers import CLASS_RESPONSE, SCALAR_RESPONSE
 from offaxis.mechanisms.base import Mechanism, Parts, PublicInputs
 from offaxis.mechanisms.codebook import RESPONSE, SUBSET
 from offaxis.mechanisms.fitted_decoders import posterior, shrink
-from offaxis.mechanisms.literature import INSTANCE_OPTIMAL, PLAN, TASK_AWARE, coordinatewise, direct
+from offaxis.mechanisms.literature import (
+    INSTANCE_OPTIMAL,
+    PLAN,
+    TASK_AWARE,
+    coordinatewise,
+    direct,
+    mechanism_of,
+)
 
-__all__ = ["NAMES", "Mechanism", "Parts", "PublicInputs", "find_mechanism", "posterior", "shrink"]
+__all__ = [
+    "NAMES",
+    "Mechanism",
+    "Parts",
+    "PublicInputs",
+    "find_mechanism",
+    "mechanism_of",
+    "posterior",
+    "register",
+    "shrink",
+]
 
 
 def _prepare_network(inputs: PublicInputs) -> Parts:
@@ -51,8 +70,8 @@ NAMES = tuple(_MECHANISMS)
 """The names that ``offaxis.fit(mechanism=...)`` accepts."""
 
 
-def find_mechanism(name: str) -> Mechanism:
-    """Return the mechanism with this name.
+def find_mechanism(mechanism: str | Mechanism | type[Any]) -> Mechanism:
+    """Return the mechanism with this name, of this class of randomizers, or itself.
 
     Examples
     --------
@@ -60,6 +79,36 @@ def find_mechanism(name: str) -> Mechanism:
     >>> "plan" in NAMES, find_mechanism("plan").needs_delta
     (True, True)
     """
-    if name not in _MECHANISMS:
-        raise InvalidInput(unknown_name("mechanism", name, NAMES))
-    return _MECHANISMS[name]
+    if isinstance(mechanism, Mechanism):
+        return mechanism
+    if isinstance(mechanism, type):
+        return mechanism_of(mechanism)
+    if mechanism in _MECHANISMS:
+        return _MECHANISMS[mechanism]
+    if not isinstance(mechanism, str) or not plugins.is_plugin(mechanism):
+        raise InvalidInput(unknown_name("mechanism", mechanism, NAMES))
+    found = plugins.find("mechanisms", mechanism)
+    if found is None:
+        return mechanism_of(randomizers.class_of(mechanism))
+    if not isinstance(found, Mechanism) or found.name != mechanism:
+        raise InvalidInput(f"what is named {mechanism!r} is not the mechanism of this name")
+    return found
+
+
+def register(mechanism: Mechanism) -> Mechanism:
+    """Make a mechanism of your own known by its name in this process.
+
+    An installed package names it as an entry point of ``offaxis.mechanisms`` instead. A class of
+    randomizers that needs no map of its own is enough (:func:`offaxis.randomizers.register`).
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from offaxis.mechanisms import find_mechanism, register
+    >>> register(replace(find_mechanism("laplace"), name="acme.laplace")).name
+    'acme.laplace'
+    >>> find_mechanism("acme.laplace").order
+    1
+    """
+    plugins.add("mechanisms", mechanism.name, mechanism)
+    return mechanism

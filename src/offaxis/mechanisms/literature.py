@@ -7,7 +7,9 @@ to its ball, so the guarantee is the randomizer's even where a published form ha
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import hadamard
@@ -21,7 +23,7 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry.spectrum import spectrum
 from offaxis.mechanisms.base import Mechanism, Parts, PublicInputs
 from offaxis.privacy.guarantee import exact_delta
-from offaxis.randomizers import Randomizer, make
+from offaxis.randomizers import Randomizer, custom, make
 from offaxis.randomizers.base import LARGEST_DIM
 from offaxis.randomizers.gaussian import noise_scale
 from offaxis.vectors import Vectors, row_norms
@@ -42,23 +44,74 @@ def randomizer_behind(encoder: Encoder, name: str, inputs: PublicInputs) -> Rand
 
 def direct(name: str) -> Mechanism:
     """Return the mechanism that applies a named randomizer in the coordinates of the frame."""
-
-    def prepare(inputs: PublicInputs) -> Parts:
-        encoder = inputs.frame.encoder
-        return Parts(
-            encoder,
-            randomizer_behind(encoder, name, inputs),
-            back_from(inputs.frame),
-            settings={"percentile": float(inputs.percentile)},
-        )
-
     return Mechanism(
         name,
-        prepare,
+        lambda inputs: _around(inputs, lambda encoder: randomizer_behind(encoder, name, inputs)),
         randomizers.norm(name),
         needs_delta=randomizers.takes(name, "delta"),
         size="projected coordinates" if randomizers.takes(name, "projected") else "",
     )
+
+
+def mechanism_of(cls: type[Any], **settings: Any) -> Mechanism:
+    """Return the mechanism that applies a randomizer of your own in the coordinates of the frame.
+
+    Parameters
+    ----------
+    cls : class
+        A subclass of :class:`offaxis.randomizers.CustomRandomizer`.
+    settings
+        Its own fields, besides ``dim``, ``radius`` and ``epsilon``. ``delta`` is given to ``fit``.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from offaxis.mechanisms import mechanism_of
+    >>> from offaxis.randomizers import CustomRandomizer
+    >>> @dataclass(frozen=True)
+    ... class Constant(CustomRandomizer):
+    ...     kind = "acme.constant"
+    ...     value: float = 0.0
+    ...
+    ...     def simulate(self, W, rng):
+    ...         return np.full_like(W, self.value)
+    >>> import offaxis
+    >>> public = np.random.default_rng(0).standard_normal((100, 3))
+    >>> release = offaxis.fit(None, public, epsilon=1, reshaping="none",
+    ...     mechanism=mechanism_of(Constant, value=2.0))
+    >>> release.randomizer.value
+    2.0
+    """
+    custom.check_class(cls)
+    own = {field.name for field in fields(cls)}
+    taken = {"dim", "radius", "epsilon", "delta"}
+    unknown = sorted(set(settings) - (own - taken))
+    if unknown:
+        raise InvalidInput(
+            f"{cls.__name__} has no setting {unknown[0]!r}; it has: "
+            f"{', '.join(sorted(own - taken)) or 'none'}"
+        )
+
+    def build(inputs: PublicInputs, encoder: Encoder) -> Randomizer:
+        budget = {"epsilon": inputs.epsilon}
+        if inputs.delta is not None:
+            budget["delta"] = exact_delta(inputs.delta)
+        radius = inputs.radius(encoder, cls.order)
+        built: Randomizer = cls(dim=encoder.output_dim, radius=radius, **budget, **settings)
+        return built
+
+    return Mechanism(
+        cls.kind,
+        lambda inputs: _around(inputs, lambda encoder: build(inputs, encoder)),
+        cls.order,
+        needs_delta="delta" in own,
+    )
+
+
+def _around(inputs: PublicInputs, build: Callable[[Encoder], Randomizer]) -> Parts:
+    encoder = inputs.frame.encoder
+    settings = {"percentile": float(inputs.percentile)}
+    return Parts(encoder, build(encoder), back_from(inputs.frame), settings=settings)
 
 
 # ---- Coordinate-wise noise

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
+from offaxis import plugins
 from offaxis.errors import InvalidInput
 
 Unit = Literal["item", "user"]
@@ -198,3 +199,13 @@ PER_SEQUENCE: Final[dict[Unit, str]] = {
     "answer is drawn does not depend on a vector",
 }
 """For releases of sequences (:func:`offaxis.memoise`)."""
+
+
+def assumptions_of(kind: str, unit: Unit, *, is_sequence: bool) -> tuple[str, ...]:
+    """Return the assumptions of a release with a randomizer of this kind."""
+    per_unit = PER_SEQUENCE if is_sequence else PER_UNIT
+    stated = (
+        f"the randomizer {kind} is not part of offaxis: its guarantee is what its authors state, "
+        f"and was not proved here",
+    )
+    return (*(stated if plugins.is_plugin(kind) else ()), *ALWAYS, per_unit[unit])

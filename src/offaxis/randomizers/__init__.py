@@ -6,9 +6,11 @@ import dataclasses
 from fractions import Fraction
 from typing import Any
 
+from offaxis import plugins
 from offaxis.errors import InvalidInput, unknown_name
 from offaxis.randomizers.base import CHOOSE, Randomizer, check_delta
 from offaxis.randomizers.box import Duchi, Hybrid, Piecewise
+from offaxis.randomizers.custom import CustomRandomizer, check_class, register
 from offaxis.randomizers.gaussian import Gaussian
 from offaxis.randomizers.hashing import LocalHashing
 from offaxis.randomizers.laplace import Laplace, SphericalLaplace
@@ -21,6 +23,7 @@ from offaxis.vectors import Order
 __all__ = [
     "KINDS",
     "NAMES",
+    "CustomRandomizer",
     "Duchi",
     "Gaussian",
     "Hybrid",
@@ -37,6 +40,7 @@ __all__ = [
     "SphericalLaplace",
     "SubsetSelection",
     "make",
+    "register",
 ]
 
 KINDS: dict[str, type[Any]] = {
@@ -128,11 +132,29 @@ def parameters(randomizer: Randomizer) -> dict[str, int | float | str]:
     return {k: str(v) if isinstance(v, Fraction) else v for k, v in values.items()}
 
 
+def class_of(kind: str) -> type[Any]:
+    """Return the class of a kind: one of offaxis, or of another package."""
+    if kind in KINDS:
+        return KINDS[kind]
+    if not plugins.is_plugin(kind):
+        raise InvalidInput(f"unknown randomizer {kind!r}; this version knows {', '.join(KINDS)}")
+    cls: type[Any] | None = plugins.find("randomizers", kind)
+    if cls is None:
+        raise InvalidInput(
+            f"the randomizer {kind!r} is not part of offaxis: install the package that provides "
+            f"it, or register its class with offaxis.randomizers.register"
+        )
+    check_class(cls)
+    if cls.kind != kind:
+        raise InvalidInput(f"{cls.__name__} is named {kind!r}, but its kind is {cls.kind!r}")
+    return cls
+
+
 def rebuild(kind: str, values: dict[str, int | float | str]) -> Randomizer:
     """Build a randomizer from untrusted parameters; anything unexpected is an error."""
-    if kind not in KINDS:
-        raise InvalidInput(f"unknown randomizer {kind!r}; this version knows {', '.join(KINDS)}")
-    fields = {f.name: f.type for f in dataclasses.fields(KINDS[kind])}
+    cls = class_of(kind)
+    # Classes of other packages may have types that are not postponed.
+    fields = {f.name: getattr(f.type, "__name__", f.type) for f in dataclasses.fields(cls)}
     if set(values) != set(fields):
         raise InvalidInput(f"a {kind} randomizer has parameters {sorted(fields)}")
     expected = {"int": int, "float": float}
@@ -141,7 +163,7 @@ def rebuild(kind: str, values: dict[str, int | float | str]) -> Randomizer:
             raise InvalidInput(f"parameter {name} of a {kind} has a wrong type: {value!r}")
         if value == CHOOSE:
             raise InvalidInput(f"parameter {name} of a {kind} is left open: {value!r}")
-    randomizer: Randomizer = KINDS[kind](**values)
+    randomizer: Randomizer = cls(**values)
     if parameters(randomizer) != values:
         raise InvalidInput(f"the parameters of the {kind} randomizer are not in canonical form")
     return randomizer

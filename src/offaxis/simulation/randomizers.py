@@ -20,6 +20,7 @@ from offaxis.errors import InvalidInput
 from offaxis.randomizers.base import Ball, Randomizer, Sphere, extremes
 from offaxis.randomizers.box import POINTS, Duchi, Hybrid, Piecewise
 from offaxis.randomizers.caps import Ranks
+from offaxis.randomizers.custom import CustomRandomizer
 from offaxis.randomizers.gaussian import Gaussian
 from offaxis.randomizers.hashing import LocalHashing
 from offaxis.randomizers.laplace import Laplace, SphericalLaplace
@@ -71,6 +72,19 @@ def draw_observations(randomizer: Randomizer, W: Array, rng: Rng) -> Any:
         f"no simulation exists for {type(randomizer).__name__}; register one with "
         f"offaxis.simulation.draw_observations.register"
     )
+
+
+@draw_observations.register
+def _custom(randomizer: CustomRandomizer, W: Array, rng: Rng) -> Array:
+    if not isinstance(W, np.ndarray) or not isinstance(rng, np.random.Generator):
+        raise InvalidInput(f"{randomizer.kind} is simulated in NumPy only")
+    observed = np.asarray(randomizer.simulate(W.copy(), rng), dtype=np.float64)
+    if observed.shape != W.shape:
+        raise InvalidInput(
+            f"{randomizer.kind}.simulate must return one row per row, {W.shape}, got "
+            f"{observed.shape}"
+        )
+    return observed
 
 
 # ---- Additive noise
