@@ -23,7 +23,7 @@ PAGE = ROOT / "docs/module-map.md"
 PICTURE = ROOT / "docs/pictures/module-map.svg"
 
 GROUPS = {
-    "Foundation": ("version", "errors", "tables", "vectors", "files"),
+    "Foundation": ("version", "errors", "plugins", "tables", "vectors", "files"),
     "Guarantee and randomness": ("sampling", "privacy"),
     "Parts of a release": ("geometry", "provenance", "encoding", "randomizers", "decoding"),
     "Fitting and simulation": ("simulation", "mechanisms"),
