@@ -117,5 +117,5 @@ $(VENV)/test-ready: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-flower dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-flower .venv-plugin dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf fuzz-findings offaxis-demo.html offaxis-collector.cdx.json

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from experiments import compare as comparing
@@ -23,6 +22,7 @@ from experiments.claims import claims
 from experiments.compare import ComparedCell
 from experiments.data.cache import cache_folder
 from experiments.engine import Study
+from experiments.plugins import load as load_plugin
 from experiments.sources import members, open_source
 from experiments.tables import (
     TextTable,
@@ -54,7 +54,7 @@ from offaxis.cli.terminal import (
 from offaxis.errors import InvalidInput, MissingExtra, OffaxisError, installing, unknown_name
 
 if TYPE_CHECKING:
-    from experiments.demo.result import DemoResult, HouseholdResult
+    from experiments.demo.result import DemoResult
 
 
 app: Final = typer.Typer(
@@ -77,6 +77,18 @@ Folder = Annotated[
 Seeds = Annotated[int, typer.Option(min=1, help="Repetitions per number.")]
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="A study from python -m experiments list.")
+]
+PluginOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE.py",
+        help="Also run your own mechanisms and data: a file or module, which is executed.",
+    ),
+]
+On = Annotated[
+    str | None,
+    typer.Option("--on", metavar="DATA", help="Run the study on a data set of the plugin."),
 ]
 DEFAULT_FOLDER: Final = Path("offaxis-studies")
 
@@ -120,6 +132,8 @@ def run(
             "be repeated.",
         ),
     ] = None,
+    plugin: PluginOption = None,
+    on: On = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a study: write a CSV file, a parquet file (with pyarrow), and a page with its figure.
@@ -129,8 +143,13 @@ def run(
     """
     if (name is None) is not every:
         raise UsageError("give the name of a study, or --all")
+    if on is not None and plugin is None:
+        raise UsageError("--on names a data set of a plugin: give --plugin, too")
     with usage_errors():
         chosen = list(studies().values()) if every else studies_named(str(name))
+        if plugin is not None:
+            loaded = load_plugin(plugin)
+            chosen = [loaded.into(study, on) for study in chosen]
     for document in into or ():
         check_input(document)
     facts, sections, failed = [], {}, []
@@ -459,6 +478,7 @@ def demo(
     """Compare randomizers, plain and reshaped, on bundled image features and households."""
     with spinner("loading"):
         from experiments.demo.run import run_demo
+        from experiments.demo.tables import accuracy_table, household_table
 
     if not out.is_dir():
         check_output(out)
@@ -508,52 +528,6 @@ def _demo_facts(result: DemoResult) -> dict[str, Any]:
 
 def _line_facts(heights: Mapping[float, float], metric: str) -> list[dict[str, Any]]:
     return [{"epsilon": e, metric: value, "kind": "line"} for e, value in heights.items()]
-
-
-def accuracy_table(result: DemoResult) -> Table:
-    """Return accuracies in %, one row per randomizer and shape, one column per budget."""
-    cells = {
-        (str(r["randomizer"]), str(r["reshaping"]), float(r["epsilon"])): 100 * float(r["accuracy"])
-        for r in result.table()
-    }
-    lines = {epsilon: 100 * value for epsilon, value in result.lines.items()}
-    return _grid(cells, ("answer alone", lines), lambda value: f"{value:.1f}")
-
-
-def household_table(result: HouseholdResult) -> Table:
-    """Return errors in kWh, one row per randomizer and shape, one column per budget."""
-    cells = {key: result.mean(*key) for key in result.rmse}
-    # Three digits, in the width of four characters.
-    return _grid(
-        cells,
-        ("forecast alone", result.lines),
-        lambda value: f"{value:#.3g}" if value >= 1 else f"{value:.2f}"[1:],
-    )
-
-
-def _grid(
-    cells: Mapping[tuple[str, str, float], float],
-    line: tuple[str, Mapping[float, float]],
-    write: Callable[[float], str],
-) -> Table:
-    from offaxis.html.pages import SHAPE_TITLES, TITLES
-
-    # Names have a line of their own: next to twelve budgets they would not fit 80 columns.
-    grid = plain_table(1)
-    grid.add_column("budget ε", no_wrap=True)
-    epsilons = tuple(dict.fromkeys(epsilon for _, _, epsilon in cells))
-    for epsilon in epsilons:
-        grid.add_column(f"{epsilon:g}", justify="right", no_wrap=True)
-    for name in dict.fromkeys(name for name, _, _ in cells):
-        grid.add_row(Text(TITLES.get(name, name), style="bold"))
-        for shape, title in SHAPE_TITLES.items():
-            values = [cells[name, shape, epsilon] for epsilon in epsilons]
-            style = "green" if shape == "jacobian" else ""
-            grid.add_row(f"  {title}", *(Text(write(v), style=style) for v in values))
-    title, heights = line
-    grid.add_row(Text(title, style="bold"))
-    grid.add_row("  line", *(Text(write(heights[e]), style="dim") for e in epsilons))
-    return grid
 
 
 # ---- The live demo

@@ -30,12 +30,15 @@ from experiments.without_guarantee import (
     classical_true_epsilon,
     unbounded_coordinatewise,
 )
-from offaxis import randomizers
+from offaxis import plugins, randomizers
 from offaxis.encoding.reshaping import Allocation, Jacobian, Optimal, Reshaping
 from offaxis.fitting import at_budget, fit
 from offaxis.mechanisms import Mechanism, find_mechanism, posterior
 from offaxis.mechanisms.base import Goal
 from offaxis.release import Release
+
+STATED: Final = "not part of offaxis"
+"""The mark of mechanisms whose guarantee is what their authors state."""
 
 DELTA: Final = 1e-5
 ORDER: Final = 1.0
@@ -101,7 +104,9 @@ class Method:
 
     @property
     def mark(self) -> str:
-        """The mark that its whole row must carry: "no guarantee", or nothing."""
+        """The mark that its whole row must carry: whose guarantee it has, or none; or nothing."""
+        if plugins.is_plugin(self.mechanism):
+            return STATED
         return LABEL if self.kind in ("unbounded", TASK_AWARE_IMAGES) else ""
 
     def mark_at(self, epsilon: float) -> str:

@@ -334,6 +334,17 @@ def members(setting: str) -> tuple[str, ...]:
     return tuple(f"{base} {head}" for head in heads if head.startswith(start))
 
 
+_registered: Final[dict[str, Setting]] = {}
+
+
+def register_source(setting: Setting) -> None:
+    """Make a setting of a plugin known by its name."""
+    if setting.name in ("plane", "lhsm"):
+        raise InvalidInput(f"{setting.name!r} is a data set of the paper: use another name")
+    _registered[setting.name] = setting
+    open_source.cache_clear()
+
+
 @lru_cache(maxsize=512)
 def open_source(name: str) -> Setting:
     """Return a source by name.
@@ -351,6 +362,8 @@ def open_source(name: str) -> Setting:
             return pooled(open_source(" ".join(base)))
         case ["means", people, *base] if people.isdecimal():
             return means(open_source(" ".join(base)), int(people))
+        case [own] if own in _registered:
+            return _registered[own]
         case ["plane"]:
             return _plane()
         case ["lhsm"]:

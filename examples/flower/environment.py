@@ -8,34 +8,19 @@ into ``.venv-flower``. Nothing is downloaded if that exists and the requirements
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import venv
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from examples import environments
+from examples.environments import ROOT
+
 HOME = ROOT / ".venv-flower"
 REQUIREMENTS = ("flwr==1.41.0", "scikit-learn>=1.6")
 """Flower is pinned exactly: runtime.py uses parts of it that change between versions."""
 
 
-def python() -> Path:
-    """Return the interpreter of the environment."""
-    return HOME / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-
-
 def prepare() -> Path:
     """Create the environment if it does not exist, and return its interpreter."""
-    marker, requirements = HOME / "offaxis-ready", "\n".join(REQUIREMENTS)
-    if not marker.exists() or marker.read_text() != requirements:
-        venv.create(HOME, with_pip=True)
-        install = [python(), "-m", "pip", "--disable-pip-version-check", "install"]
-        subprocess.run(
-            [*install, "--quiet", "--retries", "10", *REQUIREMENTS, "--editable", str(ROOT)],
-            check=True,
-        )
-        marker.write_text(requirements)
-    return python()
+    return environments.prepare(HOME, REQUIREMENTS)
 
 
 if __name__ == "__main__":

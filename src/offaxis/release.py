@@ -42,8 +42,7 @@ from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
 _PRIVATIZE_ROWS: Final = 4096
 _MAKE: Final = "make reports with offaxis.client.Reporter or Device, which keep these answers"
 BY_TREND: Final = "estimate with offaxis.learning.trend, which counts people and not reports"
-_PROBES: Final = 8
-"""Number of vectors on which a decoder is compared with the inverse of the encoder."""
+_PROBES: Final = 8  # vectors on which a decoder is compared with the inverse of the encoder
 _DECODE_ROWS, _DECODE_NUMBERS = 4096, 1 << 20
 
 
@@ -119,13 +118,14 @@ class Release:
     @cached_property
     def guarantee(self) -> Guarantee:
         """The guarantee of one report, or of a sequence, computed from the parameters."""
+        guarantee = replace(self.randomizer.guarantee, unit=self.unit)
         is_sequence, unit = isinstance(self.randomizer, Memoised), self.unit
         if isinstance(self.randomizer, Memoised):
             unit = "user" if self.randomizer.draws else "item"
         if self.unit != unit:
             raise InvalidInput(f"this release of sequences is per {unit}, not per {self.unit}")
         stated = assumptions_of(self.randomizer.kind, unit, is_sequence=is_sequence)
-        return replace(self.randomizer.guarantee, unit=self.unit, assumptions=stated)
+        return replace(guarantee, assumptions=stated)
 
     @property
     def single_report_guarantee(self) -> Guarantee:

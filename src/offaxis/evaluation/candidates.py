@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from offaxis import randomizers
+from offaxis import plugins, randomizers
 from offaxis.decoding import Decoder, ShrinkageDecoder
 from offaxis.encoding.reshaping import Optimal
 from offaxis.errors import InvalidInput, MissingExtra, UnsupportedModel
@@ -21,7 +21,7 @@ from offaxis.evaluation.utility import MeasuredTasks
 from offaxis.fitting import at_budget, fit_mechanism
 from offaxis.geometry import Geometry, TaskModel
 from offaxis.geometry.multitask import joint_answers
-from offaxis.mechanisms import find_mechanism, posterior, shrink
+from offaxis.mechanisms import Mechanism, find_mechanism, posterior, shrink
 from offaxis.mechanisms.base import Goal
 from offaxis.release import Release
 from offaxis.vectors import Vectors
@@ -98,6 +98,12 @@ class Candidate:
         return self.settings.get("mechanism") in randomizers.NAMES and not self.is_silent
 
     @property
+    def requested(self) -> str:
+        """The name of the mechanism, if it is compared by request; otherwise empty."""
+        mechanism = self.settings.get("mechanism")
+        return mechanism.name if isinstance(mechanism, Mechanism) else ""
+
+    @property
     def base_key(self) -> Hashable:
         """The same for candidates that differ only in their decoder."""
         return id(self.model), tuple(sorted(self.settings.items(), key=str))
@@ -166,6 +172,37 @@ def candidates(measured: MeasuredTasks, goal: Goal) -> list[Candidate]:
     if measured.without_geometry:
         return [*_answers(measured), *_codebooks("none"), *_plain_vectors(), *_silent_plain()]
     return [*_answers(measured), *_codebooks(None), *_vectors(measured), *_silent()]
+
+
+def of_mechanisms(
+    mechanisms: Sequence[str | Mechanism | type[Any]], measured: MeasuredTasks, goal: Goal
+) -> list[Candidate]:
+    """Return the candidates of mechanisms that are compared by request, plain and reshaped."""
+    found = []
+    for given in mechanisms:
+        mechanism = find_mechanism(given)
+        name = plugins.shown(mechanism.name)
+        if mechanism.needs_delta:
+            raise InvalidInput(f"recommendations are pure: {name} needs a delta; leave it out")
+        if mechanism.reshaping == "none":
+            found.append(Candidate(name, {"mechanism": mechanism}))
+            continue
+        shapes = {"none": "plain", "centre": "centred"}
+        if not measured.without_geometry:
+            shapes["jacobian"] = "reshaped"
+        for shape, words in shapes.items():
+            if mechanism.reshaping == "metric" and shape == "centre":
+                continue
+            own = Candidate(f"{name}, {words}", {"mechanism": mechanism, "reshaping": shape})
+            found += [own] if goal == "means" else [own, own.with_decoding("shrinkage")]
+        if goal == "means" or measured.without_geometry or mechanism.reshaping != "coordinates":
+            continue
+        visible = _visible_directions(measured.geometry)
+        for rank in sorted({min(rank, visible) for rank in _RANKS}):
+            settings = {"mechanism": mechanism, "reshaping": Optimal(rank=rank)}
+            own = Candidate(f"{name}, {_directions(rank)}", settings)
+            found += [own, own.with_decoding("shrinkage")]
+    return found
 
 
 def sufficient(measured: MeasuredTasks, goal: Goal) -> list[Candidate]:

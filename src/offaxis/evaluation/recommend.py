@@ -23,6 +23,7 @@ from offaxis.evaluation.candidates import (
     Candidate,
     candidates,
     decoders_of,
+    of_mechanisms,
     ranks_and_radii,
     sufficient,
 )
@@ -43,7 +44,7 @@ from offaxis.evaluation.utility import MeasuredTasks, Tasks, Utility
 from offaxis.fitting import check_not_targets
 from offaxis.geometry import Layers, as_task_model
 from offaxis.geometry.public import taken_evenly
-from offaxis.mechanisms import find_mechanism
+from offaxis.mechanisms import Mechanism, find_mechanism
 from offaxis.mechanisms.base import Goal
 from offaxis.privacy.guarantee import Unit, exact_epsilon
 from offaxis.privacy.wording import MEAN_OVER
@@ -102,6 +103,7 @@ def recommend(
     weights: Mapping[str, float] | None = None,
     prior: Prior | None = None,
     effort: Effort = "quick",
+    also: Sequence[str | Mechanism | type[Any]] = (),
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Recommendation:
@@ -128,6 +130,8 @@ def recommend(
         "quick" compares no other candidate if the best report is known, and otherwise fits most
         candidates to a few vectors only. "full" fits and compares all candidates, for example to
         see what a release of the vector would keep.
+    also : sequence of str, Mechanism or class
+        Mechanisms to compare besides, such as your own; then every candidate is compared.
     seed : int
         Public seed of the split of the public vectors and of the simulated noise.
     progress : callable, optional
@@ -145,7 +149,7 @@ def recommend(
     >>> recommendation.cautions[0]
     'only 60 public vectors: maps and codebooks are rough, and the estimate is uncertain (...)'
     """
-    search = Search.of(model, public, goal, people, weights, prior, seed, effort=effort)
+    search = Search.of(model, public, goal, people, weights, prior, seed, effort=effort, also=also)
     with shown(progress) as show:
         return search.at(exact_epsilon(epsilon), show)
 
@@ -160,6 +164,7 @@ def recommend_range(
     weights: Mapping[str, float] | None = None,
     prior: Prior | None = None,
     effort: Effort = "quick",
+    also: Sequence[str | Mechanism | type[Any]] = (),
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Recommendation, ...]:
@@ -168,7 +173,7 @@ def recommend_range(
     Parameters
     ----------
     epsilons : sequence of numbers
-    model, public, goal, people, weights, prior, effort, seed, progress
+    model, public, goal, people, weights, prior, effort, also, seed, progress
         As in :func:`recommend`.
 
     Examples
@@ -183,7 +188,7 @@ def recommend_range(
     budgets = [exact_epsilon(epsilon) for epsilon in epsilons]
     if not budgets:
         raise InvalidInput("epsilons must name at least one budget")
-    search = Search.of(model, public, goal, people, weights, prior, seed, effort=effort)
+    search = Search.of(model, public, goal, people, weights, prior, seed, effort=effort, also=also)
     with shown(progress) as show:
         return tuple(search.at(budget, show) for budget in budgets)
 
@@ -357,6 +362,7 @@ class Search:
         *,
         effort: Effort = "full",
         choose_from: Callable[[MeasuredTasks], list[Candidate]] | None = None,
+        also: Sequence[str | Mechanism | type[Any]] = (),
         statement: str = "",
         pure: bool = True,
     ) -> Search:
@@ -384,11 +390,12 @@ class Search:
         fit_and_compare = np.concatenate([to_fit.vectors, compare_on])
         sketch, tried = None, []
         quick = effort == "quick" and choose_from is None
-        if quick:
+        if quick and not also:
             tried = sufficient(to_fit, goal)
         known = bool(tried)
         if not known:
             tried = candidates(to_fit, goal) if choose_from is None else choose_from(to_fit)
+            tried += of_mechanisms(also, to_fit, goal)
         if not tried:
             raise InvalidInput("ranks and percentiles must each name at least one value to try")
         if quick and not known and len(to_fit.vectors) > 2 * _SKETCHED:

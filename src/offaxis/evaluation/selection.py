@@ -394,8 +394,8 @@ def _by_score(pair: tuple[ScoredCandidate, Release]) -> float:
 def _finalists(screened: Sequence[tuple[Candidate, Release, Scores]]) -> list[int]:
     """Return the indices of the candidates that are scored again.
 
-    The best for the goal, the best for answers and for fidelity, the best releases of vectors, all
-    releases of answers, and all that ignore the report.
+    The best for the goal, the best for answers and for fidelity, the best releases of vectors, the
+    best of every requested mechanism, all releases of answers, and all that ignore the report.
     """
     candidates = [candidate for candidate, _, _ in screened]
     scores = [each for _, _, each in screened]
@@ -404,6 +404,7 @@ def _finalists(screened: Sequence[tuple[Candidate, Release, Scores]]) -> list[in
     kept.update(_ranked([each.answers for each in scores])[:_OTHERS])
     kept.update(_ranked([each.fidelity for each in scores])[:_OTHERS])
     kept.update([i for i in by_goal if candidates[i].is_vector][:_OTHERS])
+    kept.update({candidates[i].requested: i for i in reversed(by_goal)}.values())
     kept.update(i for i, each in enumerate(candidates) if each.is_answer or each.is_silent)
     return sorted(kept)
 

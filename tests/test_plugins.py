@@ -1,0 +1,333 @@
+"""Randomizers of other packages: fitted, simulated, saved and loaded; marked, and refused early.
+
+The class of the example package is used, as a stranger would write one. Statistical tests have a
+false-alarm rate of 1e-6 and reject a broken control.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offaxis
+from offaxis import plugins, randomizers
+from offaxis.card import card_facts
+from offaxis.errors import InvalidInput, InvalidRelease
+from offaxis.formats import release_file
+from offaxis.mechanisms import Mechanism, find_mechanism, mechanism_of
+from offaxis.mechanisms import register as register_mechanism
+from offaxis.randomizers import CustomRandomizer, register
+from offaxis.sampling.entropy import Entropy
+from tests.checks import ALPHA, mean_p_value
+
+ONE_BIT = Path(__file__).parents[1] / "examples/plugin/src"
+PUBLIC = np.random.default_rng(0).standard_normal((600, 6))
+HEAD = np.random.default_rng(1).standard_normal((3, 6))
+KIND = "one-bit.sampled"
+
+
+@pytest.fixture
+def one_bit(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The class of the example package, known by its kind in this test only."""
+    monkeypatch.syspath_prepend(str(ONE_BIT))
+    monkeypatch.setattr(plugins, "_registered", {})
+    from offaxis_one_bit import OneBit
+
+    yield register(OneBit)
+    sys.modules.pop("offaxis_one_bit", None)
+
+
+@dataclass(frozen=True)
+class Noisy(CustomRandomizer):
+    """Additive noise for research: no reports. Its scale is a field of its own."""
+
+    kind = "tests.noisy"
+    order = 1
+    unbiased = True
+    share: float = 1.0
+
+    def simulate(self, W: Any, rng: np.random.Generator) -> Any:
+        scale = 2 * self.share * self.radius / float(self.epsilon)
+        return self.domain.project(W) + rng.laplace(scale=scale, size=W.shape)
+
+
+def fitted(mechanism: Any, **more: Any) -> offaxis.Release:
+    return offaxis.fit(HEAD, PUBLIC, epsilon=4, mechanism=mechanism, **more)
+
+
+# ---- A class is enough
+
+
+def test_a_class_is_fitted_by_itself_and_by_its_kind(one_bit: Any) -> None:
+    release = fitted(one_bit)
+    assert release == fitted(KIND) == fitted(mechanism_of(one_bit))
+    assert release.provenance.settings["mechanism"] == KIND
+    # The radius is that of every other mechanism of the same norm and reshaping.
+    assert release.randomizer.radius == fitted("duchi").randomizer.radius
+
+
+def test_reports_are_read_and_have_the_law_of_the_simulation(one_bit: Any) -> None:
+    randomizer = one_bit(3, 1.0, 2)
+    w = np.array([0.9, -0.5, 0.0])
+    W = np.tile(w, (40_000, 1))
+    exact = randomizer.read(randomizer.report(W, Entropy()))
+    simulated = randomizer.simulate(W, np.random.default_rng(0))
+    assert set(np.abs(exact).max(axis=1)) == set(np.abs(simulated).max(axis=1))
+    for observed in (exact, simulated):
+        for column, mean in zip(observed.T, w, strict=True):
+            assert mean_p_value(column, mean) > ALPHA
+    assert mean_p_value(exact[:, 0], w[0] / 2) < ALPHA  # broken control
+
+
+def test_a_release_decodes_and_aggregates(one_bit: Any) -> None:
+    release = offaxis.fit(None, PUBLIC, epsilon=4, reshaping="centre", mechanism=one_bit)
+    reports = release.privatize(np.tile(PUBLIC, (30, 1)))
+    assert len(reports[0]) == release.report_size == 12 + 5
+    means = release.aggregate(reports)
+    clipped = release.encoder.centre + release.randomizer.domain.project(
+        release.encoder.encode(PUBLIC)
+    )
+    # Five standard errors: 6e-7 for each coordinate.
+    assert (np.abs(means.estimate - clipped.mean(axis=0)) < 5 * means.standard_error).all()
+    assert release.decode(reports[0]).shape == (6,)
+
+
+def test_own_fields_are_settings_and_are_saved(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(plugins, "_registered", {})
+    register(Noisy)
+    release = fitted(mechanism_of(Noisy, share=0.5))
+    assert release.randomizer.share == 0.5
+    assert release != fitted(Noisy)
+    release.save(tmp_path / "noisy.release")
+    loaded = offaxis.load(tmp_path / "noisy.release", expect=release.hash)
+    assert loaded == release
+    assert loaded.randomizer == release.randomizer
+    with pytest.raises(InvalidInput, match="Noisy has no setting 'sahre'; it has: share"):
+        mechanism_of(Noisy, sahre=0.5)
+
+
+def test_expected_error_is_measured_where_none_is_given() -> None:
+    """Laplace noise of scale b has the error 2 m b². The average of 4,000 draws is within 10 %."""
+    randomizer = Noisy(5, 2.0, 3)
+    expected = 2 * 5 * (2 * 2.0 / 3) ** 2
+    assert randomizer.expected_squared_error() == pytest.approx(expected, rel=0.1)
+
+
+def test_a_simulation_alone_makes_no_reports() -> None:
+    release = fitted(Noisy)
+    assert offaxis.simulate(release, PUBLIC[:5], np.random.default_rng(0)).shape == (5, 6)
+    with pytest.raises(InvalidInput, match="makes no reports, only simulations"):
+        release.privatize(PUBLIC[:5])
+    with pytest.raises(InvalidInput, match="makes no reports"):
+        _ = release.report_size
+
+
+def test_a_wrong_shape_of_a_simulation_is_refused() -> None:
+    class Short(Noisy):
+        def simulate(self, W: Any, rng: Any) -> Any:
+            return W[:, :1]
+
+    with pytest.raises(InvalidInput, match=r"one row per row, \(5, 6\), got \(5, 1\)"):
+        offaxis.simulate(fitted(Short), PUBLIC[:5], np.random.default_rng(0))
+
+
+def test_a_simulation_cannot_change_private_vectors() -> None:
+    class Overwriting(Noisy):
+        def simulate(self, W: Any, rng: Any) -> Any:
+            W[:] = 0.0
+            return W
+
+    vectors = PUBLIC[:5].copy()
+    release = offaxis.fit(None, PUBLIC, epsilon=1, reshaping="none", mechanism=Overwriting)
+    offaxis.simulate(release, vectors, np.random.default_rng(0))
+    np.testing.assert_array_equal(vectors, PUBLIC[:5])
+
+
+# ---- Whose guarantee it is
+
+
+def test_it_is_said_wherever_the_guarantee_is_shown(one_bit: Any) -> None:
+    release = fitted(one_bit)
+    assert "one-bit.sampled (not part of offaxis)" in repr(release)
+    assert "not part of offaxis" in release.guarantee.assumptions[0]
+    card = card_facts(release)
+    assert card["report"]["randomizer"] == "one-bit.sampled (not part of offaxis)"
+    assert "what its authors state" in card["guarantee"]["assumptions"][0]
+    own = fitted("laplace")
+    assert "not part of" not in repr(own) + " ".join(own.guarantee.assumptions)
+
+
+def test_devices_and_collectors_import_nothing_of_it(monkeypatch: Any, one_bit: Any) -> None:
+    content = release_file.to_bytes(fitted(one_bit))
+    assert release_file.from_bytes(content).randomizer.kind == KIND
+
+    def imported(*_: Any) -> None:
+        raise AssertionError("the class was looked up")
+
+    monkeypatch.setattr(plugins, "find", imported)
+    with pytest.raises(InvalidRelease, match="devices and collectors accept no such release"):
+        release_file.from_bytes(content, with_plugins=False)
+
+
+def test_an_unknown_kind_names_the_fix(one_bit: Any, monkeypatch: Any) -> None:
+    content = release_file.to_bytes(fitted(one_bit))
+    monkeypatch.setattr(plugins, "_registered", {})
+    with pytest.raises(InvalidRelease, match="install the package that provides it, or register"):
+        release_file.from_bytes(content)
+    with pytest.raises(InvalidInput, match="install the package"):
+        find_mechanism(KIND)
+
+
+def test_a_file_cannot_promise_more_than_its_class(one_bit: Any, monkeypatch: Any) -> None:
+    """The guarantee is computed again by the class that is installed when a file is loaded."""
+    content = release_file.to_bytes(fitted(one_bit))
+
+    class Weaker(one_bit):
+        @property
+        def guarantee(self) -> Any:
+            return replace(super().guarantee, epsilon=2 * self.epsilon)
+
+    monkeypatch.setitem(plugins._registered, ("randomizers", KIND), Weaker)
+    with pytest.raises(InvalidRelease, match="but its parameters give ε = 8"):
+        release_file.from_bytes(content)
+
+
+# ---- What cannot be registered
+
+
+@dataclass
+class Thawed:
+    kind = "tests.thawed"
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"),
+    [
+        (type("X", (Noisy,), {"kind": "laplace"}), "with a dot"),
+        (type("X", (Noisy,), {"kind": "Acme.X"}), "in lower case"),
+        (type("X", (Noisy,), {"kind": "acme."}), "with a dot"),
+        (type("X", (Noisy,), {"kind": "a." + "b" * 200}), "with a dot"),
+        (type("X", (Noisy,), {"wire_id": 1}), "wire_id must be 255"),
+        (Thawed, "frozen dataclass"),
+        (type("X", (), {"kind": "acme.x"}), "must be a frozen dataclass"),
+        (Noisy(2, 1.0, 1), "register a class"),
+    ],
+)
+def test_what_cannot_be_registered(cls: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        register(cls)
+
+
+def test_no_kind_of_offaxis_can_be_replaced() -> None:
+    assert not any(map(plugins.is_plugin, (*randomizers.KINDS, *randomizers.NAMES)))
+    with pytest.raises(InvalidInput, match="with a dot"):
+        register_mechanism(replace(find_mechanism("laplace")))
+
+
+# ---- Mechanisms with maps of their own, and entry points
+
+
+def test_a_mechanism_with_its_own_maps(monkeypatch: Any) -> None:
+    monkeypatch.setattr(plugins, "_registered", {})
+    laplace = find_mechanism("laplace")
+    seen: list[float] = []
+
+    def prepare(inputs: Any) -> Any:
+        seen.append(float(inputs.epsilon))
+        return laplace.prepare(inputs)
+
+    own = Mechanism("acme.laplace", prepare, 1)
+    with pytest.raises(InvalidInput, match="is not part of offaxis: install"):
+        fitted("acme.laplace")
+    register_mechanism(own)
+    release = fitted("acme.laplace")
+    assert release.randomizer == fitted("laplace").randomizer
+    assert seen == [4.0]
+    # Its randomizer is ours, so its guarantee is.
+    assert "not part of" not in repr(release)
+
+
+def points(monkeypatch: Any, **values: list[tuple[str, str]]) -> None:
+    found = {
+        f"offaxis.{group}": [EntryPoint(name, value, f"offaxis.{group}") for name, value in pairs]
+        for group, pairs in values.items()
+    }
+    monkeypatch.setattr(plugins, "_registered", {})
+    monkeypatch.setattr(plugins, "entry_points", lambda group: found.get(group, []))
+
+
+def test_entry_points_are_imported_when_they_are_needed(one_bit: Any, monkeypatch: Any) -> None:
+    points(
+        monkeypatch,
+        randomizers=[(KIND, "offaxis_one_bit:OneBit"), ("acme.gone", "no_such_package:X")],
+    )
+    assert plugins.names("randomizers") == ["acme.gone", KIND]
+    assert fitted(KIND).randomizer.kind == KIND
+    with pytest.raises(InvalidInput, match=r"'acme\.gone' of another package cannot be imported"):
+        fitted("acme.gone")
+
+
+def test_two_packages_with_one_name_are_refused(one_bit: Any, monkeypatch: Any) -> None:
+    points(monkeypatch, randomizers=[(KIND, "offaxis_one_bit:OneBit"), (KIND, "other:OneBit")])
+    with pytest.raises(InvalidInput, match=r"several packages name 'one-bit\.sampled'"):
+        fitted(KIND)
+
+
+def test_an_entry_point_of_another_kind_is_refused(one_bit: Any, monkeypatch: Any) -> None:
+    points(monkeypatch, randomizers=[("acme.other", "offaxis_one_bit:OneBit")])
+    with pytest.raises(InvalidInput, match=r"but its kind is 'one-bit\.sampled'"):
+        fitted("acme.other")
+    points(monkeypatch, mechanisms=[("acme.laplace", "offaxis.mechanisms:NAMES")])
+    with pytest.raises(InvalidInput, match="is not the mechanism of this name"):
+        fitted("acme.laplace")
+
+
+class Foreign:
+    """A model of a library that offaxis does not know."""
+
+    weights = HEAD
+
+
+def adapt(model: Any) -> Any:
+    from offaxis.geometry import Layers
+
+    return Layers.linear(model.weights) if isinstance(model, Foreign) else None
+
+
+def adapt_wrongly(model: Any) -> Any:
+    return model.weights if isinstance(model, Foreign) else None
+
+
+def test_models_of_other_libraries_have_adapters(monkeypatch: Any) -> None:
+    with pytest.raises(offaxis.errors.UnsupportedModel, match="no adapter for a model"):
+        offaxis.fit(Foreign(), PUBLIC, epsilon=4, mechanism="laplace")
+    points(monkeypatch, models=[("acme", f"{__name__}:adapt")])
+    release = offaxis.fit(Foreign(), PUBLIC, epsilon=4, mechanism="laplace")
+    assert release.randomizer == fitted("laplace").randomizer
+    points(monkeypatch, models=[("acme", f"{__name__}:adapt_wrongly")])
+    with pytest.raises(offaxis.errors.UnsupportedModel, match="must return a TaskModel or None"):
+        offaxis.fit(Foreign(), PUBLIC, epsilon=4, mechanism="laplace")
+
+
+# ---- Compared with others
+
+
+@pytest.mark.parametrize("goal", ["answers", "vectors", "means"])
+def test_recommend_compares_mechanisms_by_request(one_bit: Any, goal: Any) -> None:
+    recommendation = offaxis.recommend(HEAD, PUBLIC, epsilon=4, goal=goal, also=[one_bit, "duchi"])
+    titles = [scored.candidate.title for scored in recommendation.candidates]
+    assert any(title.startswith("one-bit.sampled (not part of offaxis), ") for title in titles)
+    assert any(title.startswith("duchi, ") for title in titles)
+    # A better one would be recommended: the law of the first, with much less noise.
+    cheat = offaxis.recommend(
+        HEAD, PUBLIC, epsilon=4, goal=goal, also=[mechanism_of(Noisy, share=1e-3)]
+    )
+    assert cheat.release.randomizer.kind == "tests.noisy"
+    with pytest.raises(InvalidInput, match="recommendations are pure: gaussian needs a delta"):
+        offaxis.recommend(HEAD, PUBLIC, epsilon=4, goal=goal, also=["gaussian"])
