@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 import offaxis
 from offaxis.client import Reporter
 from offaxis.client.outbox import report_id
-from offaxis.errors import BudgetExceeded, InvalidInput, RoundRefused
+from offaxis.errors import BudgetExceeded, InvalidInput, InvalidRelease, RoundRefused
 from offaxis.privacy import Limit
+from offaxis.randomizers import CustomRandomizer, register
 from tests.client.collectors import PUBLISHER, make_round
 from tests.forks import in_child
 
@@ -105,6 +107,26 @@ def test_a_device_for_users_needs_a_release_for_users(collector, device_of, rele
     collector.offer(release)
     with pytest.raises(RoundRefused, match="per item; this device requires one per user"):
         device_of(unit="user").report("energy-1", public[0])
+
+
+def test_a_randomizer_of_another_package_is_refused(collector, device_of, head, public):
+    """Although it is installed here: a device must not run whatever a release names."""
+
+    @register
+    @dataclass(frozen=True)
+    class Loud(CustomRandomizer):
+        kind = "tests.loud"
+        payload_size = 1
+
+        def report(self, W, entropy):
+            raise AssertionError("it was asked for a report")
+
+    foreign = offaxis.fit(head, public, epsilon=1, mechanism=Loud)
+    collector.offer(foreign)
+    device = device_of()
+    with pytest.raises(InvalidRelease, match="devices and collectors accept no such release"):
+        device.report("energy-1", public[0])
+    assert device.ledger.spent() == (0, 0)
 
 
 def test_by_default_one_report_may_have_the_least_limit_in_all(collector, device_of, head, public):

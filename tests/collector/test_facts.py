@@ -16,8 +16,11 @@ from offaxis.cli.app import app
 from offaxis.collector.means import Totals, means_facts
 from offaxis.collector.routes.facts import LARGEST_FACTS, read_facts
 from offaxis.errors import InvalidInput
+from offaxis.formats.documents import sign_release
+from offaxis.formats.release_file import to_bytes
 from offaxis.privacy import wording
-from tests.collector.running import new_id
+from offaxis.randomizers import CustomRandomizer, register
+from tests.collector.running import KEY, encoded, new_id
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,22 @@ def test_facts_are_returned_as_they_were_printed(server, for_means, printed, tmp
         # The path of a local file is not stored.
         expected.pop("html", None)
         assert stored == expected
+
+
+def test_a_randomizer_of_another_package_is_not_published(server):
+    """Although it is installed here: a collector must not run whatever a release names."""
+    public = np.random.default_rng(0).standard_normal((200, 3))
+
+    class Silent(CustomRandomizer):
+        kind = "tests.silent"
+
+    foreign = offaxis.fit(None, public, epsilon=1, reshaping="none", mechanism=Silent)
+    register(Silent)
+    path = f"/v1/releases/{foreign.hash}"
+    signature = encoded(sign_release(KEY, foreign.hash))
+    got = server.request("admin", "PUT", path, to_bytes(foreign), Offaxis_Signature=signature)
+    assert (got.status, got.kind) == (422, "invalid-release")
+    assert "not part of offaxis" in got.json["detail"]
 
 
 def test_an_audit_of_another_release_is_rejected(server, answers, printed):
