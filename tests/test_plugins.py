@@ -19,11 +19,13 @@ import offaxis
 from offaxis import plugins, randomizers
 from offaxis.card import card_facts
 from offaxis.errors import InvalidInput, InvalidRelease
+from offaxis.evaluation import best_decoder
 from offaxis.formats import release_file
-from offaxis.mechanisms import Mechanism, find_mechanism, mechanism_of
+from offaxis.mechanisms import Mechanism, find_mechanism, mechanism_of, posterior
 from offaxis.mechanisms import register as register_mechanism
 from offaxis.randomizers import CustomRandomizer, register
 from offaxis.sampling.entropy import Entropy
+from offaxis.simulation import draw_observations
 from tests.checks import ALPHA, mean_p_value
 
 ONE_BIT = Path(__file__).parents[1] / "examples/plugin/src"
@@ -147,6 +149,54 @@ def test_a_simulation_cannot_change_private_vectors() -> None:
     release = offaxis.fit(None, PUBLIC, epsilon=1, reshaping="none", mechanism=Overwriting)
     offaxis.simulate(release, vectors, np.random.default_rng(0))
     np.testing.assert_array_equal(vectors, PUBLIC[:5])
+
+
+def test_what_it_lacks_is_named(one_bit: Any) -> None:
+    release = fitted(one_bit)
+    with pytest.raises(InvalidInput, match="give its class log_density"):
+        release.with_decoder(posterior(release, PUBLIC))
+    with pytest.raises(InvalidInput, match="give its class log_density"):
+        offaxis.population(release, release.privatize(PUBLIC), support=PUBLIC)
+    best = best_decoder(release, HEAD, PUBLIC)  # compares the decoders that need no law
+    assert [part.title for part in best.not_made] == ["decoder: posterior"]
+    with pytest.raises(InvalidInput, match="simulated in NumPy only"):
+        draw_observations(release.randomizer, [[0.0] * 6], np.random.default_rng(0))
+
+
+def test_a_law_is_used_by_the_posterior_decoder() -> None:
+    """The two-point law ±1 with chances (1 ± tanh(ε/2) w)/2 has a posterior in closed form."""
+
+    class Coin(CustomRandomizer):
+        kind = "tests.coin"
+        order = "inf"
+
+        def simulate(self, W: Any, rng: np.random.Generator) -> Any:
+            x = np.tanh(float(self.epsilon) / 2) * self.domain.project(W) / self.radius
+            return np.where(2 * rng.random(W.shape) - 1 < x, 1.0, -1.0)
+
+        def log_density(self, V: Any, W: Any) -> Any:
+            x = np.tanh(float(self.epsilon) / 2) * self.domain.project(W) / self.radius
+            return np.log1p(np.sign(V) * x).sum(axis=1)
+
+    public = np.array([[-1.0], [1.0]] * 50)
+    release = offaxis.fit(None, public, epsilon=2, reshaping="none", mechanism=Coin)
+    decoded = posterior(release, public).decode(np.array([[1.0], [-1.0]]))
+    np.testing.assert_allclose(decoded[:, 0], [np.tanh(1), -np.tanh(1)], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "message"),
+    [
+        (Noisy(6, 1.0, 1), "pass its class, Noisy"),
+        (randomizers.Laplace, "is part of offaxis: use mechanism='laplace'"),
+        (int, "with a dot"),
+        (3, "there is no mechanism 3"),
+        ("acme.unknown", "is not part of offaxis: install"),
+    ],
+)
+def test_what_is_no_mechanism_is_refused_with_the_fix(mechanism: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        fitted(mechanism)
 
 
 # ---- Whose guarantee it is

@@ -293,9 +293,9 @@ def _for_means(geometry: Geometry) -> Iterator[Candidate]:
                 yield Candidate(f"{name}, {words}, radius at {percentile:g} %", settings)
 
 
-def optimal(name: str, rank: int, percentile: float) -> dict[str, Any]:
+def optimal(mechanism: str | Mechanism | type[Any], rank: int, percentile: float) -> dict[str, Any]:
     """Return the settings of a mechanism with the optimal reshaping of a rank."""
-    return {"mechanism": name, "reshaping": Optimal(rank=rank), "percentile": percentile}
+    return {"mechanism": mechanism, "reshaping": Optimal(rank=rank), "percentile": percentile}
 
 
 def _directions(count: int) -> str:
@@ -306,13 +306,17 @@ def _directions(count: int) -> str:
 
 
 def ranks_and_radii(
-    name: str, ranks: Sequence[int], percentiles: Sequence[float], more: Mapping[str, Any]
+    mechanism: str | Mechanism | type[Any],
+    ranks: Sequence[int],
+    percentiles: Sequence[float],
+    more: Mapping[str, Any],
 ) -> list[Candidate]:
     """Return one mechanism with every rank and every radius."""
+    title = plugins.shown(find_mechanism(mechanism).name)
     return [
         Candidate(
-            f"{name}, {_directions(rank)}, radius at {percentile:g} %",
-            optimal(name, rank, percentile) | dict(more),
+            f"{title}, {_directions(rank)}, radius at {percentile:g} %",
+            optimal(mechanism, rank, percentile) | dict(more),
         )
         for rank in ranks
         for percentile in percentiles

@@ -198,7 +198,7 @@ def tune(
     public: Any,
     *,
     epsilon: Any,
-    mechanism: str = "privunit2",
+    mechanism: str | Mechanism | type[Any] = "privunit2",
     delta: Any = None,
     unit: Unit = "item",
     ranks: Sequence[int] | None = None,
@@ -234,7 +234,7 @@ def tune(
     """
     chosen = find_mechanism(mechanism)
     if chosen.order is None or chosen.reshaping != "coordinates":
-        raise InvalidInput(f"{mechanism!r} has no directions to choose; use another mechanism")
+        raise InvalidInput(f"{chosen.name!r} has no directions to choose; use another mechanism")
     chosen.check_delta(delta)
     budget = exact_epsilon(epsilon)
     radii = [chosen.read_percentile(percentile) for percentile in percentiles]

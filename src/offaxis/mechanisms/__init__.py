@@ -82,7 +82,15 @@ def find_mechanism(mechanism: str | Mechanism | type[Any]) -> Mechanism:
     if isinstance(mechanism, Mechanism):
         return mechanism
     if isinstance(mechanism, type):
+        if (kind := getattr(mechanism, "kind", None)) in randomizers.NAMES:
+            raise InvalidInput(f"{mechanism.__name__} is part of offaxis: use mechanism={kind!r}")
         return mechanism_of(mechanism)
+    if isinstance(mechanism, randomizers.CustomRandomizer):
+        name = type(mechanism).__name__
+        raise InvalidInput(
+            f"got a {name}, whose dimension and radius are fixed: pass its class, {name}, "
+            f"or its settings, mechanism_of({name}, …)"
+        )
     if mechanism in _MECHANISMS:
         return _MECHANISMS[mechanism]
     if not isinstance(mechanism, str) or not plugins.is_plugin(mechanism):

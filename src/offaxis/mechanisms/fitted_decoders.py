@@ -23,6 +23,7 @@ from offaxis.errors import InvalidInput
 from offaxis.geometry.public import evenly
 from offaxis.mechanisms.codebook import CellSums
 from offaxis.randomizers.base import Ball, FiniteSet, Randomizer, Sphere
+from offaxis.randomizers.custom import CustomRandomizer
 from offaxis.randomizers.laplace import LatticeForm
 from offaxis.randomizers.privunit import RankForm
 from offaxis.simulation import draw_observations
@@ -134,6 +135,9 @@ def posterior(
         sample = evenly(public, max(1, _SAMPLE_NUMBERS // encoder.input_dim))
         codewords, prior = _codewords(encoder.encode(sample), sample, encoder.output_dim)
         return PosteriorCodewordDecoder(codewords, prior).bind(channel.randomizer)
+    if isinstance(channel.randomizer, CustomRandomizer):
+        origin = np.zeros((1, encoder.output_dim))
+        channel.randomizer.log_density(origin, origin)  # raises if it has none
     points = evenly(public, size)
     prior = np.full(len(points), 1 / len(points))
     return PosteriorDecoder(points, encoder.encode(points), prior).bind(channel.randomizer)

@@ -108,7 +108,7 @@ class CustomRandomizer(VectorParameters):
 
     def log_density(self, V: Vectors, W: Vectors) -> Vectors:
         """Return log Pr[observation V_i | input W_i], up to a constant independent of W."""
-        raise NotImplementedError(f"{self.kind} has no method log_density")
+        raise NotGiven(f"{self.kind} has no law that can be used: give its class log_density")
 
     def log_likelihood(self, payloads: list[bytes], W: Vectors) -> Vectors:
         """Return the log density of what is read from the payloads."""
@@ -126,6 +126,10 @@ class CustomRandomizer(VectorParameters):
             corner = np.full(self.dim, self.radius)
             return corner, -corner
         return opposite_poles(self.dim, self.radius)
+
+
+class NotGiven(InvalidInput, NotImplementedError):
+    """A randomizer of another package does not have an optional member."""
 
 
 _C = TypeVar("_C", bound=type[Any])
