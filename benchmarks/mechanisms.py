@@ -1,5 +1,7 @@
 """Every mechanism, plain and reshaped: accuracy, privacy loss, speed, and what an audit shows.
 
+The last rows are rivals of the literature, rebuilt as another package's randomizers.
+
     python -m benchmarks.mechanisms [--seeds 5] [--epsilon 7.5] [--audit-epsilon 5] [--no-audit]
 
 On the bundled features (dimension 64). *loss* is the worst case of the exact mechanism in closed
@@ -18,6 +20,7 @@ import numpy as np
 
 import offaxis
 from experiments.data import load_cifar10_features
+from experiments.rivals import RIVALS
 from experiments.without_guarantee import LABEL, classical_plan, unbounded_coordinatewise
 from offaxis.auditing import audit
 from offaxis.encoding import Jacobian
@@ -57,7 +60,7 @@ def main() -> None:
     many = np.resize(data.vectors, (ROWS, data.vectors.shape[1]))
     print("| mechanism | shape | fit s | accuracy | loss | simulated/s | exact/s | bytes | audit |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
-    for name in NAMES:
+    for name in (*NAMES, *(cls.kind for cls in RIVALS)):
         if name == "scalar-response":  # only for tasks of one output
             continue
         delta = 1e-5 if find_mechanism(name).needs_delta else None

@@ -1,9 +1,10 @@
 """The studies of means over people: error against the number of people, and what ε allows.
 
 In one study people follow the law of the public vectors, and the public mean is hard to beat. In
-the other they differ from it, and the public mean is wrong for any number of people. Reports are
-decoded for means. Two things keep an error from falling as 1/people: clipping, and vectors that a
-codebook does not distinguish.
+the other they differ from it, and the public mean is wrong for any number of people. A third study
+has rivals of the literature in place of the other mechanisms. Reports are decoded for means. Two
+things keep an error from falling as 1/people: clipping, and vectors that a codebook does not
+distinguish.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from experiments.engine import Outcome, Row, Study
 from experiments.methods import LINES, PUBLIC_MEAN, Method
+from experiments.rivals import MECHANISMS
 
 PEOPLE: Final = (10, 100, 1_000, 10_000)
 BUDGETS: Final = (1.0, 3.0, 5.0, 7.5)
@@ -57,6 +59,19 @@ METHODS: Final[dict[str, Method]] = {
 }
 """Releases that are unbiased for means but for clipping and the resolution of a codebook."""
 
+RIVALS: Final[dict[str, Method]] = {
+    **{label: METHODS[label] for label in ("PrivUnit2+PA", "PrivUnit2", "ProjUnit")},
+    **{
+        f"{label}+PA": Method(f"{label}, reshaped", mechanism=cls.kind, reshaping="jacobian")
+        for label, cls in MECHANISMS.items()
+    },
+    **{
+        label: _optimal(f"{label}, optimal reshaping", cls.kind)
+        for label, cls in MECHANISMS.items()
+    },
+}
+"""Rivals of the literature next to ours, over the same two maps."""
+
 
 def _rows(setting: str, methods: Mapping[str, Method]) -> tuple[Row, ...]:
     return tuple(
@@ -67,7 +82,7 @@ def _rows(setting: str, methods: Mapping[str, Method]) -> tuple[Row, ...]:
 
 
 def mean_studies() -> list[Study]:
-    """Return both studies."""
+    """Return the studies."""
     methods = {PUBLIC_MEAN: LINES[PUBLIC_MEAN], **METHODS}
     about = (
         "Squared error of the mean over people in the metric of a ReLU head on 64 features, as a "
@@ -89,6 +104,15 @@ def mean_studies() -> list[Study]:
             f"{about} People are test images under Gaussian noise at severity 5; releases are "
             f"fitted to clean public images.",
             _rows(UNLIKE, methods),
+            "people",
+            level="people",
+        ),
+        Study(
+            "means-rivals",
+            "Means over people: rivals of the literature",
+            f"{about} People follow the law of the public ones. Reshaped rows report 64 "
+            f"coordinates, the others the ten that the head uses.",
+            _rows(ALIKE, {PUBLIC_MEAN: LINES[PUBLIC_MEAN], **RIVALS, **LIMITS}),
             "people",
             level="people",
         ),

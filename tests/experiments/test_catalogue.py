@@ -17,12 +17,13 @@ from experiments.catalogue import (
 )
 from experiments.compare import compare
 from experiments.engine import Outcome
-from experiments.methods import COUNTERPARTS, LEAST, LINE, LINES, PUBLIC_MEAN
+from experiments.methods import COUNTERPARTS, LEAST, LINE, LINES, PUBLIC_MEAN, STATED
 from experiments.models.weights import CIFAR_ENCODERS, network_of
 from experiments.published import published, tables
 from experiments.sources import members
 from experiments.without_guarantee import LABEL, TASK_AWARE_IMAGES
 from offaxis.errors import InvalidInput
+from offaxis.plugins import is_plugin
 from tests.experiments import tiny_study as tiny
 
 
@@ -95,7 +96,7 @@ def test_cells_without_a_guarantee_are_marked() -> None:
                 assert row.method.mark == LABEL
             else:
                 assert marked == ({10.0} if row.label.startswith("PLAN (") else set())
-                assert not row.method.mark
+                assert row.method.mark == (STATED if is_plugin(row.method.mechanism) else "")
 
 
 def test_in_our_setting_rows_without_a_guarantee_are_followed_by_their_counterparts() -> None:
