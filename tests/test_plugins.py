@@ -225,6 +225,24 @@ def test_devices_and_collectors_import_nothing_of_it(monkeypatch: Any, one_bit: 
         release_file.from_bytes(content, with_plugins=False)
 
 
+def test_a_changed_randomizer_of_offaxis_is_not_passed_off_as_one(tmp_path: Path) -> None:
+    """Its kind is that of the sound class, so a file would be loaded as that."""
+
+    class Weak(randomizers.Laplace):
+        @property
+        def scale(self) -> float:
+            return super().scale / 10
+
+    release = fitted("laplace")
+    own: Any = release.randomizer
+    weak = replace(release, randomizer=Weak(own.dim, own.radius, own.epsilon))
+    assert "laplace (not part of offaxis)" in repr(weak)
+    assert "not part of offaxis" in weak.guarantee.assumptions[0]
+    assert card_facts(weak)["report"]["randomizer"] == "laplace (not part of offaxis)"
+    with pytest.raises(InvalidInput, match="Weak is not the randomizer 'laplace' of offaxis"):
+        weak.save(tmp_path / "weak.release")
+
+
 def test_an_unknown_kind_names_the_fix(one_bit: Any, monkeypatch: Any) -> None:
     content = release_file.to_bytes(fitted(one_bit))
     monkeypatch.setattr(plugins, "_registered", {})

@@ -30,7 +30,7 @@ GROUPS = {
     "The release": ("release", "formats", "card"),
     "Many reports": ("learning",),
     "Devices and collectors": ("client", "collector"),
-    "Theory, fitting and utility": ("theory", "fitting", "auditing", "evaluation"),
+    "Theory, fitting and utility": ("theory", "fitting", "auditing", "evaluation", "leakage"),
     "At scale": ("federated", "engines"),
     "For people and other libraries": ("html", "integrations", "cli"),
 }

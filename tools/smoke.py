@@ -23,7 +23,7 @@ import numpy as np
 OPTIONAL = {
     *("torch", "jax", "sklearn", "pandas", "pyarrow", "pyspark", "dp_accounting", "matplotlib"),
     *("jinja2", "fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "prometheus_client"),
-    *("onnx", "onnxruntime", "transformers", "mlflow", "flwr", "opendp", "psutil"),
+    *("onnx", "onnxruntime", "transformers", "mlflow", "flwr", "opendp", "psutil", "pytest"),
 }
 """Packages that extras install."""
 

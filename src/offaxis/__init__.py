@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from offaxis.evaluation.recommend import recommend, recommend_range
     from offaxis.evaluation.smallest import smallest_epsilon
     from offaxis.fitting import fit, memoise
+    from offaxis.leakage.issuer import passport
     from offaxis.learning.estimators import learn
     from offaxis.learning.plan import plan_learning
     from offaxis.learning.population import population
@@ -54,6 +55,7 @@ __all__ = [
     "learn",
     "load",
     "memoise",
+    "passport",
     "plan_learning",
     "population",
     "recommend",
@@ -73,6 +75,7 @@ _HOMES = {
     "fit": "offaxis.fitting",
     "learn": "offaxis.learning.estimators",
     "memoise": "offaxis.fitting",
+    "passport": "offaxis.leakage",
     "plan_learning": "offaxis.learning.plan",
     "population": "offaxis.learning.population",
     "recommend": "offaxis.evaluation.recommend",

@@ -11,7 +11,7 @@ from typing import Any
 
 from scipy.special import ndtr
 
-from offaxis import plugins
+from offaxis import randomizers
 from offaxis.encoding.pairs import PairEncoder
 from offaxis.encoding.questions import AnswersEncoder
 from offaxis.encoding.second_moments import SecondMomentsEncoder
@@ -125,7 +125,7 @@ def card_facts(release: Release) -> dict[str, Any]:
             "input_dim": release.input_dim,
             "encoded_dim": release.encoder.output_dim,
             "encoder": release.encoder.kind,
-            "randomizer": plugins.shown(release.randomizer.kind),
+            "randomizer": randomizers.shown(release.randomizer),
             "symbols": symbols(release),
             "answers": [str(part) for part in release.asked],
             "can_decode_mean": release.supports_mean,

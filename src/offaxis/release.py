@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from offaxis import plugins
+from offaxis import randomizers
 from offaxis.decoding import Aggregate, Decoder, KnownError, Shares, aggregate
 from offaxis.decoding.aggregate import known_error_of
 from offaxis.decoding.pairs import LEARN_INSTEAD, PairDecoder, check_pairs
@@ -39,11 +39,10 @@ from offaxis.randomizers.symbols import SymbolForm
 from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors, as_batch, check_finite, vectors_alone
 
-_PRIVATIZE_ROWS: Final = 4096
 _MAKE: Final = "make reports with offaxis.client.Reporter or Device, which keep these answers"
 BY_TREND: Final = "estimate with offaxis.learning.trend, which counts people and not reports"
 _PROBES: Final = 8  # vectors on which a decoder is compared with the inverse of the encoder
-_DECODE_ROWS, _DECODE_NUMBERS = 4096, 1 << 20
+_PRIVATIZE_ROWS, _DECODE_ROWS, _DECODE_NUMBERS = 4096, 4096, 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +123,8 @@ class Release:
             unit = "user" if self.randomizer.draws else "item"
         if self.unit != unit:
             raise InvalidInput(f"this release of sequences is per {unit}, not per {self.unit}")
-        stated = assumptions_of(self.randomizer.kind, unit, is_sequence=is_sequence)
+        foreign = not randomizers.is_own(self.randomizer)
+        stated = assumptions_of(self.randomizer.kind, unit, is_sequence, foreign=foreign)
         return replace(guarantee, assumptions=stated)
 
     @property
@@ -152,7 +152,7 @@ class Release:
     def __repr__(self) -> str:
         """Return for example ``Release(laplace, ε = 5, pure, per item, dimension 64, 01c7…)``."""
         return (
-            f"Release({plugins.shown(self.randomizer.kind)}, {self.guarantee}, per {self.unit}, "
+            f"Release({randomizers.shown(self.randomizer)}, {self.guarantee}, per {self.unit}, "
             f"dimension {self.input_dim}, {self.hash[:8]}…)"
         )
 

@@ -124,6 +124,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_head: Layers) 
     (tmp_path / "mine.csv").write_text("yes\nno\nyes\n")
     np.save(tmp_path / "test.npy", rng.standard_normal((20, DIM)))
     np.save(tmp_path / "labels.npy", rng.integers(0, CLASSES, 20))
+    (tmp_path / "mechanisms.py").write_text("def noisy(x):\n    return 0\n")  # private, of no use
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -41,7 +41,7 @@ def test_its_own_tests_pass_in_its_own_environment(python: Path, tmp_path: Path)
     """Among them: the pytest plugin accepts the mechanism and rejects its broken sister."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV", "PYTHON"))}
     run = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={PLUGIN}", PLUGIN],
+        [python, "-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={PLUGIN}", PLUGIN],
         cwd=tmp_path,
         env=own,
         capture_output=True,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from offaxis_one_bit import ENTRY, OneBit
 
+from offaxis.randomizers.base import checked_copy
 from offaxis.sampling.choices import Response
 
 
@@ -15,7 +16,7 @@ class LargestBit(OneBit):
     kind = "one-bit.largest"
 
     def report(self, W, entropy):
-        W = self.domain.project(W)
+        W = self.domain.project(checked_copy(W, self.dim, entropy))
         entries = np.empty(len(W), ENTRY)
         entries["place"] = np.abs(W).argmax(axis=1)
         kept, _ = Response(2, 1, self.epsilon).draw(len(W), entropy)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -192,8 +193,10 @@ class Classifier:
 
     Parameters
     ----------
-    randomizer : Randomizer
-        Only its ``read`` is used.
+    view : callable
+        Returns the numbers and the bytes of payloads, both as rows.
+    width : int
+        The size of one payload.
     seed : int
         Seed of the trees.
     """
@@ -201,32 +204,38 @@ class Classifier:
     learns = True
     aim: Aim = "epsilon"
 
-    def __init__(self, randomizer: Randomizer, seed: int) -> None:
-        self._randomizer = randomizer
+    def __init__(
+        self, view: Callable[[Any], tuple[Vectors, Octets]], width: int, seed: int
+    ) -> None:
+        self._view = view
         self._seed = seed
-        self._rows = min(_LEARN, max(64, _OCTETS // randomizer.payload_size))
-        self._learned: tuple[list[bytes], list[bytes]] = ([], [])
+        self._rows = min(_LEARN, max(64, _OCTETS // width))
+        self._learned: tuple[list[Any], list[Any]] = ([], [])
         self._columns: tuple[NDArray[np.intp], ...] = ()
         self._model: Any = None
 
-    def learn(self, side: int, payloads: list[bytes]) -> None:
+    def learn(self, side: int, payloads: Any) -> None:
         """Keep reports until there are enough of each side."""
-        missing = self._rows - len(self._learned[side])
-        self._learned[side].extend(payloads[:missing])
+        missing = self._rows - sum(map(len, self._learned[side]))
+        if missing > 0:
+            self._learned[side].append(payloads[:missing])
 
     def settle(self) -> None:
         """Choose the columns and fit the trees."""
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        views = [self._view(self._learned[side]) for side in SIDES]
+        views = []
+        for side in SIDES:
+            seen = [self._view(part) for part in self._learned[side]]
+            views.append(tuple(np.concatenate(parts) for parts in zip(*seen, strict=True)))
         (observed, octets), (other_observed, other_octets) = views
         self._columns = (
-            _largest(_gaps(observed, other_observed)),
-            _largest(_gaps(octets, other_octets)),
+            _largest(gaps(observed, other_observed)),
+            _largest(gaps(octets, other_octets)),
             _largest(_bit_gaps(octets, other_octets)),
         )
         features = np.concatenate([self._features(*view) for view in views])
-        labels = np.repeat([1, 0], [len(learned) for learned in self._learned])
+        labels = np.repeat([1, 0], [len(observed) for observed, _ in views])
         trees = HistGradientBoostingClassifier(
             max_iter=40, max_leaf_nodes=16, early_stopping=False, random_state=self._seed
         )
@@ -234,17 +243,12 @@ class Classifier:
             self._model = trees.fit(features, labels)
         self._learned = ([], [])
 
-    def scores(self, payloads: list[bytes]) -> Scores:
+    def scores(self, payloads: Any) -> Scores:
         """Return the log odds of the first vector."""
         features = self._features(*self._view(payloads))
         with _one_thread():
             scores: Scores = self._model.decision_function(features)
         return scores
-
-    def _view(self, payloads: list[bytes]) -> tuple[Vectors, Octets]:
-        octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
-        observed = np.asarray(self._randomizer.read(payloads), dtype=np.float64)
-        return observed.reshape(len(payloads), -1), octets
 
     def _features(self, observed: Vectors, octets: Octets) -> Vectors:
         numbers, whole, bits = self._columns
@@ -252,27 +256,38 @@ class Classifier:
         return np.concatenate([observed[:, numbers], octets[:, whole], single], axis=1)
 
 
-def _gaps(first: NDArray[Any], second: NDArray[Any]) -> Vectors:
+def payload_view(randomizer: Randomizer) -> Callable[[list[bytes]], tuple[Vectors, Octets]]:
+    """Return a function that returns the observations and the bytes of payloads."""
+
+    def view(payloads: list[bytes]) -> tuple[Vectors, Octets]:
+        octets = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), -1)
+        observed = np.asarray(randomizer.read(payloads), dtype=np.float64)
+        return observed.reshape(len(payloads), -1), octets
+
+    return view
+
+
+def gaps(first: NDArray[Any], second: NDArray[Any]) -> Vectors:
     """Return |difference of means| in standard errors, column by column."""
     with np.errstate(all="ignore"):
         a, b = first.astype(np.float64), second.astype(np.float64)
         error = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
         difference = np.abs(a.mean(axis=0) - b.mean(axis=0))
-        gaps: Vectors = np.where(difference > 0, difference / error, 0.0)
-    return gaps
+        apart: Vectors = np.where(difference > 0, difference / error, 0.0)
+    return apart
 
 
 def _bit_gaps(first: Octets, second: Octets) -> Vectors:
     """Return the gaps of all bits, in the order of ``numpy.unpackbits``."""
     parts = [
-        _gaps(*(np.unpackbits(side[:, start : start + _BLOCK], axis=1) for side in (first, second)))
+        gaps(*(np.unpackbits(side[:, start : start + _BLOCK], axis=1) for side in (first, second)))
         for start in range(0, first.shape[1], _BLOCK)
     ]
-    return np.concatenate(parts)
+    return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _largest(gaps: Vectors) -> NDArray[np.intp]:
-    return np.argsort(-np.nan_to_num(gaps, nan=0.0), kind="stable")[:_FEATURES]
+def _largest(apart: Vectors) -> NDArray[np.intp]:
+    return np.argsort(-np.nan_to_num(apart, nan=0.0), kind="stable")[:_FEATURES]
 
 
 # ---- Bytes: the last digits
@@ -353,7 +368,7 @@ class Precision:
         first, second = self._counts
         self._table = np.log(first + 0.5) - np.log(second + 0.5)
         if self._given_size:
-            gaps = np.array([_chi2(first[i], second[i]) for i in range(_ZERO)])
+            gaps = np.array([chi2(first[i], second[i]) for i in range(_ZERO)])
             size = int(np.argmax(np.where(self._comparable(), gaps, -math.inf)))
             self._table[np.arange(_ZERO + 1) != size] = math.nan
 
@@ -422,7 +437,7 @@ class WireBits:
         if len(self._counts) < 2:
             return
         first, second = self._counts[0], self._counts[1]
-        gaps = [_chi2(a, b) for a, b in zip(first, second, strict=True)]
+        gaps = [chi2(a, b) for a, b in zip(first, second, strict=True)]
         self._column = int(np.argmax(gaps))
         a, b = first[self._column], second[self._column]
         self._table = np.log(a + 0.5) - np.log(b + 0.5)
@@ -433,7 +448,7 @@ class WireBits:
         return scores
 
 
-def _chi2(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+def chi2(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Return how much two rows of counts differ, only for choosing."""
     both, total = first + second, first.sum() + second.sum()
     if not first.sum() or not second.sum():

@@ -1,4 +1,4 @@
-"""The audit of a release: every test, with one false-alarm rate for all of them together.
+"""The audit of a release or a function: every test, with one false-alarm rate for all together.
 
 Contract: a release that keeps its guarantee is reported as violating it with probability at most
 the false-alarm rate. The rate is divided evenly among the tests that chance can mislead.
@@ -6,6 +6,7 @@ the false-alarm rate. The rate is divided evenly among the tests that chance can
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 import scipy
 
-from offaxis.auditing import attacks
+from offaxis.auditing import attacks, blackbox, functions
 from offaxis.auditing.attacks import (
     YEAR,
     Averaging,
@@ -38,23 +39,27 @@ from offaxis.auditing.checks import (
     schedule,
     timing,
 )
+from offaxis.auditing.domains import Distance, InputDomain, Promise
 from offaxis.auditing.inputs import (
     Pair,
     claims_gaussian,
     coarse_forms,
     draw_payloads,
     is_ranked,
+    law_is_known,
     pairs,
     reduced,
     timed_pairs,
 )
-from offaxis.auditing.result import AuditResult, Curve, Finding, Group
-from offaxis.auditing.trials import Attack, Draw, Outcome, Trial, trials_needed
+from offaxis.auditing.result import AuditResult, Curve, Finding, Group, reports_needed
+from offaxis.auditing.trials import Attack, Draw, Outcome, Trial
 from offaxis.errors import InvalidInput, InvalidReport
-from offaxis.privacy.guarantee import Guarantee, decimal
+from offaxis.plugins import is_plugin
+from offaxis.privacy.guarantee import Guarantee, Number, decimal
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import FiniteSet
 from offaxis.randomizers.box import BoxForm
+from offaxis.randomizers.custom import WIRE_ID as FOREIGN
 from offaxis.randomizers.gaussian import noise_scale
 from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
@@ -69,6 +74,12 @@ FULL: Final = 10**7
 
 LEAST: Final = 400
 """Smallest number of reports in the main test: fewer show nothing."""
+
+SECONDS: Final = 30.0
+"""Roughly the time of an audit, unless its number of reports or another time is given."""
+
+_LONGEST: Final = 300.0
+"""Seconds that a test may take if the number of reports is given."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a test, the number of reports drawn for it, and their total."""
@@ -86,35 +97,62 @@ _PILOT_ALPHA: Final = 1e-4
 
 
 def audit(
-    release: Release,
+    target: Release | Callable[[Any], Any],
     *,
+    epsilon: Number | Distance | None = None,
+    delta: Number | None = None,
+    domain: InputDomain | None = None,
+    batched: bool = False,
     reports: int | None = None,
+    seconds: float | None = None,
     false_alarm: float = FALSE_ALARM,
     rng: np.random.Generator | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Attack a release from ``privatize`` to the bytes and return the findings.
+    """Attack a release, or any function with a promise, and return the findings.
 
-    For a release that keeps its guarantee, a violation is found with probability at most
-    ``false_alarm``, all tests together. Finding none does not show that there is none: the result
-    states which ε a run of this size could have contradicted.
+    A release is attacked from ``privatize`` to the bytes. A function is called on inputs of its
+    domain; the auditor searches for the two that its outputs tell apart best.
+
+    If the promise is kept, a violation is found with probability at most ``false_alarm``, all
+    tests together. Finding none does not show that there is none: the result states which ε a run
+    of this size could have contradicted.
 
     Parameters
     ----------
-    release : Release
+    target : Release or callable
+        A callable takes one input and returns a freshly drawn output: bytes, a text, a number, a
+        label, an array, a tensor, or a tuple of these. An exception counts as an output.
+    epsilon : number or callable
+        The ε that a function promises between any two inputs of its domain, or a function
+        ``epsilon(x, x')`` of them, as in metric privacy. A release states its own.
+    delta : number, optional
+        The δ that a function promises.
+    domain : Ball, Sphere, Box, FiniteSet, AnyVector, Pairs, tuple or list
+        The inputs between any two of which a function promises ε: vectors (float64 arrays of shape
+        (dim,)), the symbols of a :class:`~offaxis.randomizers.base.FiniteSet`, an interval
+        ``(low, high)`` of floats, a list of values, or :class:`Pairs` of neighbours. No others are
+        tried; ``AnyVector(dim)`` states that every finite vector is among them.
+    batched : bool
+        Whether the function takes a batch of inputs (an array with one row or number each, or a
+        list) and returns one output for each.
     reports : int, optional
-        Number of reports in the main test, half of each vector. Other tests take fewer, and no test
-        takes longer than five minutes. By default as many as fit into half a minute on two cores.
+        Number of reports or outputs in the main test, half of each input. Other tests take fewer,
+        and no test takes longer than five minutes. By default as many as time allows.
+    seconds : float, optional
+        The time that an audit may take, roughly; 30 by default. Slow functions get few calls.
     false_alarm : float
     rng : numpy.random.Generator, optional
-        For the choices of the auditor. Reports always use the randomness of the operating system.
+        For the choices of the auditor. Reports always use the randomness of the operating system,
+        functions their own.
     progress : callable, optional
         Called with the name of a test, the number of reports drawn for it, and their total.
 
     Raises
     ------
     InvalidInput
-        If a parameter is out of range, or the auditor cannot invert this kind of encoder.
+        If a parameter is out of range or has no effect, if the function fails for every input, or
+        if the auditor cannot invert the encoder of a release.
 
     Examples
     --------
@@ -127,32 +165,74 @@ def audit(
     False
     >>> result.resolution < 5  # the largest bound that so few reports can show
     True
+
+    A function of your own: half the noise that numbers between 0 and 1 need for ε = 1.
+
+    >>> rng = np.random.default_rng()
+    >>> def half_the_noise(x):
+    ...     return x + rng.laplace(scale=0.5)
+    >>> result = audit(half_the_noise, epsilon=1, domain=(0.0, 1.0), reports=20_000)
+    >>> result.violated, result.strongest.promised
+    (True, 1.0)
+    >>> x, other = result.strongest.inputs  # two inputs that its outputs tell apart
     """
     if reports is not None and reports < LEAST:
         raise InvalidInput(f"reports must be at least {LEAST}, got reports={reports!r}")
     if not 0 < false_alarm < 1:
         raise InvalidInput(f"false_alarm must be between 0 and 1, got {false_alarm!r}")
-    started = time.perf_counter()
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InvalidInput(f"seconds must be positive and finite, got seconds={seconds!r}")
     generator = np.random.default_rng() if rng is None else rng
-    run = _Run(release, _pace(reports), false_alarm, generator, progress)
-    order = get_args(Group)
-    return AuditResult(
-        release=release.hash,
-        randomizer=release.randomizer.kind,
-        guarantee=release.guarantee,
-        findings=tuple(sorted(run.findings(), key=lambda finding: order.index(finding.group))),
-        reports=run.drawn,
-        false_alarm=false_alarm,
-        needed=_reports_needed(release.guarantee, run.share),
-        curve=run.curve,
-        seed=str(getattr(generator.bit_generator.seed_seq, "entropy", "unknown")),
-        versions={
+    described: dict[str, Any] = {
+        "false_alarm": false_alarm,
+        "seed": str(getattr(generator.bit_generator.seed_seq, "entropy", "unknown")),
+        "versions": {
             "offaxis": __version__,
             "Python": platform.python_version(),
             "NumPy": np.__version__,
             "SciPy": scipy.__version__,
         },
-        seconds=time.perf_counter() - started,
+    }
+    if isinstance(target, Release):
+        given = {"epsilon": epsilon, "delta": delta, "domain": domain, "batched": batched or None}
+        for name, value in given.items():
+            if value is not None:
+                raise InvalidInput(
+                    f"a release states its own guarantee and domain; leave out {name}={value!r}"
+                )
+        started, foreign = time.perf_counter(), is_plugin(target.randomizer.kind)
+        share = false_alarm / (2 if foreign else 1)
+        run = _Run(target, _pace(reports, seconds), share, generator, progress)
+        findings, drawn = run.findings(), run.drawn
+        if foreign:
+            more = functions.searched(target, seconds or SECONDS, reports, generator, share)
+            findings, drawn = findings + list(more.findings), drawn + more.reports
+        order = get_args(Group)
+        return AuditResult(
+            release=target.hash,
+            randomizer=target.randomizer.kind,
+            guarantee=target.guarantee,
+            findings=tuple(sorted(findings, key=lambda finding: order.index(finding.group))),
+            reports=drawn,
+            needed=reports_needed(target.guarantee, run.share),
+            curve=run.curve,
+            seconds=time.perf_counter() - started,
+            **described,
+        )
+    if not callable(target):
+        raise InvalidInput(
+            f"audit takes a release or a function of one input, got a {type(target).__name__}"
+        )
+    most = seconds or (SECONDS if reports is None else _LONGEST)
+    return functions.audit_function(
+        target,
+        Promise.of(epsilon, delta),
+        domain,
+        functions.Effort(most, reports),
+        batched=batched,
+        rng=generator,
+        progress=progress,
+        described=described,
     )
 
 
@@ -164,17 +244,14 @@ class _Pace:
     seconds: dict[str, float]
 
 
-def _pace(reports: int | None) -> _Pace:
-    """Return a pace for half a minute in all, or for the requested number of reports."""
-    if reports is None:
-        return _Pace(2_000_000, {"main": 6.0, "coarse": 3.0, "pair": 1.2, "call": 1.0})
-    return _Pace(reports, {"main": 300.0, "coarse": 60.0, "pair": 60.0, "call": 1.0})
-
-
-def _reports_needed(guarantee: Guarantee, alpha: float) -> int | None:
-    """Return how many reports of the main test could contradict ε; a quarter counts per vector."""
-    trials = trials_needed(float(guarantee.epsilon), delta=float(guarantee.delta), alpha=alpha / 2)
-    return None if trials is None else 4 * trials
+def _pace(reports: int | None, seconds: float | None = None) -> _Pace:
+    """Return a pace for some seconds in all, or for the requested number of reports."""
+    if reports is None or seconds is not None:
+        scale = (seconds or SECONDS) / SECONDS
+        shares = {"main": 6.0, "coarse": 3.0, "pair": 1.2, "call": 1.0}
+        paced = {kind: scale * share for kind, share in shares.items()}
+        return _Pace(reports or 2_000_000, paced)
+    return _Pace(reports, {"main": _LONGEST, "coarse": 60.0, "pair": 60.0, "call": 1.0})
 
 
 class _Run:
@@ -190,7 +267,8 @@ class _Run:
     ) -> None:
         self._release, self._pace, self._rng, self._progress = release, pace, rng, progress
         audited = pairs(release)
-        self._trials, self._timed = plan(release, audited, rng), timed_pairs(audited)
+        self._law = law_is_known(release.randomizer)
+        self._trials, self._timed = plan(release, audited, rng, self._law), timed_pairs(audited)
         tests = sum(len(trial.tests) for trial in self._trials) + len(self._timed) + 1
         self.share = false_alarm / tests
         """The false-alarm rate of each test that chance can mislead."""
@@ -202,6 +280,8 @@ class _Run:
         release, rng, seconds = self._release, self._rng, self._pace.seconds["call"]
         calls = min(_MOST_TIMED_CALLS, self._pace.reports // _REPORTS_PER_TIMED_CALL)
         findings = [finding for trial in self._trials for finding in self._attack(trial)]
+        if not self._law:
+            findings.append(Finding("worst-pair", "white box", "likelihood", "not run", _NO_LAW))
         if not attacks.available():
             tried = "a classifier on bytes, bits and observations"
             findings.append(Finding("classifier", "black box", tried, "not run", attacks.MISSING))
@@ -229,7 +309,7 @@ class _Run:
         except InvalidReport as error:
             why = f"the reports cannot be read: {error}"
             return [Finding(t.test, t.group, t.tried, "not run", why) for t in tests]
-        if planned is self._trials[0]:
+        if planned is self._trials[0] and self._law:
             self.curve = outcomes[0].curve
         guarantee = self._release.guarantee
         return [
@@ -287,10 +367,15 @@ class PlannedTrial:
     share: float
 
 
+_NO_LAW: Final = "the randomizer gives no log_density; its reports are attacked as a black box"
+
+
 def plan(
-    release: Release, audited: tuple[Pair, ...], rng: np.random.Generator
+    release: Release, audited: tuple[Pair, ...], rng: np.random.Generator, law: bool = True
 ) -> list[PlannedTrial]:
-    """Return the trials of a release, the main one first."""
+    """Return the trials of a release, the main one first; without its law only black-box ones."""
+    if not law:
+        return [_on_pair(release, pair, rng, law=False) for pair in audited]
     single = [
         *_main(release, audited[0]),
         *_coarse(release.randomizer, rng),
@@ -396,16 +481,25 @@ def _sequences(release: Release, worst: Pair, rng: np.random.Generator) -> Itera
         yield PlannedTrial(sequences_of_reports(release, between, few), change, "main", 0.05)
 
 
-def _on_pair(release: Release, pair: Pair, rng: np.random.Generator) -> PlannedTrial:
+def _on_pair(
+    release: Release, pair: Pair, rng: np.random.Generator, *, law: bool = True
+) -> PlannedTrial:
     """Return every statistic that applies to a pair of inputs."""
     randomizer = release.randomizer
     first, second = pair.encoded(release)
     tests = []
-    if pair.name != "worst":
+    if not law:
+        found = blackbox.of_payloads(randomizer, first[0], second[0])
+        tests = [
+            PlannedTest(f"{name}-{pair.name}", "black box", blackbox.WORDS[name], statistic)
+            for name, statistic in found.items()
+        ]
+    elif pair.name != "worst":
         ratio = LikelihoodRatio(randomizer, first, second)
         tests.append(PlannedTest(f"{pair.name}-pair", "white box", pair.words, ratio))
     if attacks.available():
-        trees = Classifier(randomizer, int(rng.integers(1 << 31)))
+        view, seed = attacks.payload_view(randomizer), int(rng.integers(1 << 31))
+        trees = Classifier(view, randomizer.payload_size, seed)
         tests.append(PlannedTest(f"classifier-{pair.name}", "black box", pair.words, trees))
     # A ranked randomizer may give a zero vector an index of its own, as far as ε allows; symbols
     # have no digits.
@@ -419,6 +513,8 @@ def _last_digits(randomizer: Randomizer, coordinate: int) -> Iterator[PlannedTes
     """Yield the tests of low bits, on the coordinate in which the encoded vectors differ most."""
     both, alone = (Precision(randomizer, coordinate, given_size=given) for given in (False, True))
     yield PlannedTest("low-bits", "bytes", "size and lowest bit", both)
+    if randomizer.wire_id == FOREIGN:
+        return  # an equal share of last bits is more than it promises
     # If there are few possible reports, those of one size may differ, as far as ε allows.
     if not isinstance(randomizer, BoxForm):
         yield PlannedTest("precision", "bytes", "lowest bit at one size", alone)

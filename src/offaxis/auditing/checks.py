@@ -516,7 +516,7 @@ def freshness(release: Release, alpha: float, rng: np.random.Generator) -> Findi
     """
     tried, chance = "reused randomness", _repeat_probability(release.randomizer)
     if binom.isf(alpha / _COMPARISONS, _FRESH_ROWS - 1, chance) >= _FRESH_ROWS - 1:
-        why = "there are few possible reports, which repeat by chance"
+        why = "reports may repeat by chance: there are few possible ones, or it is not known"
         return Finding("freshness", "conduct", tried, "not run", why)
     try:
         comparisons = _repetitions(release, rng.standard_normal((_FRESH_ROWS, release.input_dim)))

@@ -31,8 +31,10 @@ from offaxis.formats import reports as wire
 from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers import Randomizer
 from offaxis.randomizers.base import CHOOSE, Ball, FiniteSet
+from offaxis.randomizers.custom import WIRE_ID as FOREIGN
 from offaxis.randomizers.memoised import Memoised
 from offaxis.release import Release
+from offaxis.sampling.entropy import Entropy
 from offaxis.vectors import Vectors, as_batch, row_norms
 
 # ---- Kinds of randomizers, and smaller forms of the same code
@@ -85,12 +87,32 @@ def is_lattice(randomizer: Any) -> TypeGuard[Lattice]:
 
 def is_ranked(randomizer: Any) -> TypeGuard[Ranked]:
     """Whether a report names one of the directions of a nonce."""
-    return all(hasattr(randomizer, name) for name in ("directions", "near", "nearest"))
+    names = ("directions", "near", "nearest")
+    return randomizer.wire_id != FOREIGN and all(hasattr(randomizer, name) for name in names)
 
 
 def claims_gaussian(randomizer: Any) -> bool:
     """Whether the guarantee rests on Gaussian noise: not pure, on an ℓ2 ball."""
     return is_lattice(randomizer) and randomizer.domain.order == 2 and not randomizer.guarantee.pure
+
+
+def law_is_known(randomizer: Randomizer) -> bool:
+    """Whether the likelihood of payloads can be computed: another package may not give it.
+
+    Raises
+    ------
+    InvalidInput
+        If the randomizer makes no reports.
+    """
+    if randomizer.wire_id != FOREIGN:
+        return True
+    vector = np.asarray(randomizer.worst_pair()[0])[None]
+    payloads = randomizer.report(vector, Entropy())
+    try:
+        randomizer.log_likelihood(payloads, vector)
+    except NotImplementedError:
+        return False
+    return True
 
 
 def _altered(randomizer: Any, **changes: int) -> Any:
@@ -101,7 +123,7 @@ def _altered(randomizer: Any, **changes: int) -> Any:
 
 def reduced(randomizer: Randomizer) -> Randomizer | None:
     """Return the same randomizer in two dimensions; None if it has at most two."""
-    if getattr(randomizer, "dim", 0) <= 2:
+    if getattr(randomizer, "dim", 0) <= 2 or randomizer.wire_id == FOREIGN:
         return None
     form: Randomizer = _altered(
         randomizer, dim=2, directions=CHOOSE, near=CHOOSE, sampled=CHOOSE, projected=CHOOSE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from offaxis.auditing.trials import Count
+from offaxis.auditing.trials import Count, trials_needed
 from offaxis.privacy.guarantee import Guarantee, decimal
 
 Verdict = Literal["nothing found", "violation", "side channel", "not run"]
@@ -46,6 +46,10 @@ class Finding:
         An upper bound on the probability that this test alone raises a false alarm.
     count : Count or None
         The event behind the bound or the p-value.
+    promised : float or None
+        The ε promised for these inputs, if a function was audited.
+    inputs : tuple or None
+        The two inputs of an audited function.
 
     Examples
     --------
@@ -67,6 +71,20 @@ class Finding:
     p_value: float | None = None
     alpha: float | None = None
     count: Count | None = None
+    promised: float | None = None
+    inputs: tuple[Any, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def evidence(self) -> str:
+        """The finding in one line, with the counts behind it."""
+        line = f"{self.test} ({self.tried}): {self.result}"
+        if self.count is None:
+            return line
+        c = self.count
+        return (
+            f"{line}; one set of outputs was seen {c.hits:,} times of {c.trials:,} for one input "
+            f"and {c.other_hits:,} times of {c.other_trials:,} for the other"
+        )
 
 
 @dataclass(frozen=True)
@@ -75,12 +93,12 @@ class AuditResult:
 
     Attributes
     ----------
-    release : str
-        The hash of the release.
-    randomizer : str
-        The kind of its randomizer.
+    release : str or None
+        The hash of the release; None if a function was audited.
+    randomizer : str or None
+        The kind of its randomizer; None if a function was audited.
     guarantee : Guarantee
-        The guarantee that was promised.
+        The guarantee that was promised. If ε depends on the inputs: that of the main pair.
     findings : tuple of Finding
     reports : int
         Number of reports drawn in all; several tests may use the same ones.
@@ -96,6 +114,10 @@ class AuditResult:
         Seed of the auditor's choices; reports have none.
     versions : dict
     seconds : float
+    target, domain : str or None
+        The name of the audited function and the domain of its inputs; None for a release.
+    promise : str or None
+        The promise in words, for a function.
 
     Examples
     --------
@@ -117,8 +139,8 @@ class AuditResult:
     0.912
     """
 
-    release: str
-    randomizer: str
+    release: str | None
+    randomizer: str | None
     guarantee: Guarantee
     findings: tuple[Finding, ...]
     reports: int
@@ -128,6 +150,9 @@ class AuditResult:
     seed: str
     versions: dict[str, str]
     seconds: float
+    target: str | None = None
+    domain: str | None = None
+    promise: str | None = None
 
     def by_verdict(self, verdict: Verdict) -> list[Finding]:
         """Return the findings with a verdict."""
@@ -140,9 +165,13 @@ class AuditResult:
 
     @property
     def strongest(self) -> Finding | None:
-        """The finding with the largest lower bound on ε."""
+        """The finding with the largest lower bound on ε, relative to what was promised for it."""
         bounded = [finding for finding in self.findings if finding.epsilon is not None]
-        return max(bounded, key=lambda finding: finding.epsilon or 0.0, default=None)
+
+        def share(finding: Finding) -> float:
+            return (finding.epsilon or 0.0) / max(finding.promised or 1.0, 1e-300)
+
+        return max(bounded, key=share, default=None)
 
     @property
     def resolution(self) -> float:
@@ -153,34 +182,37 @@ class AuditResult:
     def summary(self) -> str:
         """What this run shows about the guarantee, and no more."""
         delta = "" if self.guarantee.pure else f", δ = {decimal(self.guarantee.delta)}"
-        promised = f"ε = {decimal(self.guarantee.epsilon)}{delta}"
+        promised = self.promise or f"ε = {decimal(self.guarantee.epsilon)}{delta}"
+        what = "reports" if self.target is None else "outputs"
         if self.violated:
             names = ", ".join(finding.test for finding in self.by_verdict("violation"))
             return f"Violation found at {promised} by: {names}."
-        parts = [f"No violation found at {promised} with {self.reports:,} reports"]
+        parts = [f"No violation found at {promised} with {self.reports:,} {what}"]
         if self.strongest is not None:
             parts.append(f"the strongest attack shows ε ≥ {self.strongest.epsilon:.2f}")
         if self.resolution > self.guarantee.epsilon:
             parts.append(f"a run of this size could have shown up to ε = {self.resolution:.2f}")
         else:
-            parts.append(self._too_small(promised))
+            parts.append(self._too_small(promised, what))
         sentence = "; ".join(parts) + "."
         if channels := self.by_verdict("side channel"):
             names = ", ".join(finding.test for finding in channels)
             sentence += f" Besides the reports, a side channel was found: {names}."
         return sentence
 
-    def _too_small(self, promised: str) -> str:
+    def _too_small(self, promised: str, what: str) -> str:
         could_not = f"this run could not have contradicted {promised}"
         if self.needed is None:
             return f"{could_not}, and no number of reports within reach could"
-        return f"{could_not}; run at least {self.needed:,} reports"
+        return f"{could_not}; run at least {self.needed:,} {what}"
 
     def facts(self) -> dict[str, Any]:
         """Return plain data under stable names, for JSON."""
+        target = {"target": self.target, "domain": self.domain, "promise": self.promise}
         return {
             "release": self.release,
             "randomizer": self.randomizer,
+            **({} if self.target is None else target),
             "epsilon": decimal(self.guarantee.epsilon),
             "delta": decimal(self.guarantee.delta),
             "violation": self.violated,
@@ -200,9 +232,18 @@ class AuditResult:
 
 
 def _finding_facts(finding: Finding) -> dict[str, Any]:
-    facts = asdict(finding) | {"epsilon_at_least": finding.epsilon, "event": None}
-    del facts["epsilon"], facts["count"]
+    facts = {name: getattr(finding, name) for name in finding.__dataclass_fields__}
+    facts |= {"epsilon_at_least": finding.epsilon, "event": None}
+    del facts["epsilon"], facts["count"], facts["inputs"]
+    if finding.promised is None:
+        del facts["promised"]
     if finding.count is not None:
         flat = asdict(finding.count)
         facts["event"] = flat.pop("event") | flat
     return facts
+
+
+def reports_needed(guarantee: Guarantee, alpha: float) -> int | None:
+    """Return how many reports of the main test could contradict ε; a quarter counts per vector."""
+    trials = trials_needed(float(guarantee.epsilon), delta=float(guarantee.delta), alpha=alpha / 2)
+    return None if trials is None else 4 * trials

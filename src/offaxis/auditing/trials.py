@@ -252,8 +252,11 @@ FIRST: Final = 0
 SECOND: Final = 1
 SIDES: Final = (FIRST, SECOND)
 
-Draw = Callable[[int, int], list[bytes]]
-"""Called with a side and a number; returns that many fresh payloads of that side's vector."""
+Draw = Callable[[int, int], Any]
+"""Called with a side and a number; returns that many fresh payloads of that side's vector.
+
+Payloads are a list of bytes, or what :mod:`offaxis.auditing.outputs` makes of a function's outputs.
+"""
 
 Advance = Callable[[int, int], None]
 """Called with the number of reports drawn so far, and their total."""
@@ -262,6 +265,9 @@ _PILOT_SECONDS: Final = 0.05
 
 _LEAST: Final = 16
 """Smallest number of reports of each vector, however slow they are."""
+
+_MOST_KEPT: Final = 4_000_000
+"""Largest number of reports of each vector whose scores are kept to choose events."""
 
 
 class Attack(Protocol):
@@ -277,7 +283,7 @@ class Attack(Protocol):
         """The purpose of its events."""
         ...
 
-    def learn(self, side: int, payloads: list[bytes]) -> None:
+    def learn(self, side: int, payloads: Any) -> None:
         """Learn from reports of a known side; two threads may call this, one for each side."""
         ...
 
@@ -285,7 +291,7 @@ class Attack(Protocol):
         """End learning."""
         ...
 
-    def scores(self, payloads: list[bytes]) -> Scores:
+    def scores(self, payloads: Any) -> Scores:
         """Return one number per report, large if it indicates the first vector."""
         ...
 
@@ -314,10 +320,14 @@ class Trial:
     draw : callable
     rows : int
         Number of reports to draw at a time.
+    both : callable, optional
+        Returns that many fresh payloads of each vector, drawn in an order of its own. Without it
+        two threads draw at the same time, one for each vector.
     """
 
     draw: Draw
     rows: int
+    both: Callable[[int], tuple[Any, Any]] | None = None
 
     def affordable(self, attacks: Sequence[Attack], most: int, seconds: float) -> int:
         """Return how many reports of each vector fit into the time, at most ``most``."""
@@ -354,7 +364,8 @@ class Trial:
 
         ``delta`` and ``alpha`` affect which events are chosen, not the bounds on them.
         """
-        half, quarter = count // 2, count // 4 if any(a.learns for a in attacks) else 0
+        half = min(count // 2, _MOST_KEPT)
+        quarter = half // 2 if any(a.learns for a in attacks) else 0
         state = _RunState(self, attacks, advance, total=2 * count)
         state.process(quarter, state.learn)
         for attack in attacks:
@@ -386,35 +397,37 @@ class _RunState:
         # attack × side × (hits of the first event, hits of the second, reports counted)
         self._tally = np.zeros((len(attacks), 2, 3), dtype=np.int64)
 
-    def process(self, count: int, step: Callable[[int, list[bytes]], None]) -> None:
+    def process(self, count: int, step: Callable[[int, Any], None]) -> None:
         """Draw ``count`` reports of each vector, chunk by chunk, both sides at the same time."""
         with ThreadPoolExecutor(2) as pool:
             for start in range(0, count, self._trial.rows):
                 rows = min(self._trial.rows, count - start)
-                jobs = [pool.submit(self._process_chunk, side, rows, step) for side in SIDES]
-                for job in jobs:
-                    job.result()
+                if self._trial.both is not None:
+                    for side, payloads in zip(SIDES, self._trial.both(rows), strict=True):
+                        step(side, payloads)
+                else:
+                    jobs = [pool.submit(self._process_chunk, side, rows, step) for side in SIDES]
+                    for job in jobs:
+                        job.result()
                 self._done += 2 * rows
                 if self._advance is not None:
                     self._advance(self._done, self._total)
 
-    def _process_chunk(
-        self, side: int, rows: int, step: Callable[[int, list[bytes]], None]
-    ) -> None:
+    def _process_chunk(self, side: int, rows: int, step: Callable[[int, Any], None]) -> None:
         step(side, self._trial.draw(side, rows))
 
-    def learn(self, side: int, payloads: list[bytes]) -> None:
+    def learn(self, side: int, payloads: Any) -> None:
         for index, attack in enumerate(self._attacks):
             if attack.learns:
                 attack.learn(side, payloads)
             else:
                 self.kept[index][side].append(attack.scores(payloads))
 
-    def keep(self, side: int, payloads: list[bytes]) -> None:
+    def keep(self, side: int, payloads: Any) -> None:
         for index, attack in enumerate(self._attacks):
             self.kept[index][side].append(attack.scores(payloads))
 
-    def count(self, side: int, payloads: list[bytes]) -> None:
+    def count(self, side: int, payloads: Any) -> None:
         for index, attack in enumerate(self._attacks):
             scores = attack.scores(payloads)
             above, below = self.events[index]

@@ -3,8 +3,9 @@
 A command's module is imported only when the command runs. ``offaxis --help`` is therefore fast,
 although SciPy, torch or a web server take a second to load.
 
-Exit codes: 0 success · 1 an audit found a violation · 2 wrong usage · 3 an input, a release or a
-report is not valid, and nothing was written · 4 an optional dependency is missing.
+Exit codes: 0 success · 1 an audit found a violation, or a passport a bound exceeded · 2 wrong usage
+· 3 an input, a release or a report is not valid, and nothing was written · 4 an optional dependency
+is missing.
 """
 
 from __future__ import annotations
@@ -64,7 +65,13 @@ COMMANDS: Final = {
     "audit": Entry(
         "audit:audit",
         _RELEASES,
-        "Attack a release and report what was found. Exit code 1 means a violation.",
+        "Attack a release or a function and report what was found. Exit code 1 means a violation.",
+    ),
+    "passport": Entry(
+        "passport:passport",
+        _RELEASES,
+        "Attack reports of public vectors and compare with the proved bounds. Exit code 1: "
+        "exceeded.",
     ),
     "privatize": Entry(
         "privatize:privatize",

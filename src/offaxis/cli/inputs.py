@@ -349,8 +349,8 @@ def load_model(source: str) -> TaskModel:
         elif suffix == ".onnx":
             check_input(Path(source))
             model = source
-        elif match := _IMPORT_PATH.fullmatch(source):
-            model = _import_model(match[1], match[2])
+        elif _IMPORT_PATH.fullmatch(source):
+            model = _import_model(source)
         elif suffix in _PICKLES:
             raise InvalidInput(
                 f"{source} would have to be unpickled, which can run any code: save the model with "
@@ -365,7 +365,18 @@ def load_model(source: str) -> TaskModel:
         return as_task_model(model)
 
 
-def _import_model(module_name: str, attribute: str) -> Any:
+def import_attribute(source: str) -> Any:
+    """Return what ``package.module:attribute`` names; the current folder is searched first.
+
+    Raises
+    ------
+    InvalidInput
+        If the source is not of this form, or its module cannot be imported.
+    """
+    match = _IMPORT_PATH.fullmatch(source)
+    if match is None:
+        raise InvalidInput(f"name a function as package.module:function, got {source!r}")
+    module_name, attribute = match[1], match[2]
     # Installed commands do not search the current folder, where the user's code is.
     sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
@@ -379,13 +390,18 @@ def _import_model(module_name: str, attribute: str) -> Any:
         if not hasattr(target, part):
             raise InvalidInput(f"{module_name} has no attribute {attribute!r}")
         target = getattr(target, part)
+    return target
+
+
+def _import_model(source: str) -> Any:
+    target = import_attribute(source)
     if inspect.isclass(target):
         raise InvalidInput(
-            f"{module_name}:{attribute} is a class, and a new instance would not be trained; "
+            f"{source} is a class, and a new instance would not be trained; "
             f"name a trained model or a function that returns one"
         )
     if inspect.isroutine(target):
-        return _call_factory(target, f"{module_name}:{attribute}")
+        return _call_factory(target, source)
     return target
 
 

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from offaxis import plugins
+from offaxis import randomizers
 from offaxis.card import (
     averages,
     card_facts,
@@ -159,7 +159,7 @@ def describe(release: Release) -> dict[str, Any]:
         "stretch": _stretch_facts(release),
         "randomizer": {
             "kind": release.randomizer.kind,
-            "part_of_offaxis": not plugins.is_plugin(release.randomizer.kind),
+            "part_of_offaxis": randomizers.is_own(release.randomizer),
             "parameters": parameters(release.randomizer),
             "directions": _direction_facts(release),
         },
@@ -334,7 +334,7 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
         ("one report", f"{release.report_size:,} bytes, the same for every {of}"),
         ("one answer", f"one of {encoder.output_dim:,}") if alone else ("one vector", size),
         *(("asked", describe_asked(part)) for part in asked),
-        ("randomizer", plugins.shown(release.randomizer.kind)),
+        ("randomizer", randomizers.shown(release.randomizer)),
         ("really spent", _describe_spent(release)),
     ]
     if loss := loss_above_epsilon(release):

@@ -66,7 +66,7 @@ from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import PublicIdentity
 from offaxis.privacy.guarantee import RELATION, Guarantee
 from offaxis.provenance import LONGEST_STATEMENT, Provenance
-from offaxis.randomizers import parameters, rebuild
+from offaxis.randomizers import class_of, parameters, rebuild
 from offaxis.randomizers.base import LARGEST_DIM
 from offaxis.release import Release
 from offaxis.vectors import Vectors
@@ -82,6 +82,12 @@ METADATA_KEY: Final = "offaxis"
 
 def write(release: Release, path: str | Path) -> None:
     """Write a release file; a crash leaves the old file or the new one, never a partial one."""
+    kind, cls = release.randomizer.kind, type(release.randomizer)
+    if not plugins.is_plugin(kind) and cls is not class_of(kind):
+        raise InvalidInput(
+            f"{cls.__name__} is not the randomizer {kind!r} of offaxis, which a file with this "
+            f"kind would be loaded with: give it a kind of its own, such as 'package.name'"
+        )
     with replacing(Path(path)) as file:
         file.write(to_bytes(release))
 

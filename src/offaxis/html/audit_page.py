@@ -33,6 +33,9 @@ from offaxis.privacy.guarantee import decimal
 _LEAST_SHARE: Final = 1e-7
 """Smallest share on the axes of the curve."""
 
+_MAIN: Final = ("worst-pair", "main-")
+"""How the names of the tests begin whose curve is drawn, of a release and of a function."""
+
 _MANY: Final = 0.05
 """A curve that begins with at least this share of reports begins with equal scores."""
 
@@ -50,11 +53,15 @@ def render(result: AuditResult) -> str:
     groups = {
         name: list(part) for name, part in groupby(result.findings, key=lambda part: part.group)
     }
-    main = next((f for f in result.findings if f.test == "worst-pair" and f.count), None)
+    # For a function, the curve is that of the first statistic on the main pair.
+    main = next((f for f in result.findings if f.test.startswith(_MAIN) and f.count), None)
+    promised = decimal(result.guarantee.epsilon)
     return template("audit.html.j2", count=lambda number: f"{number:,}").render(
         result=result,
-        promised=decimal(result.guarantee.epsilon),
-        title=TITLES.get(result.randomizer, result.randomizer),
+        promised=promised,
+        promise=result.promise or f"ε = {promised}",
+        title=result.target or TITLES.get(str(result.randomizer), result.randomizer),
+        name=result.target or str(result.release)[:16],
         groups=groups,
         main=main,
         curve=curve_figure(result, main) if main is not None and result.curve else None,

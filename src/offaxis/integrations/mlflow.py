@@ -222,7 +222,7 @@ def _of_audit(audit: AuditResult) -> Entries:
         "false_alarm": audit.false_alarm,
         "seconds": audit.seconds,
     }
-    params = {"release": audit.release, "auditor_seed": audit.seed}
+    params = {"release": audit.release or audit.target or "", "auditor_seed": audit.seed}
     return _under("audit", Entries(params, metrics, {"summary": audit.summary}))
 
 

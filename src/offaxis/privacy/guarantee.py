@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import numpy as np
 
-from offaxis import plugins
 from offaxis.errors import InvalidInput
 
 Unit = Literal["item", "user"]
@@ -201,11 +200,11 @@ PER_SEQUENCE: Final[dict[Unit, str]] = {
 """For releases of sequences (:func:`offaxis.memoise`)."""
 
 
-def assumptions_of(kind: str, unit: Unit, *, is_sequence: bool) -> tuple[str, ...]:
+def assumptions_of(kind: str, unit: Unit, is_sequence: bool, *, foreign: bool) -> tuple[str, ...]:
     """Return the assumptions of a release with a randomizer of this kind."""
     per_unit = PER_SEQUENCE if is_sequence else PER_UNIT
     stated = (
         f"the randomizer {kind} is not part of offaxis: its guarantee is what its authors state, "
         f"and was not proved here",
     )
-    return (*(stated if plugins.is_plugin(kind) else ()), *ALWAYS, per_unit[unit])
+    return (*(stated if foreign else ()), *ALWAYS, per_unit[unit])

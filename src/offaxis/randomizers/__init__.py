@@ -132,6 +132,16 @@ def parameters(randomizer: Randomizer) -> dict[str, int | float | str]:
     return {k: str(v) if isinstance(v, Fraction) else v for k, v in values.items()}
 
 
+def is_own(randomizer: Randomizer) -> bool:
+    """Whether a randomizer is part of offaxis: of one of its classes, not of a subclass."""
+    return KINDS.get(randomizer.kind) is type(randomizer)
+
+
+def shown(randomizer: Randomizer) -> str:
+    """Return the kind of a randomizer, with a note if it is not part of offaxis."""
+    return randomizer.kind if is_own(randomizer) else f"{randomizer.kind} (not part of offaxis)"
+
+
 def class_of(kind: str) -> type[Any]:
     """Return the class of a kind: one of offaxis, or of another package."""
     if kind in KINDS:
