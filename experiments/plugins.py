@@ -34,8 +34,7 @@ from experiments.sources import PublicTask, Setting, register_source
 from experiments.without_guarantee import TASK_AWARE_IMAGES
 from offaxis import mechanisms, randomizers
 from offaxis.errors import InvalidInput, UnsupportedModel, unknown_name
-from offaxis.geometry import as_task_model
-from offaxis.mechanisms import Mechanism
+from offaxis.geometry import answer_names, as_task_model
 
 RESHAPED: Final = "+PA"
 """The end of the label of a reshaped row, as in the paper."""
@@ -67,6 +66,11 @@ def data_set(name: str, model: Any, public: Any, vectors: Any, answers: Any) -> 
         raise InvalidInput(f"the name of a data set is one word, got {name!r}")
     task = as_task_model(model)
     public, vectors, answers = (np.asarray(array) for array in (public, vectors, answers))
+    if answers.dtype.kind in "US" and (names := answer_names(task)) is not None:
+        places = {answer: place for place, answer in enumerate(names)}
+        if unknown := sorted(set(answers.tolist()) - set(places)):
+            raise InvalidInput(f"the model of {name} has no answer {unknown[0]!r}: {names}")
+        answers = np.array([places[answer] for answer in answers.tolist()])
     if len(vectors) != len(answers):
         raise InvalidInput(f"{name} has {len(vectors)} vectors and {len(answers)} answers")
     outputs = task.outputs(vectors[:1].astype(np.float64)).shape[1]
@@ -177,22 +181,34 @@ def load(target: str) -> Plugin:
         raise InvalidInput(
             f"the plugin {target} has neither MECHANISMS nor DATA (docs: Your mechanism, your data)"
         )
-    content = Path(str(module.__file__)).read_bytes()
-    version = hashlib.sha256(content).hexdigest()[:16]
+    if not isinstance(own, Mapping):
+        raise InvalidInput(f"MECHANISMS of {target} must be a mapping, {{label: mechanism}}")
+    version = _version(Path(str(module.__file__)))
     methods: dict[str, Method] = {}
-    for label, mechanism in own.items():
-        methods.update(_methods(label, mechanism, version))
+    for place, (label, mechanism) in enumerate(own.items()):
+        methods.update(_methods(label, mechanism, version, place))
     for setting in data:
         register_source(setting)
     return Plugin(methods, {setting.name: setting for setting in data})
 
 
-def _methods(label: str, given: Any, version: str) -> dict[str, Method]:
+def _version(file: Path) -> str:
+    """Return a hash of the plugin and of all modules beside it that are imported."""
+    folder, digest = file.resolve().parent, hashlib.sha256(file.read_bytes())
+    for name, module in sorted(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if path and folder in Path(path).resolve().parents and "site-packages" not in path:
+            digest.update(name.encode() + Path(path).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _methods(label: str, given: Any, version: str, place: int) -> dict[str, Method]:
+    mechanism = mechanisms.find_mechanism(given)
     if isinstance(given, type):
         randomizers.register(given)
-    elif isinstance(given, Mechanism) and given.name not in mechanisms.NAMES:
-        mechanisms.register(given)
-    mechanism = mechanisms.find_mechanism(given)
+    if mechanism.name not in mechanisms.NAMES:
+        # A name for each label: several may be one mechanism with other settings.
+        mechanism = mechanisms.register(replace(mechanism, name=f"{mechanism.name}.{place}"))
     plain = Method(f"{label}, plain", mechanism=mechanism.name, version=version)
     if mechanism.reshaping == "none":
         return {label: plain}
@@ -205,10 +221,13 @@ def _imported(target: str) -> ModuleType:
         if not target.endswith(".py"):
             return importlib.import_module(target)
         path = Path(target).resolve()
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
+        name = f"offaxis_plugin_{path.stem}"  # no other module is called so
+        spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None
         assert spec.loader is not None
-        module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     except Exception as error:
         raise InvalidInput(

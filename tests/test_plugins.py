@@ -6,8 +6,11 @@ false-alarm rate of 1e-6 and reject a broken control.
 
 from __future__ import annotations
 
+import math
+import pickle
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
+from fractions import Fraction
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,13 @@ import pytest
 import offaxis
 from offaxis import plugins, randomizers
 from offaxis.card import card_facts
+from offaxis.encoding import AffineEncoder
 from offaxis.errors import InvalidInput, InvalidRelease
 from offaxis.evaluation import best_decoder
 from offaxis.formats import release_file
 from offaxis.mechanisms import Mechanism, find_mechanism, mechanism_of, posterior
 from offaxis.mechanisms import register as register_mechanism
+from offaxis.privacy.guarantee import Guarantee
 from offaxis.randomizers import CustomRandomizer, register
 from offaxis.sampling.entropy import Entropy
 from offaxis.simulation import draw_observations
@@ -135,7 +140,7 @@ def test_a_wrong_shape_of_a_simulation_is_refused() -> None:
         def simulate(self, W: Any, rng: Any) -> Any:
             return W[:, :1]
 
-    with pytest.raises(InvalidInput, match=r"one row per row, \(5, 6\), got \(5, 1\)"):
+    with pytest.raises(InvalidInput, match=r"one finite row per row, \(5, 6\), got \(5, 1\)"):
         offaxis.simulate(fitted(Short), PUBLIC[:5], np.random.default_rng(0))
 
 
@@ -239,8 +244,11 @@ def test_a_changed_randomizer_of_offaxis_is_not_passed_off_as_one(tmp_path: Path
     assert "laplace (not part of offaxis)" in repr(weak)
     assert "not part of offaxis" in weak.guarantee.assumptions[0]
     assert card_facts(weak)["report"]["randomizer"] == "laplace (not part of offaxis)"
-    with pytest.raises(InvalidInput, match="Weak is not the randomizer 'laplace' of offaxis"):
+    with pytest.raises(InvalidInput, match="Weak is not the randomizer 'laplace' that"):
         weak.save(tmp_path / "weak.release")
+    assert weak != replace(weak, randomizer=own)
+    with pytest.raises(InvalidInput, match="Weak is not the randomizer"):
+        pickle.dumps(weak)
 
 
 def test_an_unknown_kind_names_the_fix(one_bit: Any, monkeypatch: Any) -> None:
@@ -266,6 +274,157 @@ def test_a_file_cannot_promise_more_than_its_class(one_bit: Any, monkeypatch: An
         release_file.from_bytes(content)
 
 
+def test_a_changed_encoder_is_not_passed_off_as_one_of_offaxis() -> None:
+    """It could make the report of one person depend on another."""
+
+    class Shared(AffineEncoder):
+        def encode(self, Z: Any) -> Any:
+            return super().encode(Z - Z.mean(axis=0))
+
+    release = fitted("laplace")
+    encoder: Any = release.encoder
+    changed = replace(release, encoder=Shared(encoder.matrix, encoder.centre))
+    for use in (lambda: changed.hash, lambda: changed.privatize(PUBLIC[:3])):
+        with pytest.raises(InvalidInput, match="Shared is not the map 'affine'"):
+            use()
+
+
+def test_no_mechanism_spends_more_than_was_asked_for(monkeypatch: Any) -> None:
+    class Dear(Noisy):
+        @property
+        def guarantee(self) -> Any:
+            return Guarantee(10 * self.epsilon)
+
+    class Failing(Noisy):
+        @property
+        def guarantee(self) -> Any:
+            return Guarantee(self.epsilon, 0.5)
+
+    for cls in (Dear, Failing):
+        with pytest.raises(InvalidInput, match="was asked for ε = 4, pure, and promises only"):
+            fitted(cls)
+        found = offaxis.recommend(HEAD, PUBLIC, epsilon=4, also=[cls])
+        assert found.release.guarantee.epsilon == 4
+        assert "promises only" in found.not_made[0].reason
+
+
+@dataclass(frozen=True)
+class Approximate(Noisy):
+    kind = "tests.approximate"
+    delta: Fraction = Fraction(1, 1000)
+
+
+def test_a_field_delta_is_part_of_the_guarantee() -> None:
+    release = fitted(Approximate, delta="1e-6")
+    assert str(release.guarantee) == "ε = 4, δ = 1e-06"
+    with pytest.raises(InvalidInput, match="needs delta"):
+        fitted(Approximate)
+
+
+def test_two_classes_of_one_kind_are_refused(one_bit: Any) -> None:
+    class Other(one_bit):  # type: ignore[misc]
+        pass
+
+    with pytest.raises(
+        InvalidInput, match=r"is the class offaxis_one_bit\.OneBit: use"
+    ):
+        register(Other)
+    assert register(one_bit) is one_bit
+
+
+def test_a_mechanism_named_like_one_of_offaxis_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="with a dot"):
+        fitted(replace(find_mechanism("laplace"), order=2))
+
+
+# ---- What a class must return
+
+
+def test_payloads_of_other_lengths_are_refused() -> None:
+    """Their lengths would leave the device, and a missing one would misalign people."""
+
+    class Sized(Noisy):
+        payload_size = 2
+
+        def report(self, W: Any, entropy: Any) -> list[bytes]:
+            return [bytes(size) for size in self.sizes]
+
+    for sizes in ([2, 3], [2], [2, 2, 2], [0, 2]):
+        Sized.sizes = sizes  # type: ignore[attr-defined]
+        with pytest.raises(InvalidInput, match="one payload of 2 bytes per row"):
+            fitted(Sized).privatize(PUBLIC[:2])
+    Sized.sizes = [2, 2]  # type: ignore[attr-defined]
+    assert len(fitted(Sized).privatize(PUBLIC[:2])) == 2
+
+
+def test_values_that_are_not_finite_are_refused() -> None:
+    class Broken(Noisy):
+        payload_size = 1
+
+        def simulate(self, W: Any, rng: Any) -> Any:
+            return np.where(np.arange(len(W))[:, None] == 3, np.nan, W)
+
+        def report(self, W: Any, entropy: Any) -> list[bytes]:
+            return [b"x"] * len(W)
+
+        def read(self, payloads: list[bytes]) -> Any:
+            return np.full((1, self.dim), 1.0)
+
+        def log_density(self, V: Any, W: Any) -> Any:
+            return np.zeros((len(V), 1))
+
+    release = fitted(Broken)
+    with pytest.raises(InvalidInput, match="got values that are not finite"):
+        offaxis.simulate(release, PUBLIC[:5], np.random.default_rng(0))
+    with pytest.raises(InvalidInput, match=r"one finite row per row, \(5, 6\), got \(1, 6\)"):
+        release.decode(release.privatize(PUBLIC[:5]))
+    with pytest.raises(InvalidInput, match=r"returns \(1,\) numbers, got \(1, 1\)"):
+        posterior(release, PUBLIC)
+
+
+# ---- Files
+
+
+def of_fields(**fields: Any) -> Any:
+    """Return a class with fields of these types and values."""
+    types = [(name, kind, value) for name, (kind, value) in fields.items()]
+    return make_dataclass("Of", types, bases=(Noisy,), namespace={"kind": "tests.of"}, frozen=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(float, 1), (float, -1.0), (int, 3), (int, np.int64(3)), (str, "a"), (float, np.float64(2))],
+)
+def test_whatever_is_fitted_can_be_loaded(kind: Any, value: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(plugins, "_registered", {})
+    cls = register(of_fields(extra=(kind, kind(0))))
+    release = fitted(mechanism_of(cls, extra=value))
+    loaded = pickle.loads(pickle.dumps(release))
+    assert loaded == release
+    assert loaded.randomizer.extra == value
+    assert type(loaded.randomizer.extra) is kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(int, -3), (str, ""), (tuple, (1, 2)), (bool, True), (float, math.nan), (Any, None)],
+)
+def test_what_no_file_can_hold_is_refused_when_it_is_fitted(kind: Any, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"the field extra .* cannot be written|cannot be built"):
+        fitted(mechanism_of(of_fields(extra=(kind, value)), extra=value))
+
+
+def test_a_research_mechanism_has_a_card() -> None:
+    assert card_facts(fitted(Noisy))["report"]["bytes"] is None
+
+
+def test_an_adapter_that_cannot_be_imported_is_left_out(monkeypatch: Any) -> None:
+    points(monkeypatch, models=[("acme", "no_such_package:adapt")])
+    with pytest.warns(UserWarning, match="'acme' of another package cannot be imported"):
+        release = offaxis.fit(lambda Z: Z[:, :2], PUBLIC, epsilon=4, mechanism="laplace")
+    assert release.input_dim == 6
+
+
 # ---- What cannot be registered
 
 
@@ -283,6 +442,11 @@ class Thawed:
         (type("X", (Noisy,), {"kind": "a." + "b" * 200}), "with a dot"),
         (type("X", (Noisy,), {"wire_id": 1}), "wire_id must be 255"),
         (Thawed, "frozen dataclass"),
+        (type("X", (Noisy,), {"order": "1"}), "order must be 1, 2 or 'inf', got '1'"),
+        (type("X", (Noisy,), {"order": 1.5}), "order must be"),
+        (type("X", (Noisy,), {"order": True}), "order must be"),
+        (dataclass(frozen=True)(type("X", (), {"kind": "acme.x"})), "subclass of CustomRandomizer"),
+        (type("X", (randomizers.Laplace,), {"kind": "acme.x", "wire_id": 255}), "must be a subcl"),
         (type("X", (), {"kind": "acme.x"}), "must be a frozen dataclass"),
         (Noisy(2, 1.0, 1), "register a class"),
     ],

@@ -15,6 +15,7 @@ from offaxis import randomizers
 from offaxis.encoding.pairs import PairEncoder
 from offaxis.encoding.questions import AnswersEncoder
 from offaxis.encoding.second_moments import SecondMomentsEncoder
+from offaxis.errors import InvalidInput
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import RELATION, decimal
 from offaxis.randomizers.base import FiniteSet
@@ -91,6 +92,14 @@ def symbols(release: Release) -> int | None:
     return domain.size if isinstance(domain, FiniteSet) else None
 
 
+def report_bytes(release: Release) -> int | None:
+    """Return the bytes of one report; None if a mechanism of another package makes none."""
+    try:
+        return release.report_size
+    except InvalidInput:
+        return None
+
+
 def card_facts(release: Release) -> dict[str, Any]:
     """Return the whole card."""
     guarantee, provenance = release.guarantee, release.provenance
@@ -121,7 +130,7 @@ def card_facts(release: Release) -> dict[str, Any]:
         "protected": wording.protected(guarantee, about),
         "not_promised": wording.not_promised(guarantee, about),
         "report": {
-            "bytes": release.report_size,
+            "bytes": report_bytes(release),
             "input_dim": release.input_dim,
             "encoded_dim": release.encoder.output_dim,
             "encoder": release.encoder.kind,

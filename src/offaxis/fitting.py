@@ -18,8 +18,8 @@ from offaxis.geometry.jacobian import check_model, measure
 from offaxis.geometry.public import Progress, survey, taken_evenly
 from offaxis.mechanisms import Mechanism, find_mechanism, posterior
 from offaxis.mechanisms.answers import affine_answer
-from offaxis.mechanisms.base import Goal, gather
-from offaxis.privacy.guarantee import Unit
+from offaxis.mechanisms.base import Goal, PublicInputs, gather
+from offaxis.privacy.guarantee import Guarantee, Unit
 from offaxis.privacy.wording import MEAN_OVER
 from offaxis.provenance import Provenance, check_statement
 from offaxis.randomizers import (
@@ -228,6 +228,7 @@ def fit_mechanism(
         every_answer=every_answer,
     )
     parts = mechanism.prepare(inputs)
+    _check_budget(parts.randomizer, inputs, mechanism.name)
     recorded = {"mechanism": mechanism.name, **reshaping_settings, **parts.settings}
     provenance = Provenance(inputs.model, inputs.identity, recorded, statement)
     return Release(
@@ -238,6 +239,14 @@ def fit_mechanism(
         unit,
         answers=parts.answers,
     )
+
+
+def _check_budget(randomizer: Randomizer, inputs: PublicInputs, name: str) -> None:
+    """Raise if a mechanism spends more than was asked for."""
+    guarantee = randomizer.guarantee
+    allowed = Guarantee(inputs.epsilon, inputs.delta or 0)
+    if guarantee.epsilon > allowed.epsilon or guarantee.delta > allowed.delta:
+        raise InvalidInput(f"{name!r} was asked for {allowed}, and promises only {guarantee}")
 
 
 # ---- The default mechanism of a goal

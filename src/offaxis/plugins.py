@@ -16,6 +16,7 @@ offaxis.models          a function from a model to a :class:`offaxis.geometry.Ta
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Literal
@@ -57,8 +58,24 @@ def check_name(name: Any) -> str:
 
 
 def add(group: Group, name: str, value: Any) -> None:
-    """Register a value in this process; the same name again replaces it."""
-    _registered[group, check_name(name)] = value
+    """Register a value in this process; a class may be defined again, as in a notebook.
+
+    Raises
+    ------
+    InvalidInput
+        If another class has this name: a file would be loaded with one or the other.
+    """
+    known = _registered.get((group, check_name(name)), value)
+    if isinstance(value, type) and _place(known) != _place(value):
+        raise InvalidInput(
+            f"{name!r} is the class {'.'.join(_place(known))}: use another kind for "
+            f"{'.'.join(_place(value))}"
+        )
+    _registered[group, name] = value
+
+
+def _place(value: Any) -> tuple[str, str]:
+    return getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
 
 
 def find(group: Group, name: str) -> Any | None:
@@ -85,9 +102,12 @@ def names(group: Group) -> list[str]:
 
 
 def every(group: Group) -> Iterator[Any]:
-    """Yield all values; each is imported when its turn comes."""
+    """Yield all values, each imported when its turn comes; one that fails is left out."""
     for name in names(group):
-        yield find(group, name)
+        try:
+            yield find(group, name)
+        except InvalidInput as error:
+            warnings.warn(str(error), stacklevel=2)
 
 
 def _points(group: Group) -> tuple[EntryPoint, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from experiments import engine
@@ -65,6 +67,59 @@ def test_a_changed_file_gives_other_keys(plugin: str) -> None:
     assert load(plugin).methods["quiet"].key != first
 
 
+def test_settings_of_one_mechanism_are_rows_of_their_own(tmp_path: Path, monkeypatch) -> None:
+    """A parameter sweep; and a mechanism named like one of offaxis is refused."""
+    monkeypatch.setattr(plugins, "_registered", {})
+    path = tmp_path / "sweep.py"
+    path.write_text(
+        PLUGIN.replace(
+            "class Quiet",
+            "from dataclasses import dataclass, replace\n"
+            "from offaxis.mechanisms import mechanism_of\n@dataclass(frozen=True)\nclass Quiet",
+        )
+        .replace('kind = "tests.quiet"', 'kind = "tests.quiet"\n    size: float = 1.0')
+        .replace("1e-6 *", "self.size *")
+        .replace(
+            '{"quiet": Quiet,',
+            '{"a": mechanism_of(Quiet, size=1e-6), "b": mechanism_of(Quiet, size=1e6),',
+        )
+    )
+    rows = load(str(path)).into(study("main-mlp"), "own").rows
+    chosen = [row for row in rows if row.label in ("a", "b")]
+    cells = engine.run(chosen, tmp_path / "cells", seeds=1, workers=1)
+    means = {cell.row.label: cell.mean for cell in cells if cell.epsilon == 1.0}
+    assert means["a"] > 0.99
+    assert means["b"] < 0.6
+    path.write_text(
+        "from dataclasses import replace\nfrom offaxis.mechanisms import find_mechanism\n"
+        "MECHANISMS = {'mine': replace(find_mechanism('laplace'), order=2)}"
+    )
+    with pytest.raises(InvalidInput, match="with a dot"):
+        load(str(path))
+
+
+def test_a_changed_module_beside_the_plugin_gives_other_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "_registered", {})
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "beside_it.py").write_text("SIZE = 1e-6")
+    path = tmp_path / "mine.py"
+    path.write_text("import beside_it\n" + PLUGIN)
+    first = load(str(path)).methods["quiet"].key
+    (tmp_path / "beside_it.py").write_text("SIZE = 1e-7")
+    assert load(str(path)).methods["quiet"].key != first
+
+
+def test_labels_may_be_names_of_answers() -> None:
+    Z = np.random.default_rng(0).standard_normal((60, 2))
+    model = LogisticRegression().fit(Z, np.where(Z[:, 0] > 0, "yes", "no"))
+    own = data_set("own", model, Z, Z[:3], np.array(["yes", "no", "yes"]))
+    assert own.sample(0).answers.tolist() == [1, 0, 1]
+    with pytest.raises(InvalidInput, match="has no answer 'maybe'"):
+        data_set("own", model, Z, Z[:1], np.array(["maybe"]))
+
+
 def test_a_study_runs_on_own_data(plugin: str, tmp_path: Path) -> None:
     moved = load(plugin).into(study("main-mlp"), "own")
     assert {row.setting for row in moved.rows} == {"own"}
@@ -116,6 +171,7 @@ def test_the_command_writes_a_table(plugin: str, tmp_path: Path) -> None:
         ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError"),
         ("MECHANISMS = {'Laplace+PA': 'laplace'}", r"has a row 'Laplace\+PA' already"),
         ("MECHANISMS = {'x': 'lapalce'}", "did you mean 'laplace'"),
+        ("MECHANISMS = ['laplace']", "must be a mapping"),
     ],
 )
 def test_a_wrong_plugin_is_refused_with_the_fix(tmp_path: Path, content: str, message: str) -> None:

@@ -92,8 +92,7 @@ _ROWS: Final = 4096
 _NUMBERS: Final = 1 << 18
 """Largest number of reports, and of numbers in them, that are drawn at a time."""
 
-_PILOT_ALPHA: Final = 1e-4
-"""For choosing a pair; nothing is concluded from it."""
+_PILOT_ALPHA: Final = 1e-4  # for choosing a pair; nothing is concluded from it
 
 
 def audit(
@@ -221,7 +220,8 @@ def audit(
         )
     if not callable(target):
         raise InvalidInput(
-            f"audit takes a release or a function of one input, got a {type(target).__name__}"
+            f"audit takes a function of one input, or a release (of a randomizer, one fitted with "
+            f"it), got a {type(target).__name__}"
         )
     most = seconds or (SECONDS if reports is None else _LONGEST)
     return functions.audit_function(

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from offaxis.card import report_bytes
 from offaxis.cli.answers import describe_asked, read_asked
 from offaxis.cli.engine import EngineName, Master, check_engine, locate_column, open_engine
 from offaxis.cli.inputs import check_new_release, check_output, load_model, locate, read_array
@@ -355,7 +356,8 @@ def _print_result(release: Release, out: Path, as_json: bool) -> None:
         rows += [("asked", describe_asked(part)) for part in release.asked]
     else:
         rows.append(("vectors", f"of dimension {release.input_dim}"))
-    rows.append(("reports", f"{release.report_size:,} bytes each"))
+    size = report_bytes(release)
+    rows.append(("reports", "none, simulations only" if size is None else f"{size:,} bytes each"))
     if release.asked:
         rows.append(("precision", _precision(release.randomizer)))
     else:

@@ -18,6 +18,7 @@ from offaxis.card import (
     card_facts,
     guarantee_facts,
     loss_above_epsilon,
+    report_bytes,
     sequence_promises,
     spent,
     subject,
@@ -150,7 +151,7 @@ def describe(release: Release) -> dict[str, Any]:
         "spent": spent(release),
         "loss_above_epsilon": loss_above_epsilon(release),
         "allowed_if_equally_likely": _guess_probabilities(release),
-        "report_bytes": release.report_size,
+        "report_bytes": report_bytes(release),
         "can_decode_mean": release.supports_mean,
         "summary": release.summary,
         "input_dim": release.input_dim,
@@ -331,7 +332,7 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
     alone = isinstance(encoder, AnswersEncoder)
     of = "answer" if alone else "vector and answer" if asked else "vector"
     rows = [
-        ("one report", f"{release.report_size:,} bytes, the same for every {of}"),
+        ("one report", _describe_report(release, of)),
         ("one answer", f"one of {encoder.output_dim:,}") if alone else ("one vector", size),
         *(("asked", describe_asked(part)) for part in asked),
         ("randomizer", randomizers.shown(release.randomizer)),
@@ -347,6 +348,11 @@ def _report_rows(release: Release) -> list[tuple[str, str]]:
     if "expected" in release.provenance.settings:
         rows.append(("utility", release.summary))
     return rows
+
+
+def _describe_report(release: Release, of: str) -> str:
+    size = report_bytes(release)
+    return "none, simulations only" if size is None else f"{size:,} bytes, the same for every {of}"
 
 
 def _describe_spent(release: Release) -> str:

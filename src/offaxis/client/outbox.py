@@ -322,7 +322,7 @@ class Outbox:
 def _unit(content: bytes) -> Unit:
     """Return the unit of a stored release; one that cannot be read counts as per person."""
     try:
-        return release_file.from_bytes(content).unit
+        return release_file.from_bytes(content, with_plugins=False).unit
     except InvalidRelease:
         return "user"
 

@@ -142,7 +142,7 @@ class Catalogue:
             stored = self._store.release_file(hash_)
             if stored is None:
                 raise Problem("not-found", "no such release")
-            release = from_bytes(stored[0], expect=hash_)
+            release = from_bytes(stored[0], expect=hash_, with_plugins=False)
             with self._lock:
                 while len(self._releases) >= _MOST_RELEASES:
                     self._releases.pop(next(iter(self._releases)))

@@ -178,10 +178,12 @@ def of_mechanisms(
     mechanisms: Sequence[str | Mechanism | type[Any]], measured: MeasuredTasks, goal: Goal
 ) -> list[Candidate]:
     """Return the candidates of mechanisms that are compared by request, plain and reshaped."""
-    found = []
-    for given in mechanisms:
-        mechanism = find_mechanism(given)
-        name = plugins.shown(mechanism.name)
+    found, chosen = [], [find_mechanism(given) for given in mechanisms]
+    names = [plugins.shown(mechanism.name) for mechanism in chosen]
+    for place, mechanism in enumerate(chosen):
+        name = names[place]
+        if names.count(name) > 1:
+            name += f" {names[: place + 1].count(name)}"
         if mechanism.needs_delta:
             raise InvalidInput(f"recommendations are pure: {name} needs a delta; leave it out")
         if mechanism.reshaping == "none":

@@ -66,7 +66,7 @@ from offaxis.geometry.models import ModelIdentity
 from offaxis.geometry.public import PublicIdentity
 from offaxis.privacy.guarantee import RELATION, Guarantee
 from offaxis.provenance import LONGEST_STATEMENT, Provenance
-from offaxis.randomizers import class_of, parameters, rebuild
+from offaxis.randomizers import class_of, is_own, parameters, rebuild
 from offaxis.randomizers.base import LARGEST_DIM
 from offaxis.release import Release
 from offaxis.vectors import Vectors
@@ -82,12 +82,6 @@ METADATA_KEY: Final = "offaxis"
 
 def write(release: Release, path: str | Path) -> None:
     """Write a release file; a crash leaves the old file or the new one, never a partial one."""
-    kind, cls = release.randomizer.kind, type(release.randomizer)
-    if not plugins.is_plugin(kind) and cls is not class_of(kind):
-        raise InvalidInput(
-            f"{cls.__name__} is not the randomizer {kind!r} of offaxis, which a file with this "
-            f"kind would be loaded with: give it a kind of its own, such as 'package.name'"
-        )
     with replacing(Path(path)) as file:
         file.write(to_bytes(release))
 
@@ -247,6 +241,13 @@ def _take(tensors: Tensors, prefix: str, *names: str) -> list[Vectors]:
 
 def to_bytes(release: Release) -> bytes:
     """Return the content of a release file."""
+    kind, cls = release.randomizer.kind, type(release.randomizer)
+    loaded = plugins.find("randomizers", kind) if plugins.is_plugin(kind) else class_of(kind)
+    if loaded is not None and cls is not loaded:
+        raise InvalidInput(
+            f"{cls.__name__} is not the randomizer {kind!r} that a file would be loaded with: give "
+            f"it a kind of its own"
+        )
     # A single entry: safetensors does not keep the order of several.
     metadata = {METADATA_KEY: f"{release.hash}\n{manifest_of(release).canonical()}"}
     tensors = _tensors(release)
@@ -262,8 +263,14 @@ def to_bytes(release: Release) -> bytes:
 
 
 def content_hash(release: Release) -> str:
-    """Return the identity of a release, the same for every file that contains it."""
-    return _hash(manifest_of(release).canonical(), _tensors(release))
+    """Return the identity of a release, the same for every file that contains it.
+
+    One that no file can contain, with a changed class of a kind of offaxis, has another identity.
+    """
+    text, randomizer = manifest_of(release).canonical(), release.randomizer
+    if not plugins.is_plugin(randomizer.kind) and not is_own(randomizer):
+        text += f"\n{type(randomizer).__module__}.{type(randomizer).__qualname__}"
+    return _hash(text, _tensors(release))
 
 
 def _hash(manifest: str, tensors: Tensors) -> str:
@@ -572,6 +579,13 @@ def _answers_part(answers: Answers) -> AnswersPart:
 
 
 def _map_part(part: Encoder | Decoder) -> MapPart:
+    kind = part.kind
+    known = {_ENCODERS.get(kind), _DECODERS.get(kind)}
+    if type(part) not in known | {answer_encoder_of_kind(kind), pair_encoder_of_kind(kind)}:
+        raise InvalidInput(
+            f"{type(part).__name__} is not the map {kind!r} that a file would be loaded with: a "
+            f"release has encoders and decoders of offaxis; only the randomizer may be your own"
+        )
     return MapPart(kind=part.kind, input_dim=part.input_dim, output_dim=part.output_dim)
 
 

@@ -80,9 +80,12 @@ def find_mechanism(mechanism: str | Mechanism | type[Any]) -> Mechanism:
     (True, True)
     """
     if isinstance(mechanism, Mechanism):
+        if _MECHANISMS.get(mechanism.name) is not mechanism:
+            plugins.check_name(mechanism.name)
         return mechanism
     if isinstance(mechanism, type):
-        if (kind := getattr(mechanism, "kind", None)) in randomizers.NAMES:
+        kind = getattr(mechanism, "kind", None)
+        if kind in randomizers.NAMES and randomizers.KINDS[kind] is mechanism:
             raise InvalidInput(f"{mechanism.__name__} is part of offaxis: use mechanism={kind!r}")
         return mechanism_of(mechanism)
     if isinstance(mechanism, randomizers.CustomRandomizer):

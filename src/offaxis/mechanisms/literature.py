@@ -87,18 +87,19 @@ def mechanism_of(cls: type[Any], **settings: Any) -> Mechanism:
     taken = {"dim", "radius", "epsilon", "delta"}
     unknown = sorted(set(settings) - (own - taken))
     if unknown:
-        raise InvalidInput(
-            f"{cls.__name__} has no setting {unknown[0]!r}; it has: "
-            f"{', '.join(sorted(own - taken)) or 'none'}"
-        )
+        fix = f"it has: {', '.join(sorted(own - taken)) or 'none'}"
+        if unknown[0] in taken:
+            fix = f"fit sets it: leave out {unknown[0]}"
+        elif unknown[0] in getattr(cls, "__annotations__", {}):
+            fix = "decorate the class with @dataclass(frozen=True)"
+        raise InvalidInput(f"{cls.__name__} has no setting {unknown[0]!r}; {fix}")
 
     def build(inputs: PublicInputs, encoder: Encoder) -> Randomizer:
-        budget = {"epsilon": inputs.epsilon}
+        given: dict[str, Any] = {"epsilon": inputs.epsilon, **settings}
         if inputs.delta is not None:
-            budget["delta"] = exact_delta(inputs.delta)
+            given["delta"] = exact_delta(inputs.delta)
         radius = inputs.radius(encoder, cls.order)
-        built: Randomizer = cls(dim=encoder.output_dim, radius=radius, **budget, **settings)
-        return built
+        return randomizers.built(cls, {"dim": encoder.output_dim, "radius": radius, **given})
 
     return Mechanism(
         cls.kind,

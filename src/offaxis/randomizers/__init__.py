@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from fractions import Fraction
 from typing import Any
 
 from offaxis import plugins
 from offaxis.errors import InvalidInput, unknown_name
+from offaxis.privacy.guarantee import exact
 from offaxis.randomizers.base import CHOOSE, Randomizer, check_delta
 from offaxis.randomizers.box import Duchi, Hybrid, Piecewise
 from offaxis.randomizers.custom import CustomRandomizer, check_class, register
@@ -162,18 +165,63 @@ def class_of(kind: str) -> type[Any]:
 
 def rebuild(kind: str, values: dict[str, int | float | str]) -> Randomizer:
     """Build a randomizer from untrusted parameters; anything unexpected is an error."""
-    cls = class_of(kind)
-    # Classes of other packages may have types that are not postponed.
-    fields = {f.name: getattr(f.type, "__name__", f.type) for f in dataclasses.fields(cls)}
+    return _rebuilt(class_of(kind), kind, values)
+
+
+def built(cls: type[Any], given: dict[str, Any]) -> Randomizer:
+    """Build a randomizer of another package from its fields; each must fit into a release file.
+
+    Numbers are brought to the types of the fields.
+    """
+    types = _types(cls)
+    convert: dict[str, Any] = {"int": int, "float": float}
+    for name, value in given.items():
+        if types.get(name) in convert and not isinstance(value, bool | str):
+            with contextlib.suppress(TypeError, ValueError):
+                given[name] = convert[types[name]](value)
+    randomizer: Randomizer = cls(**given)
+    values = parameters(randomizer)
+    for name, value in values.items():
+        if isinstance(value, str):
+            fits = 1 <= len(value) <= 200
+        elif isinstance(value, float):
+            fits = math.isfinite(value)
+        else:
+            fits = type(value) is int and value >= 0
+        if not fits:
+            raise InvalidInput(
+                f"the field {name} of {cls.__name__} cannot be written into a release file: use an "
+                f"integer from 0 on, a finite float or a text, got {value!r}"
+            )
+    try:
+        same = _rebuilt(cls, cls.kind, values) == randomizer
+    except InvalidInput as error:
+        raise InvalidInput(f"{cls.__name__} cannot be built from a file again: {error}") from error
+    if not same:
+        raise InvalidInput(f"{cls.__name__} differs when it is built from its fields again")
+    return randomizer
+
+
+def _types(cls: type[Any]) -> dict[str, str]:
+    """Return the types of the fields by name; those of other packages may not be postponed."""
+    return {f.name: getattr(f.type, "__name__", str(f.type)) for f in dataclasses.fields(cls)}
+
+
+def _rebuilt(cls: type[Any], kind: str, values: dict[str, Any]) -> Randomizer:
+    fields = _types(cls)
     if set(values) != set(fields):
         raise InvalidInput(f"a {kind} randomizer has parameters {sorted(fields)}")
     expected = {"int": int, "float": float}
     for name, value in values.items():
-        if type(value) is not expected.get(str(fields[name]), str):
+        if type(value) is not expected.get(fields[name], str):
             raise InvalidInput(f"parameter {name} of a {kind} has a wrong type: {value!r}")
-        if value == CHOOSE:
+        if value == CHOOSE and kind in KINDS:
             raise InvalidInput(f"parameter {name} of a {kind} is left open: {value!r}")
-    randomizer: Randomizer = cls(**values)
+    given = values
+    if kind not in KINDS:
+        exactly = (name for name, type_ in fields.items() if type_ == "Fraction")
+        given = values | {name: exact(values[name], name) for name in exactly}
+    randomizer: Randomizer = cls(**given)
     if parameters(randomizer) != values:
         raise InvalidInput(f"the parameters of the {kind} randomizer are not in canonical form")
     return randomizer

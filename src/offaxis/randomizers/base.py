@@ -215,6 +215,11 @@ class Ball:
     radius: float
     order: Literal[1, 2]
 
+    def __post_init__(self) -> None:
+        """Reject another norm: rows would be clipped by a wrong one."""
+        if self.order not in (1, 2):
+            raise InvalidInput(f"the norm of a ball is 1 or 2, got {self.order!r}")
+
     def project(self, W: A) -> A:
         """Shrink every row radially onto the ball; rows inside it are unchanged.
 

@@ -7,6 +7,8 @@ guarantee appears; :func:`offaxis.audit` can try to refute it.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
@@ -86,8 +88,15 @@ class CustomRandomizer(VectorParameters):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure ε, unless a subclass states another one."""
-        return Guarantee(self.epsilon)
+        """ε, and δ if there is a field ``delta``; unless a subclass states another one."""
+        return Guarantee(self.epsilon, getattr(self, "delta", 0))
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Check what the methods of a subclass return."""
+        super().__init_subclass__(**more)
+        for name, check in _CHECKS.items():
+            if name in cls.__dict__:
+                setattr(cls, name, _checked(cls.__dict__[name], check))
 
     @property
     def payload_size(self) -> int:
@@ -132,6 +141,57 @@ class NotGiven(InvalidInput, NotImplementedError):
     """A randomizer of another package does not have an optional member."""
 
 
+# ---- Checks of what a subclass returns
+
+
+def _checked(method: Callable[..., Any], check: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def checked(self: CustomRandomizer, given: Any, *more: Any) -> Any:
+        return check(self, given, method(self, given, *more))
+
+    return checked
+
+
+def _check_payloads(self: CustomRandomizer, W: Any, payloads: Any) -> list[bytes]:
+    size = self.payload_size
+    if len(payloads) != len(W) or not all(
+        isinstance(part, bytes) and len(part) == size for part in payloads
+    ):
+        raise InvalidInput(
+            f"{self.kind}.report must return one payload of {size} bytes per row: another length "
+            f"would reveal something"
+        )
+    return list(payloads)
+
+
+def _check_rows(self: CustomRandomizer, given: Any, found: Any) -> Vectors:
+    rows, expected = np.asarray(found, dtype=np.float64), (len(given), self.dim)
+    if rows.shape != expected or not np.isfinite(rows).all():
+        shown = "values that are not finite" if rows.shape == expected else f"{rows.shape}"
+        raise InvalidInput(
+            f"{self.kind}.simulate and read must return one finite row per row, {expected}, got "
+            f"{shown}"
+        )
+    return rows
+
+
+def _check_density(self: CustomRandomizer, V: Any, found: Any) -> Vectors:
+    density = np.asarray(found, dtype=np.float64)
+    if density.shape != (len(V),) or np.isnan(density).any():
+        raise InvalidInput(
+            f"{self.kind}.log_density compares row i of V with row i of W and returns ({len(V)},) "
+            f"numbers, got {density.shape}{' with NaN' if np.isnan(density).any() else ''}"
+        )
+    return density
+
+
+_CHECKS: Final[dict[str, Callable[..., Any]]] = {
+    "report": _check_payloads,
+    "read": _check_rows,
+    "simulate": _check_rows,
+    "log_density": _check_density,
+}
+
 _C = TypeVar("_C", bound=type[Any])
 
 _DRAWS: Final = 4_000
@@ -151,8 +211,12 @@ def check_class(cls: Any) -> None:
         raise InvalidInput(f"{cls.__name__} must be a frozen dataclass")
     if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         raise InvalidInput(f"{cls.__name__} must be a frozen dataclass: a release never changes")
-    if getattr(cls, "wire_id", None) != WIRE_ID:
+    if not issubclass(cls, CustomRandomizer):
+        raise InvalidInput(f"{cls.__name__} must be a subclass of CustomRandomizer")
+    if cls.wire_id != WIRE_ID:
         raise InvalidInput(f"{cls.__name__}.wire_id must be {WIRE_ID}")
+    if cls.order not in (1, 2, "inf") or isinstance(cls.order, bool):
+        raise InvalidInput(f"{cls.__name__}.order must be 1, 2 or 'inf', got {cls.order!r}")
 
 
 def register(cls: _C) -> _C:
