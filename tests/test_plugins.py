@@ -325,9 +325,7 @@ def test_two_classes_of_one_kind_are_refused(one_bit: Any) -> None:
     class Other(one_bit):  # type: ignore[misc]
         pass
 
-    with pytest.raises(
-        InvalidInput, match=r"is the class offaxis_one_bit\.OneBit: use"
-    ):
+    with pytest.raises(InvalidInput, match=r"is the class offaxis_one_bit\.OneBit: use"):
         register(Other)
     assert register(one_bit) is one_bit
 
