@@ -294,7 +294,7 @@ def test_shared_randomness_is_found():
     result = audit(pairwise, epsilon=1, domain=[0, 1], **SETTINGS)
     (found,) = result.by_verdict("violation")
     assert found.test == "repeats"
-    assert "share their randomness" in found.result
+    assert "They share randomness" in found.result
 
 
 def test_rows_of_a_batch_that_share_their_noise_are_found():
@@ -392,7 +392,7 @@ def test_a_release_takes_no_promise(release, setting):
 
 
 def test_neither_a_release_nor_a_function():
-    with pytest.raises(InvalidInput, match="a release or a function of one input, got a str"):
+    with pytest.raises(InvalidInput, match="a function of one input, or a release .* got a str"):
         audit("my.release", epsilon=1, domain=[0, 1])
 
 
@@ -459,3 +459,26 @@ def test_every_statistic_scores_every_output(x):
             assert not np.isnan(statistic.scores(read)).any(), name
         along = blackbox.Along(np.array([math.inf, 0.0]))  # infinity times zero
         assert not np.isnan(along.scores(read)).any()
+
+
+def test_a_salt_of_a_batch_is_no_difference_between_inputs():
+    """Both inputs are in one batch, in random order. Their calls are not independent, though."""
+    rng = np.random.default_rng(5)
+
+    def salted(X):
+        kept = rng.random(len(X)) < math.e / (1 + math.e)
+        salt = rng.integers(1 << 60)
+        return [(int(salt), int(x == k)) for x, k in zip(X, kept, strict=True)]
+
+    result = audit(salted, epsilon=1, domain=[0, 1], batched=True, **SETTINGS)
+    assert [f.test for f in result.by_verdict("violation")] in ([], ["repeats"])
+    for finding in result.by_verdict("violation"):
+        assert "a salt of a batch is part of the output" in finding.result
+
+
+def test_a_metric_may_promise_nothing_for_far_inputs():
+    def noisy(x):
+        return x + np.random.default_rng().laplace(size=x.shape)
+
+    result = audit(noisy, epsilon=lambda x, y: np.abs(x - y).sum(), domain=AnyVector(1), **SETTINGS)
+    assert math.isfinite(result.guarantee.epsilon)

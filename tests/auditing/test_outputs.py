@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import os
 from collections import namedtuple
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from offaxis.auditing import audit
 from offaxis.auditing.domains import as_input, shown, shown_apart
 from offaxis.auditing.outputs import Raised, Reader
 from offaxis.errors import InvalidInput
@@ -115,8 +120,61 @@ def test_tensors_are_arrays():
 
 def test_outputs_that_cannot_be_compared_are_rejected():
     reader = Reader()
-    with pytest.raises(InvalidInput, match="type set cannot be compared"):
-        reader.settle([{1}])
+    for output in (object(), (x for x in "a"), (1, object())):
+        with pytest.raises(InvalidInput, match="cannot be compared"):
+            reader.settle([output])
+
+
+def wide(last: float) -> np.ndarray:
+    return np.append(np.zeros(5000), last)
+
+
+ALIKE = {
+    "low bits of int64": (np.int64(1 << 62), np.int64((1 << 62) | 1)),
+    "low bits of uint64 arrays": (np.array([1 << 63], "u8"), np.array([(1 << 63) | 1], "u8")),
+    "longdouble": (np.longdouble(1), np.nextafter(np.longdouble(1), 2)),
+    "bits of NaN": tuple(np.array([0x7FF8 << 48, (0x7FF8 << 48) | 1], "u8").view("f8")),
+    "columns beyond 4,096": (wide(0.0), wide(1.0)),
+    "columns in a tuple": ((1, wide(0.0)), (1, wide(1.0))),
+    "fractions": (Fraction(-1), Fraction(-2)),
+    "decimals": (Decimal("1.0"), Decimal("1.00")),
+    "long bytes": (bytes(9000), bytes(8999) + b"x"),
+    "sets": ({1, 2}, {1, 3}),
+}
+
+
+@pytest.mark.parametrize("one", ALIKE, ids=str)
+def test_every_bit_of_an_output_is_seen(one):
+    """In a batch and one by one; equal outputs have equal keys, in whatever memory they are."""
+    first, second = ALIKE[one]
+    for batch in (1, 3):
+        reader = Reader()
+        reader.settle([first, second])
+        keys = reader.read([copy.deepcopy(first) for _ in range(batch)]).keys
+        others = reader.read([copy.deepcopy(second) for _ in range(batch)]).keys
+        assert len(set(keys.tolist())) == 1
+        assert keys[0] != others[0]
+
+
+@pytest.mark.parametrize("place", [20, 95, 471, -1])
+@pytest.mark.parametrize("size", [500, 2000])
+def test_one_byte_among_random_ones_is_found(place, size):
+    """A token or a ciphertext that holds the answer somewhere."""
+
+    def leaky(x):
+        token = bytearray(os.urandom(size))
+        token[place] = x
+        return bytes(token)
+
+    result = audit(leaky, epsilon=1, domain=[0, 1], reports=4000, false_alarm=1e-6)
+    assert result.violated
+
+
+def test_the_end_of_a_text_is_found():
+    def leaky(x):
+        return os.urandom(40).hex() + x
+
+    assert audit(leaky, epsilon=1, domain=["0", "1"], reports=4000, false_alarm=1e-6).violated
 
 
 @pytest.mark.parametrize(

@@ -144,3 +144,11 @@ def test_a_missing_extra_is_named(passport, monkeypatch):
 
 def test_shares_are_written_for_reading():
     assert np.all([len(percent(value)) <= 8 for value in (0.0, 0.5, 1.0, -0.5)])
+
+
+def test_the_page_does_not_vouch_for_a_randomizer_of_another_package(passport):
+    foreign = render(dataclasses.replace(passport, randomizer="acme.noise"))
+    for words in ("not copied from a claim", "drawn exactly", "docs/proofs.md;"):
+        assert words in render(passport)
+        assert words not in foreign
+    assert "stated by the authors of acme.noise, which is not part of offaxis" in foreign

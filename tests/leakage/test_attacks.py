@@ -380,7 +380,6 @@ def test_the_result_is_plain_data_and_reports_progress():
         ({"labels": [math.nan] * 400}, "labels must be finite"),
         ({"false_alarm": 0.0}, "false_alarm must be between 0 and 1"),
         ({"labels": [0, 1]}, "one value for each of the 400 public vectors"),
-        ({"labels": np.zeros(400, dtype=int)}, "two labels or more"),
         ({"labels": [str(i) for i in range(400)]}, "labels have 400 values"),
     ],
 )
@@ -400,5 +399,26 @@ def test_unsuitable_releases_and_vectors_are_refused():
     with pytest.raises(InvalidInput, match="people's own answers"):
         offaxis.passport(fit_answers(["no", "yes"], epsilon=1), OTHERS)
     alike, labels = np.vstack([OTHERS[:1]] * 50), [0, 0, 1, 1] * 12 + [0, 1]
-    with pytest.raises(InvalidInput, match="all equal"):
-        offaxis.passport(release, alike, labels=labels, trials=200)
+    for strange in (alike, 1e-200 * OTHERS, 1e200 * OTHERS):
+        with pytest.raises(InvalidInput, match=r"all equal|they must differ, and be of a usual"):
+            offaxis.passport(release, strange[:50], labels=labels, trials=200)
+
+
+def test_without_two_labels_no_attribute_is_attacked():
+    release = offaxis.fit(MODEL, FITTED, epsilon=2)
+    result = offaxis.passport(
+        release, OTHERS, labels=np.zeros(len(OTHERS)), trials=200, false_alarm=ALPHA, exact=False
+    )
+    assert "two labels or more" in result.not_run["attribute"]
+    assert not [leak for leak in result.leaks if leak.attack == "attribute"]
+    assert "the code that makes real ones was not attacked" in result.summary
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_a_stand_in_label_exists_for_two_values(share):
+    """Whichever of them is the commoner one."""
+    vectors = np.zeros((100, 4))
+    vectors[: int(100 * share), 0] = 1.0
+    release = offaxis.fit(MODEL, FITTED, epsilon=2, mechanism="laplace")
+    result = offaxis.passport(release, vectors, trials=200, false_alarm=ALPHA, exact=False)
+    assert "attribute" not in result.not_run

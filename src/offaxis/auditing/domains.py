@@ -118,7 +118,7 @@ class Promise:
         largest = 0.0
         for x, other in ((first, second), (second, first)):
             value = self.epsilon(x, other)
-            if not isinstance(value, Real | np.ndarray) or not 0 <= float(value) < math.inf:
+            if not isinstance(value, Real | np.ndarray) or not float(value) >= 0:
                 raise InvalidInput(
                     f"epsilon(x, x') must be a number from 0 on, got {value!r} for "
                     f"{shown(x)} and {shown(other)}"

@@ -94,7 +94,7 @@ def audit_function(
         findings = tests.run()
     # A distance may promise next to nothing for inputs that are next to equal.
     guarantee = Guarantee(
-        max(chosen[0].promised, 1e-9) if callable(promise.epsilon) else promise.epsilon,
+        min(max(chosen[0].promised, 1e-9), 1e4) if callable(promise.epsilon) else promise.epsilon,
         promise.delta,
     )
     return AuditResult(
@@ -562,7 +562,10 @@ class _Final:
             "conduct",
             f"x = {x}: repeated outputs",
             "violation" if violated else "nothing found",
-            f"calls share their randomness: {found}" if violated else "as in independent calls",
+            f"calls are not independent: {found}. They share randomness, or a clock, a counter or "
+            f"a salt of a batch is part of the output: leave that out"
+            if violated
+            else "as in independent calls",
             reports=8 * k,
             p_value=p_value,
             alpha=self.share,

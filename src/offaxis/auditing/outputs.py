@@ -1,15 +1,15 @@
 """Calls of a function that is audited, and what an observer sees of its outputs.
 
 An observer sees everything: the exact bits of a number, a type, a length, and whether a call raised
-an exception. Of every output this keeps a key (equal for equal outputs only, up to collisions of 64
-bits), the key of its form (type, length, special numbers), and its numbers.
+an exception. Of every output this keeps a key of all of its bits (equal for equal outputs only, up
+to collisions of 64 bits), the key of its form (type, length, special numbers), and some numbers for
+statistics: at most 4,096, of a text the length and 96 letters at the front and 32 at the end.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import struct
 import sys
 import time
 import warnings
@@ -28,10 +28,10 @@ from offaxis.vectors import Vectors
 Keys = NDArray[np.int64]
 
 _COLUMNS: Final = 4096
-"""Largest number of numbers of an output that are looked at."""
+"""Largest number of numbers of an output that statistics use; its key is of all of them."""
 
-_LETTERS: Final = 16
-"""Number of bytes of a text that are numbers."""
+_FRONT, _END = 96, 32
+"""Number of bytes at the front and at the end of a text that are numbers."""
 
 _CACHED: Final = 10_000
 """Largest number of different labels that are read once only."""
@@ -137,10 +137,12 @@ class Reader:
         """Return what is seen of outputs."""
         stacked = _stacked(outputs)
         if stacked is not None:
-            kind, rows = stacked
-            columns = hash((kind, rows.shape[1]))
+            kind, rows, exact = stacked
+            columns = hash((kind, min(rows.shape[1], _COLUMNS)))
             if self._columns == columns:
-                return self._numeric(rows, columns)
+                numbers = rows[:, :_COLUMNS].astype(np.float64)
+                keys = row_keys(words_of(exact)) ^ columns
+                return Outputs(keys, _special(numbers) ^ columns, numbers)
         seen = [self._see(output) for output in outputs]
         numbers = np.full((len(seen), self.width), math.nan)
         for place, one in enumerate(seen):
@@ -151,11 +153,6 @@ class Reader:
             np.array([s.form for s in seen], dtype=np.int64),
             numbers,
         )
-
-    def _numeric(self, rows: NDArray[Any], columns: int) -> Outputs:
-        """Read rows of numbers of one kind at once."""
-        numbers = rows.astype(np.float64)
-        return Outputs(row_keys(numbers) ^ columns, _special(numbers) ^ columns, numbers)
 
     def _see(self, output: Any) -> _Seen:
         if type(output) in _PLAIN:
@@ -168,19 +165,20 @@ class Reader:
         return _see(output)
 
 
-def _stacked(outputs: Any) -> tuple[str, NDArray[Any]] | None:
-    """Return outputs of one numeric kind as rows, and the name of the kind; else None."""
+def _stacked(outputs: Any) -> tuple[str, NDArray[Any], NDArray[Any]] | None:
+    """Return the name of a numeric kind, rows of numbers, and rows of exact values; else None."""
     if isinstance(outputs, np.ndarray):
         if outputs.dtype.kind not in "fiub" or not len(outputs):
             return None
-        name = _kind(outputs.dtype, outputs.shape[1:])
-        return name, outputs.reshape(len(outputs), -1)[:, :_COLUMNS]
+        rows = outputs.reshape(len(outputs), -1)
+        return _kind(outputs.dtype, outputs.shape[1:]), rows, rows
     kinds = set(map(type, outputs))
     if kinds == {float}:
-        return _kind(np.dtype(np.float64), ()), np.array(outputs)[:, None]
+        rows = np.array(outputs)[:, None]
+        return _kind(np.dtype(np.float64), ()), rows, rows
     if kinds == {bytes} and len(set(map(len, outputs))) == 1 and _fits(outputs[0]):
         octets = np.frombuffer(b"".join(outputs), dtype=np.uint8).reshape(len(outputs), -1)
-        return f"bytes{octets.shape[1]}", _octet_rows(octets)
+        return f"bytes{octets.shape[1]}", _octet_rows(octets), octets
     numeric = len(kinds) == 1 and issubclass(next(iter(kinds)), np.ndarray | np.number)
     if numeric and len({(part.dtype, part.shape) for part in outputs}) == 1:
         return _stacked(np.array(outputs))
@@ -197,13 +195,32 @@ _MIXERS: Final = (
 )
 
 
-def row_keys(numbers: Vectors) -> Keys:
-    """Return a 64-bit hash of the exact bits of every row."""
-    bits = np.where(np.isnan(numbers), math.nan, numbers).view(np.int64)
+def words_of(rows: NDArray[Any]) -> Keys:
+    """Return all bytes of every row as 64-bit words, (n, w)."""
+    octets = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
+    if rows.dtype == np.longdouble and rows.dtype.itemsize > _EXTENDED > 8:
+        # The other bytes are padding, which nothing sets.
+        octets = octets.reshape(len(rows), -1, rows.dtype.itemsize)[:, :, :_EXTENDED]
+        octets = octets.reshape(len(rows), -1)
+    missing = -octets.shape[1] % 8
+    if missing:
+        octets = np.concatenate([octets, np.zeros((len(rows), missing), np.uint8)], axis=1)
+    return np.ascontiguousarray(octets).view(np.int64)
+
+
+_EXTENDED: Final = (np.finfo(np.longdouble).nmant + 1 + 15 + 1) // 8
+"""Bytes of an extended number that hold bits."""
+
+
+def row_keys(words: Keys) -> Keys:
+    """Return a 64-bit hash of every row of words."""
+    keys = np.full(len(words), words.shape[1], dtype=np.int64)
     with np.errstate(over="ignore"):
-        mixed = (bits ^ (bits >> 29)) * _MIXERS[: bits.shape[1]]
-        mixed = (mixed ^ ((mixed >> 32) & 0xFFFFFFFF)) * _MIXERS[0]
-        keys: Keys = mixed.sum(axis=1)
+        for start in range(0, words.shape[1], _COLUMNS):
+            bits = words[:, start : start + _COLUMNS]
+            mixed = (bits ^ (bits >> 29)) * _MIXERS[: bits.shape[1]]
+            mixed = (mixed ^ ((mixed >> 32) & 0xFFFFFFFF)) * _MIXERS[0]
+            keys = (keys ^ (keys >> 31)) * _MIXERS[1] + mixed.sum(axis=1)
     return keys
 
 
@@ -225,35 +242,38 @@ def _see(output: Any) -> _Seen:
         return _Seen(key, key, 0, ())
     kind, form, exact, numbers = _parts(output)
     columns = hash((kind, len(numbers)))
-    if exact is None:  # as rows of numbers are read
+    if isinstance(exact, np.ndarray):  # as rows of numbers are read
         row = np.array([numbers], dtype=np.float64)
-        return _Seen(
-            int(row_keys(row)[0]) ^ columns, int(_special(row)[0]) ^ columns, columns, numbers
-        )
+        key = int(row_keys(exact)[0]) ^ columns
+        return _Seen(key, int(_special(row)[0]) ^ columns, columns, numbers)
     return _Seen(hash((kind, exact)), hash((kind, form)), columns, numbers)
 
 
 def _parts(output: Any) -> tuple[str, Any, Any, tuple[float, ...]]:
-    """Return the kind, the form, the exact value (None for numbers alone) and the numbers."""
+    """Return the kind, the form, the exact value (words for numbers alone) and the numbers."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(output, torch.Tensor):
         output = output.detach().cpu()
         output = (output.float() if output.dtype == torch.bfloat16 else output).numpy()
     if isinstance(output, float) and not isinstance(output, np.generic):
-        return _kind(np.dtype(np.float64), ()), None, None, (output,)
+        words = words_of(np.array([[output]], dtype=np.float64))
+        return _kind(np.dtype(np.float64), ()), None, words, (output,)
     if isinstance(output, np.ndarray | np.number) and output.dtype.kind in "fiub":
         numbers = tuple(np.ravel(output)[:_COLUMNS].astype(np.float64).tolist())
-        return _kind(output.dtype, output.shape), None, None, numbers
+        words = words_of(np.asarray(output).reshape(1, -1))
+        return _kind(output.dtype, output.shape), None, words, numbers
     if isinstance(output, bool | np.bool_ | int):
         number = float(max(min(int(output), 1 << 1000), -(1 << 1000)))
         return type(output).__name__, None, (type(output).__name__, int(output)), (number,)
     if isinstance(output, bytes) and _fits(output):
-        row = _octet_rows(np.frombuffer(output, dtype=np.uint8)[None])[0]
-        return f"bytes{len(output)}", None, None, tuple(row.tolist())
+        octet_row = np.frombuffer(output, dtype=np.uint8)[None]
+        row = _octet_rows(octet_row)[0, :_COLUMNS]
+        return f"bytes{len(output)}", None, words_of(octet_row), tuple(row.tolist())
     if isinstance(output, str | bytes | bytearray):
         octets = output.encode("utf-8", "surrogatepass") if isinstance(output, str) else output
-        letters = [*octets[:_LETTERS], *[-1.0] * (_LETTERS - len(octets))]
-        return type(output).__name__, len(octets), bytes(octets), (len(octets), *letters)
+        front = [*octets[:_FRONT], *[-1.0] * (_FRONT - len(octets))]
+        end = [*octets[-_END:], *[-1.0] * (_END - len(octets))]
+        return type(output).__name__, len(octets), bytes(octets), (len(octets), *front, *end)
     if isinstance(output, np.ndarray):
         output = output.tolist()
     if isinstance(output, dict):
@@ -264,19 +284,21 @@ def _parts(output: Any) -> tuple[str, Any, Any, tuple[float, ...]]:
         exact = tuple(_exact(part) for part in every)
         form = tuple((part[1], tuple(map(_class, part[3]))) for part in every)
         return kind, form, exact, tuple(n for part in every for n in part[3])[:_COLUMNS]
-    try:
-        hash(output)
-    except TypeError:
+    if isinstance(output, set | frozenset):
+        return type(output).__name__, len(output), tuple(sorted(map(repr, output))), ()
+    shown_by: Any = type(output).__repr__
+    by_place = type(output).__hash__ is object.__hash__ and output is not None
+    if by_place or shown_by is object.__repr__:  # where it is in memory says nothing
         raise InvalidInput(
             f"an output of type {type(output).__name__} cannot be compared: return bytes, a text, "
             f"a number, a label, an array, or a tuple of these"
-        ) from None
-    return type(output).__name__, None, output, ()
+        )
+    return type(output).__name__, None, repr(output), ()
 
 
 def _exact(parts: tuple[str, Any, Any, tuple[float, ...]]) -> Any:
-    kind, _, exact, numbers = parts
-    return (kind, struct.pack(f"{len(numbers)}d", *numbers) if exact is None else exact)
+    kind, _, exact, _ = parts
+    return (kind, exact.tobytes() if isinstance(exact, np.ndarray) else exact)
 
 
 def _class(number: float) -> int:
@@ -285,12 +307,14 @@ def _class(number: float) -> int:
 
 
 def _octet_rows(octets: NDArray[np.uint8]) -> Vectors:
-    """Return all bytes of rows, and all of their bits."""
+    """Return all bytes of rows and, of short ones, all of their bits."""
+    if 9 * octets.shape[1] > _COLUMNS:
+        return octets.astype(np.float64)
     return np.concatenate([octets, np.unpackbits(octets, axis=1)], axis=1).astype(np.float64)
 
 
 def _fits(octets: bytes) -> bool:
-    return 0 < 9 * len(octets) <= _COLUMNS
+    return 0 < len(octets) <= _COLUMNS
 
 
 # ---- Calling
@@ -360,10 +384,22 @@ class Caller:
                 for side in self._rng.permutation(np.repeat([0, 1], count)).tolist():
                     drawn[side].append(self._call(sides[side]))
             else:
-                for side in self._rng.permutation(2).tolist():
-                    drawn[side].append(self._batch(sides[side], count))
-                drawn = (drawn[0][0], drawn[1][0])
+                drawn = self._mixed(x, other, count)
         return self.reader.read(drawn[0]), self.reader.read(drawn[1])
+
+    def _mixed(self, x: Input, other: Input, count: int) -> tuple[Any, Any]:
+        """Return outputs of two inputs from one batch, in which they are in random order."""
+        first, second, order = x.batch(count), other.batch(count), self._rng.permutation(2 * count)
+        back = np.argsort(order)
+        if isinstance(first, np.ndarray):
+            outputs = self._batch(x, 2 * count, np.concatenate([first, second])[order])
+        else:
+            both = [*first, *second]
+            outputs = self._batch(x, 2 * count, [both[place] for place in order.tolist()])
+        if isinstance(outputs, np.ndarray):
+            return outputs[back[:count]], outputs[back[count:]]
+        ordered = [outputs[place] for place in back.tolist()]
+        return ordered[:count], ordered[count:]
 
     def seconds(self, x: Input) -> float:
         """Return the seconds of one call, and settle the reader on the outputs."""
@@ -390,10 +426,10 @@ class Caller:
         self.answered = True
         return output
 
-    def _batch(self, x: Input, count: int) -> Any:
+    def _batch(self, x: Input, count: int, batch: Any = None) -> Any:
         self.calls += count
         try:
-            outputs = self._function(x.batch(count))
+            outputs = self._function(x.batch(count) if batch is None else batch)
         except Exception as error:
             self.error, self.one_by_one = error, True
             raise BatchRaised from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -153,7 +155,8 @@ def audit(
             from offaxis.html.pages import require_report_extra
 
             require_report_extra()
-    with progress_bar("starting") as update:
+    # What a function prints is not part of the result, which may be JSON.
+    with progress_bar("starting") as update, redirect_stdout(sys.stderr):
         result = attack(
             target,
             reports=FULL if full else reports,

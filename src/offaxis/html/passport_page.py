@@ -14,6 +14,7 @@ from offaxis.files import replacing
 from offaxis.html.pages import TITLES, require_report_extra, template
 from offaxis.leakage import Leak, LeakPassport
 from offaxis.leakage.result import CAVEAT
+from offaxis.plugins import is_plugin
 from offaxis.privacy import wording
 from offaxis.privacy.guarantee import decimal
 
@@ -45,6 +46,8 @@ def render(passport: LeakPassport) -> str:
     )
     return page.render(
         passport=passport,
+        foreign=is_plugin(passport.randomizer),
+        attacks=list(groups),
         title=TITLES.get(passport.randomizer, passport.randomizer),
         epsilon=decimal(passport.guarantee.epsilon),
         groups=groups,

@@ -246,6 +246,11 @@ def attributes(arena: Arena) -> Iterator[Guesses]:
     labels = np.intersect1d(arena.known_labels, arena.people_labels)
     count = len(labels)
     if count < 2:
+        raise InvalidInput(
+            f"an attribute needs two labels or more that occur in both halves of the public "
+            f"vectors, got {count}"
+        )
+    if count < 2:
         raise InvalidInput("fewer than two labels occur in both halves of the vectors compared")
     members = [np.flatnonzero(arena.people_labels == label) for label in labels]
     columns = [np.flatnonzero(arena.known_labels == label) for label in labels]

@@ -76,6 +76,8 @@ SPLIT: Final = (
 Progress = Callable[[str, int, int], None]
 """Called with the name of an attack, the number of attacks done, and their total."""
 
+_TINY: Final = 1e-200
+
 _OPTIONAL: Final = (attacks.ATTRIBUTE, attacks.MODEL)
 """Attacks that some vectors, or so few reports, do not allow; any other failure is an error."""
 
@@ -194,7 +196,7 @@ def passport(
         try:
             found += [(source, each) for each in job()]
         except attacks.REFUSALS as error:
-            if source != RELEASE or name not in _OPTIONAL:
+            if name not in _OPTIONAL or (source != RELEASE and name not in not_run):
                 raise
             not_run[name] = str(error)
     if progress is not None:
@@ -257,6 +259,13 @@ def _subject(release: Release, public: Any, labels: Any, seed: int) -> _Subject:
             f"this release asks for {release.asked[0].name!r}: pass the answers of the public "
             f"vectors as labels"
         )
+    with np.errstate(all="ignore"):
+        spread = float(np.square(given - given.mean(axis=0)).mean())
+    if not _TINY < spread < 1 / _TINY:
+        raise InvalidInput(
+            f"the public vectors have a variance of {spread:.3g}: they must differ, and be of a "
+            f"usual size; rescale them"
+        )
     answers = None if labels is None else _column(labels, len(given))
     rows = given
     if paired:
@@ -269,12 +278,6 @@ def _subject(release: Release, public: Any, labels: Any, seed: int) -> _Subject:
         codes, words = _codes(answers, number=number)
     order = np.random.default_rng(seed).permutation(len(rows))
     known, people = order[::2][:_MOST_KNOWN], order[1::2][:_MOST_PEOPLE]
-    shared = np.intersect1d(codes[known], codes[people])
-    if len(shared) < 2:
-        raise InvalidInput(
-            "an attribute needs two labels or more that occur in both halves of the public "
-            f"vectors, got {len(shared)}"
-        )
     return _Subject(
         rows[known],
         rows[people],
@@ -312,8 +315,10 @@ def _codes(values: NDArray[Any], *, number: bool) -> tuple[NDArray[np.int64], st
 
 def _side(vectors: Vectors) -> NDArray[np.int64]:
     centred = vectors - vectors.mean(axis=0)
-    along = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
-    return np.asarray(along > np.median(along), dtype=np.int64)
+    _, basis = np.linalg.eigh(centred.T @ centred)
+    along = centred @ basis[:, -1]
+    side = along > np.median(along)
+    return np.asarray(side if side.any() else along >= np.median(along), dtype=np.int64)
 
 
 def _vectors_only(subject: _Subject) -> _Subject:

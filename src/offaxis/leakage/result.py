@@ -206,13 +206,15 @@ class LeakPassport:
         best = self.strongest
         if best is not None and best.bound is not None:
             text += (
-                f"; the strongest, {best.attack} ({best.setting}), reaches {100 * best.value:.1f} "
-                f"% where {100 * best.bound:.1f} % is the most and {100 * best.chance:.1f} % is "
-                f"chance"
+                f"; the strongest, {best.attack} ({best.setting}), is shown to reach "
+                f"{100 * best.low:.1f} % (measured {100 * best.value:.1f} %) where "
+                f"{100 * best.bound:.1f} % is the most and {100 * best.chance:.1f} % is chance"
             )
         broken = sorted({leak.source for leak in self.of_controls if leak.exceeds})
         if broken:
             text += f". The same attacks exceed these bounds on: {', '.join(broken)}"
+        if not any(leak.law == "exact" for leak in self.of_release):
+            text += ". All reports were simulated: the code that makes real ones was not attacked"
         return text + "."
 
     def __repr__(self) -> str:
