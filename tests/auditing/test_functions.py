@@ -392,7 +392,7 @@ def test_a_release_takes_no_promise(release, setting):
 
 
 def test_neither_a_release_nor_a_function():
-    with pytest.raises(InvalidInput, match="a function of one input, or a release .* got a str"):
+    with pytest.raises(InvalidInput, match=r"a function of one input, or a release .* got a str"):
         audit("my.release", epsilon=1, domain=[0, 1])
 
 
