@@ -423,7 +423,7 @@ corollary | Laplace on an l1 ball: pure | randomizers/test_laplace.py
 corollary | Gaussian with analytic calibration: approximate | randomizers/test_gaussian.py
 corollary | PrivUnit2 and PrivUnitG: pure | randomizers/test_privunit.py randomizers/test_caps.py
 corollary | Norm and radius do not affect PrivUnit's input | randomizers/test_privunit.py
-corollary | Public maps do not change the guarantee | test_release.py audit/test_auditor.py
+corollary | Public maps do not change the guarantee | test_release.py auditing/test_auditor.py
 corollary | Image-level guarantee with extraction on the client | theory/test_image_level.py
 proposition | The Jacobian basis is optimal for the noise | theory/test_optimality.py
 proposition | Basis and scales are optimal | theory/test_optimality.py geometry/test_spectrum.py

@@ -88,7 +88,8 @@ def is_lattice(randomizer: Any) -> TypeGuard[Lattice]:
 def is_ranked(randomizer: Any) -> TypeGuard[Ranked]:
     """Whether a report names one of the directions of a nonce."""
     names = ("directions", "near", "nearest")
-    return randomizer.wire_id != FOREIGN and all(hasattr(randomizer, name) for name in names)
+    foreign = getattr(randomizer, "wire_id", None) == FOREIGN
+    return not foreign and all(hasattr(randomizer, name) for name in names)
 
 
 def claims_gaussian(randomizer: Any) -> bool:

@@ -286,9 +286,9 @@ def _parts(output: Any) -> tuple[str, Any, Any, tuple[float, ...]]:
         return kind, form, exact, tuple(n for part in every for n in part[3])[:_COLUMNS]
     if isinstance(output, set | frozenset):
         return type(output).__name__, len(output), tuple(sorted(map(repr, output))), ()
-    shown_by: Any = type(output).__repr__
-    by_place = type(output).__hash__ is object.__hash__ and output is not None
-    if by_place or shown_by is object.__repr__:  # where it is in memory says nothing
+    cls: Any = type(output)
+    by_place = cls.__hash__ is object.__hash__ and output is not None
+    if by_place or cls.__repr__ is object.__repr__:  # where it is in memory says nothing
         raise InvalidInput(
             f"an output of type {type(output).__name__} cannot be compared: return bytes, a text, "
             f"a number, a label, an array, or a tuple of these"
