@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from offaxis.auditing import attacks
 from offaxis.auditing.attacks import Classifier, chi2, lowest_set_bit
 from offaxis.auditing.domains import Input
-from offaxis.auditing.outputs import Keys, Outputs, joined, row_keys
+from offaxis.auditing.outputs import Keys, Outputs, joined, row_keys, words_of
 from offaxis.auditing.trials import SIDES, Aim, Attack, Scores
 from offaxis.randomizers import Randomizer
 from offaxis.sampling.entropy import Entropy
@@ -362,7 +362,7 @@ class _OnPayloads:
 
     def _outputs(self, payloads: list[bytes]) -> Outputs:
         observed, octets = self._view(payloads)
-        keys = row_keys(octets.astype(np.float64))
+        keys = row_keys(words_of(octets))
         return Outputs(keys, np.zeros(len(payloads), dtype=np.int64), observed)
 
 
